@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 from uuid import uuid4
 
 import pyarrow as pa
@@ -76,7 +76,7 @@ def exported(write: Write, size: int, folder: str | None) -> bytes:
 
     Without a folder, or when it has no room, returns the data itself.
     """
-    if folder is not None and _free_bytes(folder) >= size + RESERVE_BYTES:
+    if has_room(folder, size):
         file = Path(folder, f"{uuid4().hex}.events")
         try:
             with pa.OSFile(str(file), "wb") as sink:
@@ -89,6 +89,11 @@ def exported(write: Write, size: int, folder: str | None) -> bytes:
     write(buffer)
     value: bytes = buffer.getvalue().to_pybytes()
     return value
+
+
+def has_room(folder: str | None, size: float) -> TypeGuard[str]:
+    """Tells whether there is a folder, and so many bytes are free in its file system besides the reserve."""
+    return folder is not None and _free_bytes(folder) >= size + RESERVE_BYTES
 
 
 def is_file(value: bytes) -> bool:

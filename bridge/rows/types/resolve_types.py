@@ -66,19 +66,21 @@ def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
     cannot hold.  Logs once per column what the format has lost.
     """
     shapes, shape_of = distinct(changes, ("columns",))
-    return _typed([(table, columns) for (columns,) in shapes], shape_of, changes, checked)
+    return shapes_typed([(table, columns) for (columns,) in shapes], shape_of, changes, checked)
 
 
 def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> pa.Table:
     """Does what `typed` does for row changes of several tables."""
     shapes, shape_of = distinct(changes, ("schema", "table", "columns"))
     tables = [(catalog[TableName(schema, table)], columns) for schema, table, columns in shapes]
-    return _typed(tables, shape_of, changes, checked)
+    return shapes_typed(tables, shape_of, changes, checked)
 
 
-def _typed(shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
-    """Resolves the values of all shapes together.  shapes: tables and columns; shape_of: for each row change the number
-    of its shape."""
+def shapes_typed(
+    shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table, checked: CheckedTypes
+) -> pa.Table:
+    """Does what `typed` does for row changes of known shapes, all together.  shapes: tables, and columns of their
+    images; shape_of: for each row change the number of its shape."""
     if not any(RAW in columns for _, columns in shapes):
         return changes
     unchecked = [number for number, shape in enumerate(shapes) if not checked.has(*shape)]

@@ -30,7 +30,8 @@ from bridge.verify.log.expected_tables import (
 from bridge.verify.log.hashes.literal_hashes import literal
 from bridge.verify.log.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.lineage import Lineage
-from bridge.verify.log.row_steps import LoggedShape, ReplicatedTable, known_names
+from bridge.verify.log.row_groups import ReplicatedTable
+from bridge.verify.log.row_steps import LoggedShape, known_names
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"

@@ -22,18 +22,24 @@ from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
-from bridge.spark.event_transfer import exported, opened
+from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable, Insert
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.lineage import Cut, LoggedChange
-from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, LogPlan, links, shapes, steps
+from bridge.verify.log.row_groups import LogPlan
+from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, links, shapes, steps
 
 _EVENTS_PER_BUCKET: Final = 250_000
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """Takes a quarter of the room."""
+_PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
+_MOST_PLAIN_BYTES: Final = 2 << 30
+"""Up to so many bytes in all, files are not compressed, if twice as many are free: that takes 0.4 s of processor time
+for a million row changes of 370 bytes (measured), and their readers map the files instead of taking memory."""
 _IMAGES: Final = ("before", "after")
+_EVENTS_TOGETHER: Final = 100_000
 _STEPS_HELD: Final = 500_000
 """An executor folds its steps when it holds this many."""
 
@@ -64,11 +70,12 @@ class Log:
 
     folder: where executors on this machine leave events and steps as files, since the JVM takes a second of processor
     time to carry those of a million row changes; None keeps them with Spark.
+    count: about how many messages there are.
     """
 
-    def __init__(self, messages: MicroBatch, decode: EventDecoder, folder: str | None) -> None:
+    def __init__(self, messages: MicroBatch, decode: EventDecoder, folder: str | None, count: int) -> None:
         self._folder = folder
-        exported = messages.decoded(decode, partial(_export_events, folder=folder))
+        exported = messages.decoded(decode, partial(_export_events, folder=folder, count=count))
         self._exported = exported.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
@@ -96,7 +103,8 @@ class Log:
         """Plans the last states of all keys.  events: how many there are."""
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
-        return FoldedLog(self._exported.mapPartitions(_stepping(plan, count, self._folder)).partitionBy(count, int))
+        step = _stepping(plan, events, count, self._folder)
+        return FoldedLog(self._exported.mapPartitions(step).partitionBy(count, int))
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
@@ -116,9 +124,9 @@ class FoldedLog:
     def fingerprints(self, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
         """Gives the fingerprints of tables (`literal_hashes.fingerprints`).  cuts: of each table, by its number."""
         found = self._steps.mapPartitions(_fingerprinting(cuts)).collect() if cuts else []
-        total: dict[int, list[Fingerprint]] = {}
+        total = {number: [Fingerprint(0, 0, 0)] * (len(mine) + 1) for number, mine in cuts.items()}
         for number, some in found:
-            total[number] = list(map(add, total[number], some)) if number in total else some
+            total[number] = list(map(add, total[number], some))
         return total
 
     def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, Insert]]:
@@ -136,17 +144,21 @@ class _KeptEvents(NamedTuple):
     control: bytes
 
 
-def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[_KeptEvents]:
+def _export_events(tables: Iterable[pa.Table], folder: str | None, count: int) -> Iterator[_KeptEvents]:
     for events in tables:
-        yield _KeptEvents(_exported(events, folder), _exported(_control_events(events)))
+        messages = pc.count_distinct(events["offset"]).as_py()  # fewer than events, as a message may hold many
+        all_bytes = events.nbytes * count / max(1, messages)
+        yield _KeptEvents(_exported(events, folder, all_bytes), _exported(_control_events(events)))
 
 
-def _exported(table: pa.Table, folder: str | None = None) -> bytes:
-    return exported(partial(_write, table), table.nbytes, folder)
+def _exported(table: pa.Table, folder: str | None = None, all_bytes: float = 0) -> bytes:
+    """all_bytes: how many bytes the files of the folder will have in all, about."""
+    is_plain = all_bytes <= _MOST_PLAIN_BYTES and has_room(folder, 2 * all_bytes)
+    return exported(partial(_write, table, _PLAIN if is_plain else _COMPRESSED), table.nbytes, folder)
 
 
-def _write(table: pa.Table, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
+def _write(table: pa.Table, options: pa.ipc.IpcWriteOptions, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
 
 
@@ -223,26 +235,39 @@ def _bad(found: pa.Table) -> list[tuple[Position, str]]:
 
 
 def _stepping(
-    plan: LogPlan, count: int, folder: str | None
+    plan: LogPlan, events_in_all: int, count: int, folder: str | None
 ) -> Callable[[Iterable[_KeptEvents]], Iterator[tuple[int, bytes]]]:
-    """Turns events into steps by bucket, folded as far as one task sees them."""
+    """Turns events into steps by bucket, folded as far as one task sees them.  count: of buckets."""
 
     def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
-        for events in exported_events:
-            held.append(steps(plan, _imported(events.all)))
+        for events in _together(map(_imported, (events.all for events in exported_events))):
+            held.append(steps(plan, events))
             if sum(table.num_rows for table in held) >= _STEPS_HELD:
-                yield from _in_buckets(held, count, folder)
+                yield from in_buckets(held)
                 held = []
         if held:
-            yield from _in_buckets(held, count, folder)
+            yield from in_buckets(held)
+
+    def in_buckets(held: list[pa.Table]) -> Iterator[tuple[int, bytes]]:
+        made = pa.concat_tables(held)
+        all_bytes = made.nbytes * events_in_all / max(1, made.num_rows)
+        for number, mine in buckets(fold_steps(made), count):
+            yield number, _exported(mine, folder, all_bytes)
 
     return step
 
 
-def _in_buckets(held: list[pa.Table], count: int, folder: str | None) -> Iterator[tuple[int, bytes]]:
-    for number, mine in buckets(fold_steps(pa.concat_tables(held)), count):
-        yield number, _exported(mine, folder)
+def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Unites tables of events: each call of `steps` takes some time for each table that is replicated."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(one.num_rows for one in held) >= _EVENTS_TOGETHER:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
 
 
 def _fingerprinting(
@@ -251,9 +276,7 @@ def _fingerprinting(
     """Turns all steps of some buckets into fingerprints of the tables."""
 
     def fingerprint(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
-        folded = _folded(found)
-        for number, mine in cuts.items():
-            yield number, fingerprints(folded.filter(pc.equal(folded["table_number"], number)), mine)
+        return fingerprints(_folded(found), cuts)
 
     return fingerprint
 

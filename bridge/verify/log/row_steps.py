@@ -6,9 +6,8 @@ state.  Rows of tables without a key are counted instead: each image comes or go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,16 +16,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.arrow_images import TEXT, joined, parts_of
-from bridge.rows.grouping import distinct
+from bridge.rows.grouping import Longs
 from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.order_and_slices import by_table
-from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, Span
+from bridge.verify.log.lineage import Span
+from bridge.verify.log.row_groups import LogPlan, ReplicatedTable, RowGroup, in_target, partitions_of, row_groups
 
+_NEVER: Final = (1 << 63) - 1
+_IMAGES: Final = ("before", "after")
 STEP_SCHEMA: Final = pa.schema(
     [
         pa.field("table_number", pa.int32()),
@@ -59,113 +59,6 @@ messages have different columns, the values of those that all have.  lacks: whet
 hold the rest of the row."""
 
 
-@dataclass(frozen=True)
-class ReplicatedTable:
-    """A table of the target.
-
-    key: lower-case names, () without a key.
-    columns: the columns that any message has; empty unless some messages have more columns than others.
-    common: the columns that every message has.
-    """
-
-    table: Table
-    key: tuple[str, ...]
-    columns: frozenset[str] = frozenset()
-    common: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class LogPlan:
-    """What executors must know to make steps.
-
-    limit: the commit_ts (TSO) from which on nothing is in the target yet.
-    read: how far the target is in each partition, in the order of partitions; None in the order of commit_ts.
-    boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending.  A change behind such
-    an offset and below its boundary has been sent before.
-    units: by table number and key, a name for all keys between which rows move whose messages hold only a part of them.
-    begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
-    identity: which names mean one table.
-    """
-
-    tables: tuple[ReplicatedTable, ...]
-    histories: Mapping[tuple[str, str], NameHistory]
-    limit: int
-    read: Mapping[PartitionId, PartitionStart] | None
-    boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
-    units: Mapping[tuple[int, str], str] = field(default_factory=dict)
-    begins: Mapping[str, int] = field(default_factory=dict)
-    identity: NameIdentity = field(default_factory=NameIdentity)
-
-    @property
-    def has_retyped(self) -> bool:
-        """Whether the type of some column was changed, so that shapes depend on values."""
-        return any(span.retyped or span.converted for history in self.histories.values() for span in history.spans)
-
-    def number_of(self, name: TableName) -> int | None:
-        """Gives the number of a table, None when the target does not have it."""
-        return self._numbers.get(self.identity.key_of(name))
-
-    @cached_property
-    def _numbers(self) -> Mapping[tuple[str, str], int]:
-        """The number of each table by its key."""
-        return {self.identity.key_of(replicated.table.name): i for i, replicated in enumerate(self.tables)}
-
-
-def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
-    """Gives the row changes that the target should hold."""
-    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
-    if plan.read is None:
-        limits = pa.scalar(plan.limit, pa.int64())
-        if any(begin > plan.limit for begin in plan.begins.values()):
-            limits = pa.array(per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0))))
-        return events.filter(pc.and_(is_row, pc.less(events["commit_ts"], limits)))
-    starts = plan.read
-    offsets = per_partition(events, lambda where: starts[where].offset if where in starts else 0)
-    floors = per_partition(events, lambda where: (starts[where].floor or 0) if where in starts else 0)
-    is_read = pc.less(events["offset"], pa.array(offsets))
-    is_below = pc.and_(pc.invert(events["by_time"]), pc.less(events["commit_ts"], pa.array(floors)))
-    return events.filter(pc.and_(is_row, pc.or_(is_read, is_below)))
-
-
-def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
-    """Gives a number for each event by its topic and partition."""
-    partitions, numbers = _partitions(events)
-    return np.array([number(where) for where in partitions], dtype=np.int64)[numbers]
-
-
-def _partitions(events: pa.Table) -> tuple[list[PartitionId], npt.NDArray[np.int64]]:
-    """Gives the topics and partitions of events, and for each event the number of its own."""
-    topics, of_topic = distinct(events, ["topic"])
-    partitions = events["partition"].to_numpy().astype(np.int64)
-    width = partitions.max(initial=0) + 1
-    found, numbers = np.unique(of_topic * width + partitions, return_inverse=True)
-    return [(topics[one // width][0], one % width) for one in found.tolist()], numbers
-
-
-def spans_of(plan: LogPlan, events: pa.Table) -> Iterator[tuple[Span, pa.Table]]:
-    """Divides row changes by the span that they belong to."""
-    for name, changes in by_table(events).items():
-        history = plan.histories.get(plan.identity.key_of(name)) or NameHistory([], [Span(name)])
-        if not history.cuts:
-            yield history.spans[0], changes
-            continue
-        epochs = sum((_is_behind(cut, changes) for cut in history.cuts), np.zeros(changes.num_rows, np.int64))
-        for i, span in enumerate(history.spans):
-            mine = epochs == i
-            if mine.any():
-                yield span, changes.filter(pa.array(mine))
-
-
-def _is_behind(cut: Cut, changes: pa.Table) -> npt.NDArray[np.int64]:
-    later = cut.moment.is_before(changes).astype(np.int64)
-    if not cut.offsets:
-        return later
-    offsets = per_partition(changes, lambda where: cut.offsets.get(where, -1))
-    by_offset = (changes["offset"].to_numpy() > offsets).astype(np.int64)
-    is_known = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
-    return np.where(is_known, by_offset, later)
-
-
 class LoggedShape(NamedTuple):
     """The columns of row changes.  Names are joined by SEP.
 
@@ -173,7 +66,7 @@ class LoggedShape(NamedTuple):
     columns: the names of the columns there, in message order.
     handle: the names of the handle key's columns.
     retyped: columns whose type was changed since.
-    numbered: those of them of which some value is a bare number (`numbered`).
+    numbered: those of them of which some value is a bare number (`numbered_columns`).
     converted: whether the texts of all columns got another character set or collation since.
     overwrites: whether some change of an existing row does not tell the row before, which may have been the row of
     another spelling of its key.  Only known where a type was changed since, or texts were converted.
@@ -197,24 +90,26 @@ class LoggedShape(NamedTuple):
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     """Gives the shapes of the row changes that the target should hold.  Events need their images only if
     `plan.has_retyped`."""
+    changes = in_target(plan, events)
+    groups, group_of = row_groups(plan, changes)
+    times = changes["commit_ts"].to_numpy()
+    is_in_place = pc.and_(changes["by_time"], pc.not_equal(changes["kind"], int(Kind.INSERT)))
+    firsts, in_place = np.full(len(groups), _NEVER), np.full(len(groups), -1)
+    np.minimum.at(firsts, group_of, times)
+    np.maximum.at(in_place, group_of, np.where(is_in_place.to_numpy(), times, -1))
     found: set[LoggedShape] = set()
-    for span, changes in spans_of(plan, in_target(plan, events)):
+    for number, (group, first, last) in enumerate(zip(groups, firsts.tolist(), in_place.tolist(), strict=True)):
+        span = group.span
         if span.table is None:
             continue
-        is_in_place = pc.and_(changes["by_time"], pc.not_equal(changes["kind"], int(Kind.INSERT)))
-        in_place = pc.if_else(is_in_place, changes["commit_ts"], -1)
-        told = changes.select(["columns", "key", "commit_ts"]).append_column("in_place", in_place)
-        for shape in (
-            told.group_by(["columns", "key"]).aggregate([("commit_ts", "min"), ("in_place", "max")]).to_pylist()
-        ):
-            names = [span.now(name) for name in split_forms(shape["columns"])[0].split(SEP)]
-            handle = [span.now(name) for name in (shape["key"] or "").split(SEP)]
-            mine = changes.filter(pc.equal(changes["columns"], shape["columns"])) if span.retyped else changes
-            of_names = names, handle, sorted(span.retyped), sorted(numbered(span, mine, names))
-            columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
-            since = bool(span.converted), bool(span.retyped or span.converted) and _overwrites(changes)
-            times = shape["commit_ts_min"], shape["in_place_max"]
-            found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *since, *times))
+        names = [span.now(name) for name in split_forms(group.columns)[0].split(SEP)]
+        handle = [span.now(name) for name in group.key.split(SEP)]
+        by_value = changes.filter(pa.array(group_of == number)) if span.retyped or span.converted else None
+        told = () if by_value is None else numbered_columns(span, by_value, names)
+        of_names = names, handle, sorted(span.retyped), sorted(told)
+        columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
+        since = bool(span.converted), by_value is not None and _overwrites(by_value)
+        found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *since, first, last))
     return found
 
 
@@ -231,7 +126,7 @@ def rekeyed(replicated: ReplicatedTable, span: Span) -> int:
     return retyped + (span.converted if has_text else 0)
 
 
-def numbered(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
+def numbered_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
     """Finds the columns whose type was changed since, and of which some value is a bare number: it may stand for a name
     of an ENUM or a SET as it was then.  changes: all with these columns."""
     positions = [i for i, name in enumerate(names) if name in span.retyped]
@@ -249,8 +144,8 @@ def known_names(
     replicated: ReplicatedTable, retyped: Collection[str], by_number: Collection[str], names: Sequence[str | None]
 ) -> list[int]:
     """Gives the positions of the columns whose values the target should hold: columns that it has and does not
-    generate, and whose type was not changed since, unless they are in the key.  by_number: columns as of `numbered`,
-    whose numbers mean nothing to a column of texts, ENUM or SET."""
+    generate, and whose type was not changed since, unless they are in the key.  by_number: columns as of
+    `numbered_columns`, whose numbers mean nothing to a column of texts, ENUM or SET."""
     columns = replicated.table.columns
 
     def has_value(name: str) -> bool:
@@ -282,17 +177,58 @@ def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[i
     return {((table, old), (table, new)) for table, old, new in zip(tables, olds, news, strict=True)}
 
 
+class _Alike(NamedTuple):
+    """What the row changes of a group have in common.
+
+    number: of the table in the plan.
+    width: how many literals their images have.
+    kept: the positions of those that the target should hold; names: the columns of these.
+    columns: their names with the forms of their values (`untyped`).
+    """
+
+    number: int
+    replicated: ReplicatedTable
+    span: Span
+    width: int
+    kept: list[int]
+    names: list[str]
+    columns: str
+
+
 def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
-    found, checked = [STEP_SCHEMA.empty_table()], CheckedTypes()
-    for span, changes in spans_of(plan, in_target(plan, events)):
-        number = None if span.table is None else plan.number_of(span.table)
-        if number is None:
-            continue
-        shapes_found = pc.unique(changes["columns"]).to_pylist()
-        for shape in shapes_found:
-            mine = changes.filter(pc.equal(changes["columns"], shape)) if len(shapes_found) > 1 else changes
-            found += _steps_of_shape(plan, number, span, mine, checked)
+    changes = in_target(plan, events)
+    groups, group_of = row_groups(plan, changes)
+
+    def changes_of(number: int) -> pa.Table:
+        return changes.filter(pa.array(group_of == number))
+
+    alike = [_alike(plan, group, partial(changes_of, number)) for number, group in enumerate(groups)]
+    found = [STEP_SCHEMA.empty_table(), *_keyed_steps(alike, group_of, changes)]
+    for number, one in enumerate(alike):
+        if one is not None and not one.replicated.key:
+            found += _copy_steps(plan, one, changes_of(number))
     return pa.concat_tables(found)
+
+
+def _alike(plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table]) -> _Alike | None:
+    """Gives what a group has in common; None when its rows are not compared: the target does not have the table, or the
+    messages not its key.  changes: gives its row changes."""
+    span = group.span
+    number = None if span.table is None else plan.number_of(span.table)
+    if number is None:
+        return None
+    replicated = plan.tables[number]
+    texts, forms = split_forms(group.columns)
+    names = [span.now(name) for name in texts.split(SEP)]
+    by_number = numbered_columns(span, changes(), names) if span.retyped else ()
+    kept = known_names(replicated, span.retyped, by_number, names)
+    if not replicated.key:  # rows are counted by their images, whatever the order of columns was
+        kept.sort(key=lambda i: names[i] or "")
+    kept_names = [names[i] or "" for i in kept]
+    if not set(replicated.key) <= set(kept_names) or not kept:
+        return None
+    columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
+    return _Alike(number, replicated, span, len(names), kept, kept_names, columns)
 
 
 def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
@@ -303,89 +239,68 @@ def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
     return found.set_column(found.schema.get_field_index("unit"), STEP_SCHEMA.field("unit"), units)
 
 
-def _steps_of_shape(
-    plan: LogPlan, number: int, span: Span, changes: pa.Table, checked: CheckedTypes
-) -> Iterator[pa.Table]:
-    replicated = plan.tables[number]
-    texts, forms = split_forms(changes["columns"][0].as_py())
-    names = [span.now(name) for name in texts.split(SEP)]
-    kept = known_names(replicated, span.retyped, numbered(span, changes, names), names)
-    if not replicated.key:  # rows are counted by their images, whatever the order of columns was
-        kept.sort(key=lambda i: names[i] or "")
-    kept_names = [names[i] or "" for i in kept]
-    if not set(replicated.key) <= set(kept_names) or not kept:
+def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
+    """Gives row changes only the columns that are kept, with ready literals."""
+    widths, kept = [one.width for one in alike], [one.kept for one in alike]
+    if any(one.kept != list(range(one.width)) for one in alike):
+        for image in _IMAGES:
+            texts = Cells(whole(changes[image]), group_of, widths).joined(kept)
+            changes = changes.set_column(changes.schema.get_field_index(image), image, texts.cast(pa.string()))
+    tables = [(one.replicated.table, one.columns) for one in alike]
+    return shapes_typed(tables, group_of, changes, CheckedTypes())
+
+
+def _keyed_steps(alike: Sequence[_Alike | None], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:
+    """Makes the steps of row changes of tables with a key, of all groups together."""
+    mine = [one for one in alike if one is not None and one.replicated.key]
+    is_mine = np.array([one is not None and bool(one.replicated.key) for one in alike], np.bool_)
+    if not mine:
         return
-    columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    for at, values in (
-        ("columns", pa.repeat(columns, changes.num_rows)),
-        ("before", _kept(changes["before"], kept, len(names))),
-        ("after", _kept(changes["after"], kept, len(names))),
-    ):
-        changes = changes.set_column(changes.schema.get_field_index(at), at, values.cast(pa.string()))
-    changes = typed(replicated.table, changes, checked)
-    make = _keyed_steps if replicated.key else _copy_steps
-    yield from make(plan, number, span, changes, kept_names)
-
-
-def _kept(images: pa.ChunkedArray, positions: list[int], count: int) -> pa.Array:
-    texts = whole(images)
-    return texts if positions == list(range(count)) else joined(parts_of(texts, positions))
-
-
-def _keyed_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
-    positions = [names.index(part) for part in plan.tables[number].key]
-    before, after = (whole(changes[image]) for image in ("before", "after"))
-    old, new = (_literals(images, positions, len(names)) for images in (before, after))
+    if len(mine) < len(alike):
+        changes = changes.filter(pa.array(is_mine[group_of]))
+        group_of = (np.cumsum(is_mine) - 1)[group_of[is_mine[group_of]]]
+    changes = _typed(mine, group_of, changes)
+    positions = [[one.names.index(part) for part in one.replicated.key] for one in mine]
+    widths = [len(one.names) for one in mine]
+    images = [whole(changes[image]) for image in _IMAGES]
+    old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
     zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
-    joined_names, forms = SEP.join(names), rekeyed(plan.tables[number], span)
-    basis = _basis(changes, pc.coalesce(old, new)) if set(names) < plan.tables[number].columns else None
-    made = _step_table(
-        number, span, changes, pc.coalesce(new, old), joined_names, after, zero, zero, basis, forms=forms
-    )
+    basis = _basis(mine, group_of, changes, pc.coalesce(old, new))
+    made = _step_table(mine, group_of, changes, pc.coalesce(new, old), images[1], zero, zero, basis)
     yield made.filter(pc.is_valid(made["key"])) if made["key"].null_count else made
     moves = pc.fill_null(pc.not_equal(old, new), False)
     if pc.any(moves).as_py():
-        nothing = pa.nulls(changes.num_rows, TEXT)
-        moved = _step_table(number, span, changes, old, joined_names, nothing, zero, zero, forms=forms)
-        yield moved.filter(moves)
+        which = moves.to_numpy(zero_copy_only=False)
+        moved, zero = changes.filter(moves), zero.filter(moves)
+        yield _step_table(mine, group_of[which], moved, old.filter(moves), pa.nulls(len(zero), TEXT), zero, zero)
 
 
-def _literals(images: pa.Array, positions: list[int], count: int) -> pa.Array:
-    """Gives the literals at these positions, joined by SEP.  count: of the literals of an image."""
-    return Cells(images, np.zeros(len(images), np.int64), [count]).joined([positions])
-
-
-def _basis(changes: pa.Table, keys: pa.Array) -> pa.Array:
-    """Gives the key under which the rest of a row is found, where the message holds only a part of it.
+def _basis(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table, keys: pa.Array) -> pa.Array | None:
+    """Gives the key under which the rest of a row is found, where the message holds only a part of it; None when none
+    does.
 
     Only updates without a commit_ts hold parts, as TiCDC sends whole rows.  What an insert lacks, its row never had.
     """
+    lacks = np.array([set(one.names) < one.replicated.columns for one in alike])
+    if not lacks.any():
+        return None
     is_part = pc.and_(pc.equal(changes["kind"], int(Kind.UPDATE)), changes["by_time"])
     is_part = pc.and_(is_part, pc.is_valid(changes["after"])).combine_chunks()
-    return pc.if_else(is_part, keys, pa.scalar(None, TEXT))
+    return pc.if_else(pc.and_(is_part, pa.array(lacks[group_of])), keys, pa.scalar(None, TEXT))
 
 
-def _copy_steps(plan: LogPlan, number: int, span: Span, changes: pa.Table, names: list[str]) -> Iterator[pa.Table]:
-    floors = per_partition_offsets(plan, changes)
-    resent = pa.array((changes["commit_ts"].to_numpy() < floors).astype(np.int64))
-    joined_names = SEP.join(names)
-    replicated = plan.tables[number]
-    common = [i for i, name in enumerate(names) if name in replicated.common]
-    for image, copies in (("before", -1), ("after", 1)):
+def _copy_steps(plan: LogPlan, one: _Alike, changes: pa.Table) -> Iterator[pa.Table]:
+    """Makes the steps of row changes of one group of a table without a key."""
+    group_of = np.zeros(changes.num_rows, np.int64)
+    changes = _typed([one], group_of, changes)
+    resent = pa.array((changes["commit_ts"].to_numpy() < per_partition_offsets(plan, changes)).astype(np.int64))
+    common = [i for i, name in enumerate(one.names) if name in one.replicated.common]
+    for image, copies in zip(_IMAGES, (-1, 1), strict=True):
         images = whole(changes[image])
-        one = pa.repeat(pa.scalar(copies, pa.int64()), changes.num_rows)
+        sign = pa.repeat(pa.scalar(copies, pa.int64()), changes.num_rows)
         unit = joined(parts_of(images, common)) if common else pa.repeat(pa.scalar("", TEXT), changes.num_rows)
-        made = _step_table(
-            number,
-            span,
-            changes,
-            images,
-            joined_names,
-            images,
-            one,
-            pc.multiply(resent, copies),
-            unit=unit if replicated.columns else None,
-        )
+        unit = unit if one.replicated.columns else None
+        made = _step_table([one], group_of, changes, images, images, sign, pc.multiply(resent, copies), unit=unit)
         yield made.filter(pc.is_valid(images))
 
 
@@ -394,7 +309,7 @@ def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.in
     has been sent before."""
     floors = np.full(changes.num_rows, -1, dtype=np.int64)
     offsets = changes["offset"].to_numpy()
-    partitions, numbers = _partitions(changes)
+    partitions, numbers = partitions_of(changes)
     for number, one in enumerate(partitions):
         at, highest = plan.boundaries.get(one, (np.empty(0, np.int64), np.empty(0, np.int64)))
         if len(at) == 0:
@@ -406,30 +321,34 @@ def per_partition_offsets(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.in
 
 
 def _step_table(
-    number: int,
-    span: Span,
+    alike: Sequence[_Alike],
+    group_of: Longs,
     changes: pa.Table,
     key: pa.Array,
-    names: str,
     image: pa.Array,
     copies: pa.Array,
     resent: pa.Array,
     basis: pa.Array | None = None,
     unit: pa.Array | None = None,
-    forms: int = 0,
 ) -> pa.Table:
-    size = changes.num_rows
-    position = [
-        changes[name].combine_chunks() for name in ("commit_ts", "by_time", "topic", "partition", "offset", "index")
-    ]
+    size, groups = changes.num_rows, pa.array(group_of)
+    number, names, may_be_gone, forms = (
+        pa.array(of_each, STEP_SCHEMA.field(name).type).take(groups)
+        for name, of_each in (
+            ("table_number", [one.number for one in alike]),
+            ("names", [SEP.join(one.names) for one in alike]),
+            ("may_be_gone", [one.span.may_be_gone for one in alike]),
+            ("forms", [rekeyed(one.replicated, one.span) if one.replicated.key else 0 for one in alike]),
+        )
+    )
     arrays = [
-        pa.repeat(pa.scalar(number, pa.int32()), size),
+        number,
         key,
-        pa.repeat(names, size),
+        names,
         image,
-        pa.repeat(span.may_be_gone, size),
-        pa.repeat(pa.scalar(forms, pa.int32()), size),
-        *position,
+        may_be_gone,
+        forms,
+        *(changes[name].combine_chunks() for name in ("commit_ts", "by_time", "topic", "partition", "offset", "index")),
         copies,
         resent,
         pa.nulls(size, TEXT) if basis is None else basis,

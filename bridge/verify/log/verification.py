@@ -62,7 +62,8 @@ from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
 from bridge.verify.log.loading import LoadedPart, load_parts, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.recompute import Control, FoldedLog, Log
-from bridge.verify.log.row_steps import LoggedShape, LogPlan
+from bridge.verify.log.row_groups import LogPlan
+from bridge.verify.log.row_steps import LoggedShape
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, ShownRow, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -139,7 +140,8 @@ class LogVerification:
         options = replace(given, cut_rows=True, tells_unwanted=True)
         decode = event_decoder(self._protocol, options)
         self._extents = self._source.extents(lambda: spark)
-        return Log(self._source.everything(spark, self._extents), decode, folder)
+        count = sum(extent.high - extent.low for extent in self._extents.values())
+        return Log(self._source.everything(spark, self._extents), decode, folder, count)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()

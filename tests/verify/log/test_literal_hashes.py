@@ -19,6 +19,7 @@ from bridge.verify.log.row_steps import STEP_SCHEMA
 from tests.support.verify_servers import execute
 
 T = TableName("app", "t")
+NUMBER = 7
 pytestmark = pytest.mark.server
 
 TEXTS = [
@@ -96,9 +97,15 @@ def test_types_whose_values_have_no_literal_of_their_own(session: Session, kind:
 
 def folded(*rows: tuple[str, str | None]) -> pa.Table:
     """The folded steps of keys and images; values are separated by commas."""
-    nothing = dict.fromkeys(STEP_SCHEMA.names)
+    nothing = dict.fromkeys(STEP_SCHEMA.names) | {"table_number": NUMBER}
     images = [{"key": key, "image": image and image.replace(",", SEP)} for key, image in rows]
     return pa.Table.from_pylist([nothing | row for row in images], STEP_SCHEMA)
+
+
+def hashed(rows: pa.Table, cuts: tuple[int, ...]) -> list[Fingerprint]:
+    """The fingerprints of each part."""
+    nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
+    return dict(fingerprints(rows, {NUMBER: cuts, 2: ()})).get(NUMBER, nothing)
 
 
 def asked(session: Session, cuts: tuple[int, ...]) -> list[Fingerprint]:
@@ -117,12 +124,10 @@ def test_images_and_rows_have_the_same_fingerprint(session: Session, cuts: tuple
     session.execute("CREATE TABLE app.t (id INT PRIMARY KEY, a VARCHAR(20) COLLATE utf8mb4_bin, b VARCHAR(20))")
     session.execute(r"INSERT INTO app.t VALUES (-7,'a',NULL),(1,'it\'s','\\\0'),(2,NULL,'NULL'),(3,'é','')")
     rows = [("3", "3,'é',''"), ("8", None), ("-7", "-7,'a',NULL"), ("2", "2,NULL,'NULL'"), ("1", r"1,'it\'s','\\\0'")]
-    assert fingerprints(folded(*rows), cuts) == asked(session, cuts)
+    assert hashed(folded(*rows), cuts) == asked(session, cuts)
     for wrong in ("2,'NULL',NULL", "2,NULL,NULL", "2,'','NULL'", "3,NULL,'NULL'"):
         changed = [(key, wrong if key == "2" else image) for key, image in rows]
-        differ = [
-            one != other for one, other in zip(fingerprints(folded(*changed), cuts), asked(session, cuts), strict=True)
-        ]
+        differ = [one != other for one, other in zip(hashed(folded(*changed), cuts), asked(session, cuts), strict=True)]
         assert sum(differ) == 1
 
 
@@ -131,20 +136,34 @@ def test_images_and_rows_have_the_same_fingerprint(session: Session, cuts: tuple
 def test_keys_in_another_spelling_are_equal_nowhere(cuts: tuple[int, ...], spelling: str) -> None:
     """A row that was inserted as 9 may have been deleted as 09."""
     rows = [("1", "1"), ("9", "9")]
-    assert all(one.is_whole for one in fingerprints(folded(*rows, ("8", None)), cuts))
-    assert not any(one.is_whole for one in fingerprints(folded(*rows, (spelling, None)), cuts))
+    assert all(one.is_whole for one in hashed(folded(*rows, ("8", None)), cuts))
+    assert not any(one.is_whole for one in hashed(folded(*rows, (spelling, None)), cuts))
 
 
 @pytest.mark.parametrize("cuts", [(), (5, 9)])
 def test_no_rows_and_rows_that_are_gone(cuts: tuple[int, ...]) -> None:
     """They add nothing; a part of a log may hold no other of a table."""
     nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
-    assert fingerprints(folded(), cuts) == nothing
-    assert fingerprints(folded(("7", None), ("8", None)), cuts) == nothing
+    assert hashed(folded(), cuts) == nothing
+    assert hashed(folded(("7", None), ("8", None)), cuts) == nothing
 
 
 def test_keys_beyond_all_cuts_are_equal_nowhere() -> None:
     """No part of a table is said to hold them, unless the whole table is one part."""
     row = ("12345678901234567890", "12345678901234567890")
-    assert [one.is_whole for one in fingerprints(folded(row), ())] == [True]
-    assert [one.is_whole for one in fingerprints(folded(row), (5,))] == [False, False]
+    assert [one.is_whole for one in hashed(folded(row), ())] == [True]
+    assert [one.is_whole for one in hashed(folded(row), (5,))] == [False, False]
+
+
+def test_steps_of_many_tables() -> None:
+    """Each table has its own fingerprint, however their steps are mixed; other tables have none, and a key in another
+    spelling is that of one table."""
+    steps = [("1", "1,x"), ("2", "2,y"), ("3", None), ("4", "4,z"), ("05", "5,u"), ("6", "6,w")]
+    rows = folded(*steps)
+    numbers = [3, 1, 1, 3, 5, 9]
+    mixed = rows.set_column(0, STEP_SCHEMA.field("table_number"), pa.array(numbers, pa.int32()))
+    found = dict(fingerprints(mixed, {1: (), 3: (2,), 5: (), 8: ()}))
+    assert found.keys() == {1, 3, 5}
+    assert found[1] == hashed(folded(("2", "2,y")), ())
+    assert found[3] == hashed(folded(("1", "1,x"), ("4", "4,z")), (2,))
+    assert not found[5][0].is_whole

@@ -20,6 +20,7 @@ from bridge.mysql.table_definition import load_definitions
 from bridge.rows.grouping import linked
 from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.bisect import TableComparison
+from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
@@ -32,7 +33,8 @@ from bridge.verify.log.key_cuts import can_be_cut, find_cuts, ranges_of
 from bridge.verify.log.lineage import LoggedChange, trace
 from bridge.verify.log.loading import LoadedPart
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.row_steps import LogPlan, links, shapes, steps
+from bridge.verify.log.row_groups import LogPlan
+from bridge.verify.log.row_steps import links, shapes, steps
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
 from tests.support.clients import run_file
@@ -142,7 +144,9 @@ def unmatched(logged: LoggedTable, part: int, reader: SnapshotReader) -> int:
 def hashed(logged: LoggedTable, folded: pa.Table, reader: SnapshotReader) -> list[HashedResult]:
     """What the comparison of hashes says of each part."""
     ranges = logged.expected_table.ranges
-    expected = fingerprints(folded, [high for _, high in ranges if high is not None])
+    cuts = [high for _, high in ranges if high is not None]
+    nothing = [Fingerprint(0, 0, 0)] * len(ranges)
+    expected = dict(fingerprints(folded, {logged.number: cuts})).get(logged.number, nothing)
     comparison = HashComparison(Throttle({}, {}, print), 0.5, Checkpoint({}, resume=False), lambda *_: None)
     parts = (HashedRange(logged, numbers, one) for numbers, one in zip(ranges, expected, strict=True))
     return [comparison.result(part, reader) for part in parts]

@@ -11,7 +11,7 @@ and deleted the other; then only the target can tell that the row is gone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import md5
 from itertools import pairwise
 from typing import Final
@@ -56,15 +56,47 @@ def literals_query(literals: Sequence[str], rows: str) -> str:
     return fingerprint_query(literals, rows, separator=_SEPARATOR)
 
 
-def fingerprints(rows: pa.Table, cuts: Sequence[int]) -> list[Fingerprint]:
-    """Gives the fingerprint of each part of a table from its folded steps.  cuts: values of the first key column up to
-    which each part but the last reaches.  A key in another spelling makes every part differ."""
-    is_told = pc.all(pc.match_substring_regex(rows["key"], _KEY)).as_py()
-    rows = rows.filter(pc.is_valid(rows["image"]))
+def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, list[Fingerprint]]]:
+    """Gives the fingerprints of the parts of tables from their folded steps, by the tables' numbers; of tables without
+    steps, none.  cuts: by number, values of the first key column up to which each part but the last reaches.  A key in
+    another spelling makes every part of its table differ.
+
+    All tables are hashed together: to filter the steps of each of 1,000 tables took longer than all other work.
+    """
+    rows = _by_table(rows, list(cuts))
+    is_told = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
+    is_there = pc.is_valid(rows["image"]).to_numpy()
+    hashes = np.zeros(rows.num_rows, np.uint64)
+    hashes[is_there] = _hashes(rows["image"].filter(pa.array(is_there)))
+    numbers, starts = np.unique(rows["table_number"].to_numpy(), return_index=True)
+    for number, (start, end) in zip(numbers.tolist(), pairwise([*starts.tolist(), rows.num_rows]), strict=True):
+        of_table, mine = slice(start, end), cuts[number]
+        there = is_there[of_table]
+        mine_there = hashes[of_table][there]
+        if not is_told[of_table].all():
+            yield number, [_UNTOLD] * (len(mine) + 1)
+        elif not mine:
+            yield number, [_fingerprint(mine_there)]
+        else:
+            yield (
+                number,
+                _of_parts(rows.slice(start, end - start).filter(pa.array(there)), hashes[of_table][there], mine),
+            )
+
+
+def _by_table(rows: pa.Table, wanted: Sequence[int]) -> pa.Table:
+    """Gives the steps of the wanted tables, table by table; nothing is copied where they are so already."""
+    numbers = rows["table_number"].to_numpy()
+    is_wanted = np.isin(numbers, wanted)
+    if not is_wanted.all():
+        rows, numbers = rows.filter(pa.array(is_wanted)), numbers[is_wanted]
+    return rows.take(pa.array(np.argsort(numbers, kind="stable"))) if (np.diff(numbers) < 0).any() else rows
+
+
+def _of_parts(rows: pa.Table, hashes: np.ndarray, cuts: Sequence[int]) -> list[Fingerprint]:
     numbers, is_anywhere = numbers_of(rows)
-    if is_told is False or (cuts and is_anywhere.any()):
+    if is_anywhere.any():
         return [_UNTOLD] * (len(cuts) + 1)
-    hashes = _hashes(rows["image"])
     places = np.searchsorted(np.array(cuts, np.int64), numbers, "left")
     order = np.argsort(places, kind="stable")
     bounds = np.searchsorted(places[order], np.arange(len(cuts) + 2)).tolist()
