@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pymysql.err import MySQLError
 
 from bridge.model import TableName
-from bridge.mysql.connection import Session
+
+if TYPE_CHECKING:
+    from bridge.mysql.connection import Session  # brings SQLAlchemy, which executors do without
 
 _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 _TABLES_PER_QUERY: Final = 500

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,13 +14,10 @@ from bridge.events import Kind
 from bridge.model import NO_ENDS, PartitionId
 from bridge.pipeline.control_events import ControlEvents, control_events
 from bridge.protocols.batch_decode import EventDecoder
-from bridge.rows.gathering import taken
+from bridge.rows.gathering import masked, taken
 from bridge.rows.order_and_slices import RowStore, TableStore, ends_of, in_order
 from bridge.sources.source import MicroBatch
 from bridge.spark.kept_rows.keeping import export_kept, keep
-
-_ROWS_PER_SLICE: Final = 200
-"""Making a slice costs as much as copying so many row changes."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,7 @@ def sorted_batch(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) ->
     ends: per partition, the offset after the last message read, as far as known: the last messages may have no events.
     """
     is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
-    others = _in_offset_order(_rows_at(events, np.flatnonzero(~is_row)))
+    others = _in_offset_order(masked(events, ~is_row))
     by_time = bool(pc.any(events["by_time"]).as_py())
     rows = TableStore(in_order(events, np.flatnonzero(is_row)))
     return SortedBatch(rows, control_events(others, by_time=by_time), ends_of(events) | dict(ends))
@@ -89,13 +84,6 @@ def unsorted_batch(
 ) -> UnsortedBatch:
     """Makes a batch of the events (EVENT_SCHEMA) in the order in which they were read.  ends: as for `sorted_batch`."""
     return UnsortedBatch(events, ends_of(events) | dict(ends), is_cut)
-
-
-def _rows_at(events: pa.Table, numbers: npt.NDArray[np.int64]) -> pa.Table:
-    """Returns the events with these row numbers.  When they are few, copies only them."""
-    if len(numbers) * _ROWS_PER_SLICE > events.num_rows:
-        return taken(events, numbers)
-    return pa.concat_tables([events.slice(0, 0), *(events.slice(number, 1) for number in numbers)])
 
 
 def _in_offset_order(events: pa.Table) -> pa.Table:

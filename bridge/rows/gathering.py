@@ -18,6 +18,8 @@ PIECE_BYTES: Final = 1 << 30
 """The most bytes of rows that are put into one piece."""
 _REACH: Final = (1 << 31) - 1
 """The most bytes that offsets of 32 bits reach."""
+_ROWS_PER_SLICE: Final = 200
+"""Making a slice costs as much as copying so many row changes."""
 _ROW_BYTES: Final = 64
 """About how many bytes a row takes besides its texts."""
 
@@ -28,6 +30,16 @@ def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
         return rows.take(pa.array(numbers, pa.int64())).combine_chunks()
     sizes = row_bytes(rows)[numbers]
     return pa.concat_tables([rows.slice(0, 0), *(_some_of(rows, numbers[a:b]) for a, b in _runs(sizes))])
+
+
+def masked(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
+    """Gives the rows that a mask names; copies nothing where they are few runs of many rows: texts are large."""
+    if mask.all():
+        return rows
+    bounds = np.flatnonzero(np.diff(mask, prepend=False, append=False)).reshape(-1, 2)
+    if len(bounds) * _ROWS_PER_SLICE > rows.num_rows:
+        return rows.filter(pa.array(mask))
+    return pa.concat_tables([rows.slice(0, 0), *(rows.slice(start, end - start) for start, end in bounds.tolist())])
 
 
 def whole_texts(column: pa.ChunkedArray) -> pa.Array:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rows import gathering
-from bridge.rows.gathering import taken, whole_texts
+from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import distinct
 
 TEXTS = st.lists(st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=5), max_size=4)
@@ -26,6 +26,14 @@ def test_large_rows_are_taken_like_others(chunks: list[list[str | None]], reach:
         patch.setattr(gathering, "_REACH", reach)
         found = taken(rows, np.array(numbers, np.int64))
     assert found.to_pylist() == [rows.slice(number, 1).to_pylist()[0] for number in numbers]
+
+
+@given(runs=st.lists(st.tuples(st.booleans(), st.integers(1, 400)), max_size=5))
+def test_rows_of_a_mask(runs: list[tuple[bool, int]]) -> None:
+    """In long runs, short ones, or all of them."""
+    mask = np.array([one for one, size in runs for _ in range(size)], np.bool_)
+    rows = pa.table({"text": pa.array(map(str, range(len(mask))), pa.string())})
+    assert masked(rows, mask).to_pylist() == rows.filter(pa.array(mask)).to_pylist()
 
 
 def test_rows_are_cut_to_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

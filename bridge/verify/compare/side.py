@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.mysql.table_definition import ColumnInfo
 from bridge.verify.compare.checksums import readable, token
 from bridge.verify.compare.key_sql import KeyPart, KeyValues
 from bridge.verify.compare.row_diff import ComparedRow
-from bridge.verify.snapshot_reader import SnapshotReader
+
+if TYPE_CHECKING:
+    from bridge.verify.snapshot_reader import SnapshotReader  # brings SQLAlchemy, which executors do without
 
 LACKS: Final = "?"
 """Marks a column that the row had but whose value the log does not hold."""

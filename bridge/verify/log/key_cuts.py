@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.mysql.connection import Session
 from bridge.mysql.table_definition import Definition, ValueClass
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import parts_of
 from bridge.rows.grouping import Bools, Longs
 from bridge.verify.compare.key_sql import between, boundary_query, key_parts
+
+if TYPE_CHECKING:
+    from bridge.mysql.connection import Session  # brings SQLAlchemy, which executors do without
 
 _PART_ROWS: Final = 50_000
 """A part has about this many rows at least."""

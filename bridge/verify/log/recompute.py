@@ -19,6 +19,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
+from bridge.rows.gathering import masked
 from bridge.rows.grouping import distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
@@ -172,8 +173,8 @@ def _imported(value: bytes, columns: Sequence[str] = ()) -> pa.Table:
 def _control_events(events: pa.Table) -> pa.Table:
     """Gives the events that are not rows, and the first row of each table and partition, whose `index` says how many
     rows there were."""
-    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
-    return pa.concat_tables([events.filter(pc.invert(is_row)), _one_of_each(events.filter(is_row))])
+    is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
+    return pa.concat_tables([events.filter(pa.array(~is_row)), _one_of_each(masked(events, is_row))])
 
 
 def _one_of_each(rows: pa.Table) -> pa.Table:

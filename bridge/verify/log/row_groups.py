@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridge.events import Kind
 from bridge.model import PartitionId, PartitionStart, Table, TableName
+from bridge.rows.gathering import masked
 from bridge.rows.grouping import Longs, distinct, ends, numbered
 from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, Span
 
@@ -83,18 +83,18 @@ class LogPlan:
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
     """Gives the row changes that the target should hold."""
-    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
+    is_row, times = events["kind"].to_numpy() <= int(Kind.DELETE), events["commit_ts"].to_numpy()
     if plan.read is None:
-        limits = pa.scalar(plan.limit, pa.int64())
+        limits: int | Longs = plan.limit
         if any(begin > plan.limit for begin in plan.begins.values()):
-            limits = pa.array(per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0))))
-        return events.filter(pc.and_(is_row, pc.less(events["commit_ts"], limits)))
+            limits = per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0)))
+        return masked(events, is_row & (times < limits))
     starts = plan.read
     offsets = per_partition(events, lambda where: starts[where].offset if where in starts else 0)
     floors = per_partition(events, lambda where: (starts[where].floor or 0) if where in starts else 0)
-    is_read = pc.less(events["offset"], pa.array(offsets))
-    is_below = pc.and_(pc.invert(events["by_time"]), pc.less(events["commit_ts"], pa.array(floors)))
-    return events.filter(pc.and_(is_row, pc.or_(is_read, is_below)))
+    is_read = events["offset"].to_numpy() < offsets
+    is_below = ~events["by_time"].to_numpy(zero_copy_only=False) & (times < floors)
+    return masked(events, is_row & (is_read | is_below))
 
 
 def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
