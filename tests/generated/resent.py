@@ -26,9 +26,10 @@ class Taken(NamedTuple):
 
     @classmethod
     def of(cls, words: str, names: Mapping[str, str]) -> Taken | None:
-        """None where the words are about something else.  names: the upstream's, by the target's."""
+        """None where the words are about something else.  MySQL and TiDB put the table before the key.  names: the
+        upstream's, by the target's."""
         found = _TAKEN.search(words)
-        return cls(names[found[1]], found[2], found[3]) if found else None
+        return cls(names[found[1]], found[2], found[3].rpartition(".")[2]) if found else None
 
 
 def two_rows_hold(taken: Taken, sent: Sequence[Step], equality: Equality, *, nets: bool) -> bool:

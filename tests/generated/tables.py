@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tests.generated.kinds import KINDS, VALUES, Value
+from tests.generated.servers import collation
 
 Row = dict[str, Value]
 """Values by column; never altered once made."""
@@ -221,7 +222,7 @@ class Equality:
         return self._classes[collation, prefix]
 
 
-_COLLATIONS: Final = {"latin1": "latin1_swedish_ci"}
+_COLLATIONS: Final = {"latin1": collation("latin1_swedish_ci")}
 _MESSAGE_COLUMNS: Final = (Column("n", "int"), Column("big", "mediumtext"))
 SHAPES: Final = (
     *("single key", "no key", "unique keys", "unique NOT NULL", "prefix key", "prefix unique", "generated"),

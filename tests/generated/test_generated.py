@@ -1,7 +1,8 @@
 """Whole runs drawn at random, against an oracle that is a dictionary per table.
 
 One seed is one run: `GENERATED_SEEDS=17,18` with `-k one_seed` runs some again.  What fails is made as small as
-it stays failing, and printed with what the upstream did.
+it stays failing, and printed with what the upstream did.  GENERATED_SERVER=mysql, or tidb, writes to that
+server instead of MariaDB; a seed draws the same run for all of them, apart from collations.
 """
 
 from __future__ import annotations

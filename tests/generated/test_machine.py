@@ -181,6 +181,13 @@ def test_what_is_sent_again_collides_only_with_what_is_newer(
     assert two_rows_hold(taken, log, equality, nets=nets) is allowed
 
 
+@pytest.mark.parametrize("key", ["uw", "x.uw"])
+def test_words_of_each_server(key: str) -> None:
+    """MySQL and TiDB say which table's key it is."""
+    words = f"the target refused rows of r.x: 1062 (Duplicate entry 'a.b' for key '{key}')"
+    assert Taken.of(words, {"r.x": "t"}) == Taken("t", "a.b", "uw")
+
+
 def test_words_about_something_else() -> None:
     """Are about no unique value."""
     assert Taken.of("the target refused rows of m.t: 1264 (Out of range value for column 'n')", {}) is None

@@ -288,44 +288,79 @@ def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit 
             yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")
 
 
-def values_of_their_own(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a column for which each server makes up the values of the rows that are there: it numbers them in the
-    order in which it keeps them, or asks a function.  No message tells what the upstream's rows got."""
+class _OtherValues(NamedTuple):
+    """What the target makes of a column otherwise than the upstream.
+
+    where: the condition of the rows that get other values; why: says so, and what to do.
+    """
+
+    where: str
+    why: str
+
+
+def other_values(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses an ALTER TABLE that gives rows which are there other values than the upstream's, which no message
+    tells."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
-    for item in statement.items:
-        word = _made_up(item.definition) if item.change in ADDS_COLUMN else ""
-        where = _rows_it_fills(item, statement, site) if word else ""
-        if where and site.around.has_rows(statement.classified.tables[0], where):
-            raise UnsupportedError(
-                f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are"
-                " there: add the column with the values that the upstream's rows have, then skip the statement; or"
-                " approve it if they will be the same"
-            )
+    for look in (_values_of_their_own, _other_conversion, _other_default):
+        for item in statement.items:
+            found = look(item, statement, site)
+            if found and site.around.has_rows(statement.classified.tables[0], found.where):
+                raise UnsupportedError(found.why)
     yield from ()
 
 
-def defaults_of_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a new column with a default of which the target would give other values to the rows that are there."""
-    if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
-        return
-    apart = [one for one in _DEFAULTS if _is_apart(one.flavour, site)]
-    for item in statement.items:
-        column = item.definition
-        values = [
-            _text_from(statement, column[i + 1 :]) for i, t, d in with_depth(column) if (t.word, d) == ("DEFAULT", 0)
-        ]
-        some = [
-            one for one in apart if item.change is C.ADD_COLUMN and one.kind.match(_text_from(statement, column[1:]))
-        ]
-        is_other = any(one.value.match(value) for one in some for value in values)
-        if is_other and site.around.has_rows(statement.classified.tables[0]):
-            raise UnsupportedError(
-                f"the target gives the rows that are there other values of {column[0].text} than the upstream: add the"
-                " column with the values that the upstream's rows have, then skip the statement; or approve it, and"
-                " have bridge verify --against upstream fix what differs"
-            )
-    yield from ()
+def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
+    """Finds a column for which each server makes up the values: it numbers rows in the order in which it keeps them, or
+    asks a function."""
+    word = _made_up(item.definition) if item.change in ADDS_COLUMN else ""
+    where = _rows_it_fills(item, statement, site) if word else ""
+    if not where:
+        return None
+    return _OtherValues(
+        where,
+        f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are there: add"
+        " the column with the values that the upstream's rows have, then skip the statement; or approve it if they will"
+        " be the same",
+    )
+
+
+def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
+    """Finds a new column with a default of which the target makes another value."""
+    if item.change is not C.ADD_COLUMN:
+        return None
+    column, kind = item.definition, _text_from(statement, item.definition[1:])
+    values = [_text_from(statement, column[i + 1 :]) for i, t, d in with_depth(column) if (t.word, d) == ("DEFAULT", 0)]
+    some = [one for one in _DEFAULTS if _is_apart(one.flavour, site) and one.kind.match(kind)]
+    if not any(one.value.match(value) for one in some for value in values):
+        return None
+    return _OtherValues(
+        "TRUE",
+        f"the target gives the rows that are there other values of {column[0].text} than the upstream: add the column"
+        " with the values that the upstream's rows have, then skip the statement; or approve it, and have bridge verify"
+        " --against upstream fix what differs",
+    )
+
+
+def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
+    """Finds a change of a column's type of which the target makes other values."""
+    column, becomes = item.definition, _text_from(statement, item.definition[1:])
+    if item.change is not C.MODIFY_COLUMN or not column:
+        return None
+    some = [one for one in _CONVERSIONS if _is_apart(one.flavour, site) and one.becomes.match(becomes)]
+    was = former_definition(item, statement, site) if some else ""
+    if not was or _type(was) == _type(becomes):
+        return None
+    where = [one.where.format(quote_name(former_name(item))) for one in some if one.was.match(was)]
+    if not where:
+        return None
+    return _OtherValues(
+        " OR ".join(where),
+        f"the target makes other values of {column[0].text} than the upstream when it becomes {column[1].word}: alter"
+        " the table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge verify"
+        " --against upstream fix what differs",
+    )
 
 
 def _is_apart(flavour: Flavour, site: Site) -> bool:
@@ -355,28 +390,6 @@ def _rows_it_fills(item: Item, statement: StatementParts, site: Site) -> str:
         return ""
     column = quote_name(former_name(item))
     return f"{column} IS NULL OR {column} = 0"
-
-
-def conversions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a change of a column's type of which the target makes other values than the upstream."""
-    if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
-        return
-    apart = [one for one in _CONVERSIONS if _is_apart(one.flavour, site)]
-    for item in statement.items:
-        column = item.definition
-        becomes = _text_from(statement, column[1:])
-        some = [one for one in apart if item.change is C.MODIFY_COLUMN and column and one.becomes.match(becomes)]
-        was = former_definition(item, statement, site) if some else ""
-        if not was or _type(was) == _type(becomes):
-            continue
-        where = [one.where.format(quote_name(former_name(item))) for one in some if one.was.match(was)]
-        if where and site.around.has_rows(statement.classified.tables[0], " OR ".join(where)):
-            raise UnsupportedError(
-                f"the target makes other values of {column[0].text} than the upstream when it becomes"
-                f" {column[1].word}: alter the table by hand, with the upstream's values, and skip the statement; or"
-                " approve it, and have bridge verify --against upstream fix what differs"
-            )
-    yield from ()
 
 
 def _made_up(column: Sequence[Token]) -> str:
