@@ -7,6 +7,8 @@ from typing import Any, Final, Protocol
 
 from pymysql.err import MySQLError
 
+from bridge.mysql.server_errors import UNKNOWN_OR_DENIED
+
 SESSION: Final = (
     # Clusters that began before v3.0.8 are optimistic: there a row is compared, and set, at COMMIT only.
     "SET SESSION tidb_txn_mode = 'pessimistic'",
@@ -25,8 +27,6 @@ SETTINGS: Final = tuple(setting.removeprefix("SET SESSION ") for setting in SESS
 """What `bridge check` says of them."""
 CUT_DIGITS: Final = frozenset({1292, 1366})
 """What TiDB only warns of when a DECIMAL loses digits: by UPDATE and by INSERT (tried on v8.5)."""
-_UNKNOWN_OR_DENIED: Final = frozenset({1193, 1227})
-"""A variable that came with a later version, or that a managed cluster keeps for itself."""
 _NO_SUCH_COLUMN: Final = 1054
 
 
@@ -85,5 +85,5 @@ def _set(session: _Session, setting: str) -> None:
     try:
         session.execute(setting)
     except MySQLError as error:
-        if error.args[0] not in _UNKNOWN_OR_DENIED:
+        if error.args[0] not in UNKNOWN_OR_DENIED:
             raise
