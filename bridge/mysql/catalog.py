@@ -56,7 +56,8 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
             raise TargetError(
                 f"a table of the target has no transactions, since its engine is {engine}",
                 where=f"table {name}",
-                fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target; or leave it out with --filter",
+                fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target, after SET GLOBAL"
+                " enforce_storage_engine = NULL where it is set; or leave it out with --filter",
             )
 
 

@@ -65,6 +65,37 @@ def test_a_table_without_transactions(url: str, engine: str) -> None:
         assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == [(1,), (1,)]
 
 
+class Died(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize(("url", "server_default"), [("target", "enforce_storage_engine = Aria")], indirect=True)
+@pytest.mark.usefixtures("server_default")
+def test_a_server_that_chooses_the_engine(url: str) -> None:
+    """It makes the bridge's own tables without transactions: progress would stay where a crash takes its rows back.
+    They are refused before anything is written; once they have them, a crash loses nothing."""
+    ends: list[str] = ["before commit"]
+
+    def die(step: str) -> None:
+        if step in ends:
+            raise Died
+
+    with admin(url) as session:
+        session.execute("SET SESSION enforce_storage_engine = NULL")
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        events = in_one_partition([row_change(10, "t", ["id"], ["id"], after=[1]), boundary(11)])
+        with pytest.raises(TargetError, match="without its rows: the engine of controls is Aria") as raised:
+            run_all(url, events, trace=die)
+        for statement in raised.value.fix.removeprefix("on the target ").split("; "):
+            session.execute(statement.partition(" where it is set")[0]) if statement[:3] in {"SET", "ALT"} else None
+        with pytest.raises(Died):
+            run_all(url, events, trace=die)
+        ends.clear()
+        run_all(url, events)
+        assert session.rows("SELECT * FROM m.t") == [(1,)]
+
+
 def test_a_table_that_keeps_nothing(mysql_target: str) -> None:
     """A BLACKHOLE table, which only passes rows on to replicas, takes them, although its engine has no transactions."""
     with admin(mysql_target) as session:
