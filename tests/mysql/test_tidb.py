@@ -28,6 +28,7 @@ from bridge.rows.sql.statement import Sharing, Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.generated.verifying import verify
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
+from tests.mysql.apply import test_ways_of_values as ways_of_values
 from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel
@@ -283,6 +284,42 @@ def test_a_schema_change_that_outlives_its_connection_is_waited_for(tidb_target:
 def test_parts_of_rows(tidb_target: str) -> None:
     """Temporary tables keep what messages hold a part of; they are made in the transaction, and do not end it."""
     partial_rows.test_every_server_takes_parts(tidb_target)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda session, url: ways_of_values.ways_of_rows_with_a_key(session, url, 0),
+        pytest.param(
+            lambda session, url: ways_of_values.ways_of_rows_with_a_key(session, url, 2), marks=pytest.mark.soak
+        ),
+        ways_of_values.ways_of_rows_without_a_key,
+        ways_of_values.ways_of_parts,
+    ],
+    ids=["with a key", "with a key, in parallel", "without a key", "in parts"],
+)
+def test_values_of_every_type(tidb_target: str, way: Callable[[Session, str], None]) -> None:
+    """They are the same whatever way they come; VALUES() of TiDB turns the bytes of a BIT(64) around."""
+    with admin(tidb_target) as session:
+        ways_of_values.make_right(session)
+        way(session, tidb_target)
+
+
+def test_bits_are_verified(tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a row comes over another one in what verify expects, as its key got another spelling."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    session.execute("CREATE TABLE m.b (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v BIT(64))")
+    values = []
+    for ts, (k, v) in enumerate([("a", "39"), ("A", "40"), ("b", "41")], TSO):
+        row, watermark = {"k": ("varchar", k), "v": ("bit", v)}, {"watermarkTs": ts + 1}
+        values.append(canal("INSERT", row, database="m", table="b", pkNames=["k"], _tidb={"commitTs": ts}))
+        values.append(compact({"type": "TIDB_WATERMARK", "database": "", "table": "", "_tidb": watermark}))
+        count = len(values)
+        messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [b""] * count, [*values])
+        run_all(tidb_target, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+    settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
+    assert session.rows("SELECT k, v + 0 FROM m.b ORDER BY k") == [("A", 40), ("b", 41)]
+    assert verify(tidb_target, settings, "canal-json", [messages], {("cdc", 0): count}).is_equal
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,14 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     goes_and_comes = len(net.absent) and (net.written or net.patched)
     meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
     leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
-    is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets or leaves
+    anew = _writes_anew(net.table, rendering)
+    is_table = other_uniques(net.table, net.key) or anew or net.patched or net.renews or meets or leaves
     return Sharing.TABLE if is_table else Sharing.ANY
+
+
+def _writes_anew(table: Table, rendering: Rendering) -> bool:
+    """Tells whether each row is deleted before it is written."""
+    return rendering.safe_mode or table.turns_bits
 
 
 def _lacks(table: Table, columns: str) -> bool:
@@ -74,7 +80,7 @@ def _lacks(table: Table, columns: str) -> bool:
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    written = [_all_freed(rows) for rows in net.written] if rendering.safe_mode else net.written
+    written = [_all_freed(rows) for rows in net.written] if _writes_anew(table, rendering) else net.written
     keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
     patches = [PatchStatements(net, rendering, rows) for rows in net.patched]
     for keeping in keepings:
