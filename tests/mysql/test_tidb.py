@@ -295,8 +295,9 @@ def test_parts_of_rows(tidb_target: str) -> None:
         ),
         ways_of_values.ways_of_rows_without_a_key,
         ways_of_values.ways_of_parts,
+        ways_of_values.ways_of_keys_of_many_members,
     ],
-    ids=["with a key", "with a key, in parallel", "without a key", "in parts"],
+    ids=["with a key", "with a key, in parallel", "without a key", "in parts", "keys of many members"],
 )
 def test_values_of_every_type(tidb_target: str, way: Callable[[Session, str], None]) -> None:
     """They are the same whatever way they come; VALUES() of TiDB turns the bytes of a BIT(64) around."""

@@ -25,6 +25,7 @@ from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
 from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.rows.sql import set_names
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
@@ -205,7 +206,11 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
     """
     into = WrittenColumns.of(table, after.columns)
     literals = zip(into.names, into.literals_of(after), strict=True)
-    written = {name: f"{quote_name(name)}={literal}" for name, literal in literals}
+    written = {name: f"{quote_name(name)}={_assigned(table, name, literal)}" for name, literal in literals}
     stay = [f"{quote_name(name)}={quote_name(name)}" for name in set_by_themselves(table) if name not in written]
     sql = f"UPDATE {quote_name(*table.name)} SET {','.join([*written.values(), *stay])} WHERE {condition}"
     return Statement(Stage.WRITE, table.name, sql.encode(), expect=1)
+
+
+def _assigned(table: Table, name: str, literal: str) -> str:
+    return set_names.assigned(table.columns[name.lower()], literal)
