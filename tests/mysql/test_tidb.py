@@ -26,6 +26,8 @@ from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.rows.sql.statement import Sharing, Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
+from tests.generated.conftest import bench_on
+from tests.generated.test_generated import run_some
 from tests.generated.verifying import verify
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
 from tests.mysql.apply import test_ways_of_values as ways_of_values
@@ -284,6 +286,12 @@ def test_a_schema_change_that_outlives_its_connection_is_waited_for(tidb_target:
 def test_parts_of_rows(tidb_target: str) -> None:
     """Temporary tables keep what messages hold a part of; they are made in the transaction, and do not end it."""
     partial_rows.test_every_server_takes_parts(tidb_target)
+
+
+def test_generated_runs(tidb_target: str, tmp_path: Path) -> None:
+    """They end as their upstream did."""
+    with bench_on(tidb_target, tmp_path) as bench:
+        run_some(bench)
 
 
 @pytest.mark.parametrize(
