@@ -58,6 +58,7 @@ class Table:
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
     counts: whether it has an AUTO_INCREMENT column.
     keeps_gone: whether rows may stay in it that are gone upstream.
+    turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
     """
 
     name: TableName
@@ -68,6 +69,7 @@ class Table:
     counts: bool = False
     stored_name: TableName | None = None
     keeps_gone: bool = False
+    turns_bits: bool = False
 
     @property
     def stored(self) -> TableName:

@@ -40,6 +40,7 @@ class Feature(StrEnum):
     DROP_CHECK = "DROP CHECK"
     DROP_CONSTRAINT = "DROP CONSTRAINT"
     NAMED_COLUMN_CHECK = "named CHECK constraints of a column"
+    FRACTION_MODE = "a mode in which fractions of seconds are rounded or cut as elsewhere"
     GENERATED_NULL = "NOT NULL behind a generated column"
     EXPRESSION_DEFAULT = "expressions as defaults"
     RENAME_COLUMN = "RENAME COLUMN"
@@ -102,6 +103,8 @@ SUPPORT: Final = (
     Support(_F.RENAME_COLUMN, _MY, (8, 0, 12), f"WL#10761; {_MYSQL_MANUAL}/8.0/en/alter-table.html"),
     Support(_F.RENAME_COLUMN, _MA, (10, 5, 2), "MDEV-16290, github.com/MariaDB/server/commit/fa8ad75439"),
     Support(_F.RENAME_COLUMN, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
+    Support(_F.FRACTION_MODE, _MY, (8, 0), f"{_MYSQL_MANUAL}/8.0/en/sql-mode.html#sqlmode_time_truncate_fractional"),
+    Support(_F.FRACTION_MODE, _MA, (10, 4, 1), "mariadb.com/kb/en/sql-mode (TIME_ROUND_FRACTIONAL)"),
     Support(_F.GENERATED_NULL, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/create-table-generated-columns.html"),
     Support(_F.GENERATED_NULL, _TI, (), f"{_TIDB_DOCS}/generated-columns"),
     Support(_F.JSON_ARROW, _MY, (5, 7, 13), f"{_MYSQL_MANUAL}/5.7/en/json-search-functions.html"),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from bridge.errors import ApplyError, TargetError
 from bridge.model import Column, Table, TableName
+from bridge.mysql import tidb
 from bridge.mysql.connection import Session
 from bridge.quoting import has_long_characters, quote_name
 
@@ -56,7 +57,8 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
             raise TargetError(
                 f"a table of the target has no transactions, since its engine is {engine}",
                 where=f"table {name}",
-                fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target; or leave it out with --filter",
+                fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target, after SET GLOBAL"
+                " enforce_storage_engine = NULL where it is set; or leave it out with --filter",
             )
 
 
@@ -97,10 +99,11 @@ def _stored(session: Session, wanted: Sequence[TableName]) -> dict[TableName, Ta
         args,
     ):
         indexes.setdefault(TableName(schema, table), {}).setdefault(index, []).append(((column or "").lower(), length))
-    return {
+    tables = {
         name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set()), counts=name in counting)
         for name in columns
     }
+    return tidb.with_turned_bits(tables) if session.is_tidb else tables
 
 
 def _table(

@@ -27,6 +27,7 @@ from bridge.mysql.server_errors import (
     LOST,
     NOT_PREPARED,
     PACKET_TOO_LARGE,
+    UNKNOWN_OR_DENIED,
     LockConflictError,
     LostConnectionError,
     TooLargeError,
@@ -57,10 +58,14 @@ SESSION_SETTINGS: Final = (
     "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     # Whatever the server has set for others: a SELECT gives all its rows, a statement without a key runs, a COMMIT
-    # begins nothing, values of unique keys are looked for, and a table that names no engine has transactions.
+    # begins nothing, values of unique keys are looked for, a table that names no engine has transactions, a statement
+    # reads as many rows as it must, and there are notes of values that a column has cut (`Session.write`).
     "SET SESSION sql_select_limit = 18446744073709551615, sql_safe_updates = 0, completion_type = 0,"
-    " unique_checks = 1, default_storage_engine = InnoDB",
+    " unique_checks = 1, default_storage_engine = InnoDB, sql_big_selects = 1, sql_notes = 1",
 )
+_NOTES: Final = ("max_error_count = 65535", "note_verbosity = 'basic'")
+"""What else keeps such notes: the former needs a privilege in MySQL 8, the latter came with later versions of
+MariaDB."""
 
 _IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -226,7 +231,16 @@ class Session:
             self.execute(setting)
         if self.is_tidb:
             tidb.prepare(self)
+        for setting in _NOTES[: 1 + ("mariadb" in str(version).lower())]:
+            self._try_to_set(setting)
         self.server = ""
+
+    def _try_to_set(self, setting: str) -> None:
+        try:
+            self.execute(f"SET SESSION {setting}")
+        except MySQLError as error:
+            if error_code(error) not in UNKNOWN_OR_DENIED:
+                raise
 
     def be_patient(self, seconds: float, why_lost: Callable[[Session, float], str]) -> None:
         """From now on answers are waited for as long as `why_lost`, which is asked after so many seconds without a
@@ -278,12 +292,24 @@ class Session:
         with typed_errors(), self._raw.cursor() as cursor:
             matched = int(cursor.execute(sql))
             if cursor.warning_count:  # the server's answer holds the count
-                for _, code, message in self.rows("SHOW WARNINGS"):
-                    if code == CUT_VALUE or (self.is_tidb and code in tidb.CUT_DIGITS):
-                        raise pymysql.err.DataError(code, message)
-                    if code == CUT_RESULT:
-                        raise TooLargeError(code, message)
+                self._check_warnings(cursor.warning_count)
             return matched
+
+    def _check_warnings(self, count: int) -> None:
+        warnings = self.rows("SHOW WARNINGS")
+        for _, code, message in warnings:
+            if code == CUT_VALUE or (self.is_tidb and code in tidb.CUT_DIGITS):
+                raise pymysql.err.DataError(code, message)
+            if code == CUT_RESULT:
+                raise TooLargeError(code, message)
+        if len(warnings) < count:
+            raise TargetError(
+                f"the target has kept {len(warnings)} of the {count} warnings of a statement, so that nobody knows"
+                " whether it has cut values",
+                where=self.server,
+                fix="SET GLOBAL max_error_count = 65535 on the target, and in its settings; or give the user"
+                " SESSION_VARIABLES_ADMIN",
+            )
 
     def _require_packet(self, sql: bytes) -> None:
         size = len(sql) + 1

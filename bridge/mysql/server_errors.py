@@ -55,6 +55,9 @@ tidb_mem_quota_query."""
 NO_ROOM: Final = frozenset({1021, 1114})
 """The disk, or a temporary table, is full."""
 DUPLICATE_KEY: Final = frozenset({1062, 1586})
+UNKNOWN_OR_DENIED: Final = frozenset({1193, 1227})
+"""A variable that came with a later version, or that takes a privilege to set; a managed cluster keeps some for
+itself."""
 LOGIN_REFUSED: Final = frozenset({1044, 1045, 1698})
 CUT_VALUE: Final = 1265
 """Digits or blanks were cut off; a server reports it only as a note where strict mode allows it."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from pymysql.err import MySQLError
+
+from bridge.model import Table, TableName
+from bridge.mysql.server_errors import UNKNOWN_OR_DENIED
 
 SESSION: Final = (
     # Clusters that began before v3.0.8 are optimistic: there a row is compared, and set, at COMMIT only.
@@ -25,9 +30,10 @@ SETTINGS: Final = tuple(setting.removeprefix("SET SESSION ") for setting in SESS
 """What `bridge check` says of them."""
 CUT_DIGITS: Final = frozenset({1292, 1366})
 """What TiDB only warns of when a DECIMAL loses digits: by UPDATE and by INSERT (tried on v8.5)."""
-_UNKNOWN_OR_DENIED: Final = frozenset({1193, 1227})
-"""A variable that came with a later version, or that a managed cluster keeps for itself."""
 _NO_SUCH_COLUMN: Final = 1054
+_EIGHT_BYTES: Final = re.compile(r"bit\((?:5[7-9]|6[0-4])\)")
+"""TiDB's VALUES() takes the eight bytes of a BIT for an integer whose lowest byte comes first: ON DUPLICATE KEY UPDATE
+stores 39 as 2810246167479189504, or refuses it (tried on v8.5)."""
 
 
 class _Session(Protocol):
@@ -45,6 +51,14 @@ def prepare(session: _Session) -> None:
     """Sets a new session up."""
     for setting in SESSION:
         _set(session, setting)
+
+
+def with_turned_bits(tables: Mapping[TableName, Table]) -> dict[TableName, Table]:
+    """Notes which tables have a column whose bytes ON DUPLICATE KEY UPDATE would turn around."""
+    return {
+        name: replace(table, turns_bits=any(_EIGHT_BYTES.match(column.type) for column in table.columns.values()))
+        for name, table in tables.items()
+    }
 
 
 def set_name(session: _Session, name: str) -> None:
@@ -85,5 +99,5 @@ def _set(session: _Session, setting: str) -> None:
     try:
         session.execute(setting)
     except MySQLError as error:
-        if error.args[0] not in _UNKNOWN_OR_DENIED:
+        if error.args[0] not in UNKNOWN_OR_DENIED:
             raise

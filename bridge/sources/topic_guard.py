@@ -104,10 +104,26 @@ def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]
 
     now: the present ids.  Raises SourceError when one of the topics of the progress was created again.
     """
-    topics = {topic for topic, _ in progress.positions}
-    known = {topic: id_ for topic, id_ in progress.topics.items() if topic in topics}
+    known = _known_ids(progress)
     _refuse_other_ids(known, now, by_partition=goes_by_partition(progress.positions))
     return {**known, **now}
+
+
+def refuse_comparison(progress: Progress, now: Mapping[str, str]) -> None:
+    """Raises SourceError when a topic of the progress was created again: its messages do not tell what the target
+    should hold.  now: the present ids."""
+    for topic, id_ in _known_ids(progress).items():
+        if now.get(topic, id_) != id_:
+            raise SourceError(
+                "the topic was deleted and created again: its messages are not those that the target was made of",
+                where=f"topic {topic}, whose id was {id_} and is now {now[topic]}",
+                fix="compare the target with the upstream: --against upstream --upstream URL",
+            )
+
+
+def _known_ids(progress: Progress) -> dict[str, str]:
+    topics = {topic for topic, _ in progress.positions}
+    return {topic: id_ for topic, id_ in progress.topics.items() if topic in topics}
 
 
 def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, int]:

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.generated.runs import Bench
-from tests.generated.servers import SERVER
 from tests.support.pipelines import admin, drop_all
 
 
-def _on_mariadb(mariadb: Any) -> Any:
-    return mariadb
-
-
-def _on_mysql(mysql: Any) -> Any:
-    return mysql
-
-
-def _on_tidb(tidb: Any) -> Any:
-    return tidb
-
-
-_SERVERS = {"mariadb": _on_mariadb, "mysql": _on_mysql, "tidb": _on_tidb}
-server = pytest.fixture(scope="module", name="server")(_SERVERS[SERVER])
+@contextmanager
+def bench_on(url: str, folder: Path) -> Iterator[Bench]:
+    """A server for one run after the other, and a folder for what verify keeps."""
+    with admin(url) as session, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        drop_all(session)
+        yield Bench(url, session)
+        drop_all(session)
 
 
 @pytest.fixture(scope="module")
-def bench(server: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A server for one run after the other, and a folder for what verify keeps."""
-    with admin(server.url) as session, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        drop_all(session)
-        yield Bench(server.url, session)
-        drop_all(session)
+def bench(mariadb: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A MariaDB."""
+    with bench_on(mariadb.url, tmp_path_factory.mktemp("state")) as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def mysql_bench(mysql: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A MySQL 8.0."""
+    with bench_on(mysql.url, tmp_path_factory.mktemp("state")) as bench:
+        yield bench
+
+
+@pytest.fixture
+def chosen_bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    """The server that is to be had under a name."""
+    server = request.getfixturevalue(os.environ.get("GENERATED_ON", "mariadb"))
+    with bench_on(server.url, tmp_path) as bench:
+        yield bench

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 from tests.generated.event_filters import EVENT_FILTERS
 from tests.generated.kinds import SPECIAL
 from tests.generated.names import NAMES
-from tests.generated.servers import collation
 from tests.generated.tables import KEYS, OTHER_UNIQUES, QUARANTINES, RESERVED, ROUTES, SHAPES
 from tests.generated.wires import WIRES
 
@@ -31,10 +30,6 @@ SOME_SHARDS: Final = "some shards"
 """Of those that executors write: the driver ends when some of them are committed."""
 _STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
 
-COLLATIONS: Final = (
-    *("utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb4_uca1400_ai_ci"),
-    *("utf8mb4_nopad_bin", "utf8mb4_general_nopad_ci", "utf8mb4_uca1400_nopad_ai_ci"),
-)
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "protocol": tuple(WIRES),
     "consistency": ("atomic", "parallel"),
@@ -42,7 +37,10 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "shape": SHAPES,
     "key type": tuple(KEYS),
     "column type": (NONE, *SPECIAL),
-    "collation": tuple(map(collation, COLLATIONS)),
+    "collation": (
+        *("utf8mb4_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8mb4_uca1400_ai_ci"),
+        *("utf8mb4_nopad_bin", "utf8mb4_general_nopad_ci", "utf8mb4_uca1400_nopad_ai_ci"),
+    ),
     "rows per transaction": ("1000", "1", "3"),
     "micro-batch": ("all", "1", "3", "10"),
     "messages": ("parsed", "read by forms"),
@@ -165,7 +163,7 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # Without a commit ts nothing tells that two updates are one transaction, which only its end makes valid.
     Rule("protocol", {"canal-json plain"}, "unique updates", {"whole"}),
     # Of these, equal values are the same bytes.
-    Rule("operations", {"respell"}, "collation", {collation("utf8mb4_nopad_bin")}),
+    Rule("operations", {"respell"}, "collation", {"utf8mb4_nopad_bin"}),
     Rule("key type", KEYS.keys() - {"varchar", "varbinary"}, "shape", {"prefix key"}),
     Rule("schema change", {"drop unique"}, "shape", set(SHAPES) - OTHER_UNIQUES),
     # The generated column's key would go, not that of what it is computed of.

@@ -20,6 +20,8 @@ Value = int | str | bytes | float | Decimal | date | datetime | timedelta | None
 _MICROSECOND: Final = timedelta(microseconds=1)
 _ENUM: Final = ("a", "B", "it's", "ü,v", "zz")
 _SET: Final = ("x", "y", "z's")
+_MEMBERS: Final = tuple(f"m{number}" for number in range(60))
+"""More than a number of floating point has bits."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "enum": _enum(_ENUM),
     "set": _set(_SET),
+    "many members": _set(_MEMBERS),
     "time": Kind(
         "TIME(3)", "time", 92, 11, text=_clock, opened=_clock, schema="int64", semantic="io.debezium.time.MicroTime",
         told=_micros,
@@ -204,6 +207,9 @@ MODIFIED: Final = {
     "latin1": ("varchar", "utf8mb4_bin"),
     "json": ("mediumtext", "utf8mb4_bin"),
     "year": ("int", ""),
+    "tinyint": ("int", ""),
+    "mediumint": ("bigint", ""),
+    "char": ("varchar", "utf8mb4_bin"),
 }
 """What a schema change makes of a type, so that values stay as they are, and the collation that it has then."""
 VALUES: Final[dict[str, tuple[Value, ...]]] = {
@@ -221,13 +227,14 @@ VALUES: Final[dict[str, tuple[Value, ...]]] = {
     "bit": (None, b"\0\0", b"\0\1", b"\1\xff", b"\0'", b"\0\\"),
     "enum": (None, *_ENUM),
     "set": (None, "", "x", "x,y", "x,y,z's", "z's"),
+    "many members": (None, "m0", "m54", "m0,m54", "m58", "m1,m58", ",".join(_MEMBERS)),
     "time": (None, timedelta(), timedelta(hours=12, milliseconds=789), timedelta(milliseconds=-1500),
              -timedelta(hours=838, minutes=59, seconds=58), timedelta(hours=100)),
     "date": (None, date(2024, 2, 29), date(1000, 1, 1), date(9999, 12, 31), date(1970, 1, 1)),
     "timestamp": (None, datetime(2024, 2, 29, 12, 34, 56, 789000), datetime(1970, 1, 1, 0, 0, 1),
                   datetime(2038, 1, 19, 3, 14, 7), datetime(2024, 3, 31, 2, 30)),
     "year": (None, 2024, 1901, 2155, 0),
-    "float": (None, 0.0, 0.1, -1.5, 65536.0, 1e10, 3.5e-20),
+    "float": (None, 0.0, 0.1, -1.5, 65536.0, 1e10, 3.5e-20, 3.40282e38),
     "double": (None, 0.0, 0.1, -1.5, 1e22, 1.7976931348623157e308, 1234567.891234567, -2.1231246334180478e-10, 5e-324),
     "latin1": (None, "", "a", "é", "A", "ÿ'\\"),
     "tinyint": (None, -128, 127, 0),

@@ -18,16 +18,15 @@ from zlib import crc32
 
 import orjson
 import pyarrow as pa
-from pymysql.err import MySQLError
 
 from bridge.commands.quarantine import Quarantine
+from bridge.ddl.server_features import Flavour, read_version
 from bridge.errors import BridgeError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.server_errors import error_code
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.order import OrderChanged
@@ -56,7 +55,6 @@ from tests.generated.drawing import Draughtsman
 from tests.generated.event_filters import FilteredTable
 from tests.generated.names import NAMES, Names
 from tests.generated.resent import Taken, two_rows_hold
-from tests.generated.servers import SERVER
 from tests.generated.settings import DROPPED, gone_on, settings_of, stops
 from tests.generated.shards import SHARDS, Shards
 from tests.generated.tables import (
@@ -140,10 +138,32 @@ class Case:
 NO_FORCE: Final[Mapping[str, str]] = {}
 
 
+_MYSQL_COLLATIONS: Final = {
+    "utf8mb4_uca1400_ai_ci": "utf8mb4_0900_as_ci",
+    "utf8mb4_nopad_bin": "utf8mb4_0900_bin",
+    "utf8mb4_general_nopad_ci": "utf8mb4_0900_as_cs",
+    "utf8mb4_uca1400_nopad_ai_ci": "utf8mb4_0900_ai_ci",
+}
+COLLATIONS: Final[dict[Flavour, Mapping[str, str]]] = {
+    Flavour.MARIADB: {},
+    Flavour.MYSQL: _MYSQL_COLLATIONS,
+    Flavour.TIDB: {
+        **_MYSQL_COLLATIONS,
+        **{"utf8mb4_uca1400_ai_ci": "utf8mb4_unicode_ci", "utf8mb4_general_nopad_ci": "utf8mb4_0900_bin"},
+        "latin1_swedish_ci": "latin1_bin",
+    },
+}
+"""What each server has for the collations of MariaDB, by which runs are drawn."""
+
+
 def make_case(
-    seed: int, equality: Equality, forced: Mapping[str, str] = NO_FORCE, without: Collection[Pair] = IMPOSSIBLE
+    seed: int,
+    equality: Equality,
+    forced: Mapping[str, str] = NO_FORCE,
+    without: Collection[Pair] = IMPOSSIBLE,
+    collations: Mapping[str, str] = NO_FORCE,
 ) -> Case:
-    """The run of a seed.  forced: values of dimensions; without: what does not meet."""
+    """The run of a seed.  forced: values of dimensions; without: what does not meet; collations: the server's."""
     random = Random(seed)
     choice = draw(random, forced, without)
     wire = WIRES[choice["protocol"]]
@@ -156,6 +176,7 @@ def make_case(
         shape = random.choice([shape for shape in SHAPES if shape not in {"no key", "prefix key"}])
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]
         tables.append(make_table("t1", shape, random.choice(kinds or ["int"]), choice["collation"], NONE, random))
+    tables = [table.with_collations(collations) for table in tables]
     upstream = Upstream(tables, equality, nets=wire.is_tidb)
     draughtsman = Draughtsman(random, upstream, choice, operations_of(choice, without), further_of(choice, without))
     loaded = [one for number in range(len(tables)) for one in draughtsman.rows(number, random.choice((0, 2, 4)))]
@@ -178,6 +199,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.equality = Equality(self.session.rows)
+        self.flavour, _ = read_version(str(self.session.value("SELECT VERSION()")))
         self._names = itertools.count()
         self.stopped = Counter[str]()
         self.safe_mode = 0
@@ -190,7 +212,7 @@ class Bench:
 
     def case(self, seed: int, forced: Mapping[str, str] = NO_FORCE, without: Collection[Pair] = IMPOSSIBLE) -> Case:
         """The run of a seed."""
-        return make_case(seed, self.equality, forced, without)
+        return make_case(seed, self.equality, forced, without, COLLATIONS[self.flavour])
 
     def run(self, case: Case) -> dict[str, set[str]]:
         """Runs it; gives the values of dimensions that it had.  Raises Failure."""
@@ -266,12 +288,7 @@ class Run:
         for table in self._case.tables:
             schema, name = self._routing.there(table.name)
             session.execute(f"USE {quote_name(schema)}")
-            try:
-                session.execute(self._names.sql(replace(table, name=name).create(on_target=True)))
-            except MySQLError as error:
-                if SERVER == "mariadb":
-                    raise
-                raise Stopped(f"{SERVER} cannot have the tables: {error_code(error)}") from error
+            session.execute(self._names.sql(replace(table, name=name).create(on_target=True)))
         for transaction in self._case.loaded:
             self._upstream.run(transaction, 0)
         for content in self._upstream.contents:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -10,7 +10,6 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tests.generated.kinds import KINDS, VALUES, Value
-from tests.generated.servers import collation
 
 Row = dict[str, Value]
 """Values by column; never altered once made."""
@@ -74,7 +73,10 @@ class Column:
         if self.of:
             return f"`{self.name}` {KINDS[self.type].sql} AS ({self.of}) STORED"
         default = "" if self.default is None else f" DEFAULT {self.default!r}"
-        return f"`{self.name}` {KINDS[self.type].sql}{collation}{'' if self.nullable else ' NOT NULL'}{default}"
+        kind, null = (
+            (KINDS[self.type].sql, "") if self.nullable else (KINDS[self.type].sql.removesuffix(" NULL"), " NOT NULL")
+        )
+        return f"`{self.name}` {kind}{collation}{null}{default}"
 
     @property
     def target_sql(self) -> str:
@@ -164,6 +166,11 @@ class Table:
         """A column by its name."""
         return next(column for column in self.columns if column.name == name)
 
+    def with_collations(self, others: Mapping[str, str]) -> Table:
+        """The table with other collations in the place of some."""
+        columns = tuple(replace(c, collation=others.get(c.collation, c.collation)) for c in self.columns)
+        return replace(self, columns=columns)
+
     def create(self, *, on_target: bool) -> str:
         """CREATE TABLE."""
         parts = [column.target_sql if on_target else column.sql for column in self.columns]
@@ -222,7 +229,7 @@ class Equality:
         return self._classes[collation, prefix]
 
 
-_COLLATIONS: Final = {"latin1": collation("latin1_swedish_ci")}
+_COLLATIONS: Final = {"latin1": "latin1_swedish_ci"}
 _MESSAGE_COLUMNS: Final = (Column("n", "int"), Column("big", "mediumtext"))
 SHAPES: Final = (
     *("single key", "no key", "unique keys", "unique NOT NULL", "prefix key", "prefix unique", "generated"),

@@ -19,7 +19,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.quoting import quote_name
-from bridge.sources.source import Export, Extent, Source
+from bridge.sources.source import Export, Extent, Source, TopicNow
 from bridge.verify.log import key_cuts, verification
 from bridge.verify.log.key_cuts import find_cuts
 from bridge.verify.log.verification import LogVerification
@@ -76,6 +76,10 @@ class InMemory:
 
     def __str__(self) -> str:
         return self.place
+
+    def topics(self) -> dict[str, TopicNow]:
+        """None, as without Kafka."""
+        return {}
 
     def extents(self, spark: object) -> dict[PartitionId, Extent]:
         """The offsets of each partition."""

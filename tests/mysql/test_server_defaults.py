@@ -9,14 +9,19 @@ import pymysql
 import pytest
 from sqlalchemy import make_url
 
-from bridge.errors import TargetError
+from bridge.errors import RefusedRowsError, TargetError
+from bridge.rows.sql import render
+from tests.support.least_account import least_account
 from tests.support.pipelines import admin, opened, run_all
-from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
 
 DEFAULTS = (
     *("sql_select_limit = 1", "sql_safe_updates = 1", "completion_type = 1", "autocommit = 0"),
     *("unique_checks = 0", "default_storage_engine = MyISAM", "group_concat_max_len = 4", "sql_quote_show_create = 0"),
+    "max_join_size = 1",
 )
+SILENCING = ("sql_notes = 0", "max_error_count = 0", "max_error_count = 1", "note_verbosity = ''")
+"""Defaults with which a server does not say, or no longer says when it is asked, that a column cut a value."""
 
 
 @pytest.fixture(params=["target", "mysql_target"])
@@ -26,7 +31,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=DEFAULTS)
 def server_default(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The server with one of them for all new sessions."""
+    """The server with one of them for all new sessions; skips where it knows no such variable."""
     name = request.param.split()[0]
     place = make_url(url)
     account: dict[str, Any] = {"user": place.username, "password": place.password or "", "autocommit": True}
@@ -34,6 +39,8 @@ def server_default(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
         pymysql.connect(host=place.host, port=place.port or 3306, **account) as connection,
         connection.cursor() as cursor,
     ):
+        if not cursor.execute(f"SHOW GLOBAL VARIABLES LIKE '{name}'"):
+            pytest.skip(f"this server has no {name}")
         cursor.execute(f"SELECT @@GLOBAL.{name}")
         [before] = cursor.fetchone() or [None]
         cursor.execute(f"SET GLOBAL {request.param}")
@@ -56,6 +63,37 @@ def test_a_table_without_transactions(url: str, engine: str) -> None:
         session.execute(raised.value.fix.partition(" on the target")[0])
         run_all(url, events)
         assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == [(1,), (1,)]
+
+
+class Died(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize(("url", "server_default"), [("target", "enforce_storage_engine = Aria")], indirect=True)
+@pytest.mark.usefixtures("server_default")
+def test_a_server_that_chooses_the_engine(url: str) -> None:
+    """It makes the bridge's own tables without transactions: progress would stay where a crash takes its rows back.
+    They are refused before anything is written; once they have them, a crash loses nothing."""
+    ends: list[str] = ["before commit"]
+
+    def die(step: str) -> None:
+        if step in ends:
+            raise Died
+
+    with admin(url) as session:
+        session.execute("SET SESSION enforce_storage_engine = NULL")
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        events = in_one_partition([row_change(10, "t", ["id"], ["id"], after=[1]), boundary(11)])
+        with pytest.raises(TargetError, match="without its rows: the engine of controls is Aria") as raised:
+            run_all(url, events, trace=die)
+        for statement in raised.value.fix.removeprefix("on the target ").split("; "):
+            session.execute(statement.partition(" where it is set")[0]) if statement[:3] in {"SET", "ALT"} else None
+        with pytest.raises(Died):
+            run_all(url, events, trace=die)
+        ends.clear()
+        run_all(url, events)
+        assert session.rows("SELECT * FROM m.t") == [(1,)]
 
 
 def test_a_table_that_keeps_nothing(mysql_target: str) -> None:
@@ -100,3 +138,49 @@ def test_a_run_is_the_same(url: str) -> None:
     assert found["t"] == [(0, "U1", 0, 7), (1, "u0", 1, 7), (3, "x", 3, 8), (4, "u4", 4, 7)]
     assert found["n"] == [(0, "same", 0), (2, "same", 2)]
     assert engines == [("InnoDB",)]
+
+
+@pytest.mark.parametrize("server_default", SILENCING, indirect=True)
+@pytest.mark.usefixtures("server_default")
+def test_what_a_column_cuts_is_noticed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost digits and blanks are in notes alone, whether rows come by INSERT or by LOAD DATA: they are refused, and
+    nothing of them is written."""
+    with admin(url) as session:
+        local_infile = session.value("SELECT @@GLOBAL.local_infile")
+        session.execute("SET GLOBAL local_infile = ON")
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.d (id INT PRIMARY KEY, v DECIMAL(4,1))")
+        session.execute("CREATE TABLE m.c (id INT PRIMARY KEY, v VARCHAR(2))")
+    try:
+        for least in (1 << 30, 0):
+            monkeypatch.setattr(render, "MIN_BYTES", least)
+            for table, value in (("d", Literal("1.23")), ("c", "ab ")):
+                row = row_change(10, table, ["id", "v"], ["id"], after=[1, value])
+                with pytest.raises(RefusedRowsError, match="Data truncated for column 'v'"):
+                    run_all(url, in_one_partition([row, boundary(11)]))
+                with admin(url) as session:
+                    assert session.rows(f"SELECT * FROM m.{table}") == []
+    finally:
+        with admin(url) as session:
+            session.execute("SET GLOBAL local_infile = %s", (local_infile,))
+
+
+@pytest.mark.parametrize(("url", "server_default"), [("mysql_target", "max_error_count = 2")], indirect=True)
+@pytest.mark.usefixtures("server_default")
+def test_where_the_user_may_not_have_warnings_kept(url: str) -> None:
+    """MySQL 8 lets few set max_error_count.  A statement whose warnings are not all kept stops the bridge; it has one
+    for each column, since MySQL advises against VALUES()."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, u INT, v DECIMAL(4,1))")
+    rows = [row_change(10, "t", ["id", "v"], ["id"], after=[1, Literal("1.2")]), boundary(11)]
+    wide = [row_change(12, "t", ["id", "u", "v"], ["id"], after=[2, 1, Literal("1.23")]), boundary(13)]
+    with least_account(url, ["m"]) as least:
+        run_all(least, in_one_partition(rows))
+        with pytest.raises(TargetError, match="has kept 2 of the 3 warnings") as raised:
+            run_all(least, in_one_partition([*rows, *wide]))
+    with admin(url) as session:
+        assert session.rows("SELECT id FROM m.t") == [(1,)]
+        session.execute(raised.value.fix.partition(" on the target")[0])
+    with least_account(url, ["m"]) as least, pytest.raises(RefusedRowsError, match="Data truncated"):
+        run_all(least, in_one_partition([*rows, *wide]))

@@ -26,8 +26,12 @@ from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.rows.sql.statement import Sharing, Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
+from tests.generated.conftest import bench_on
+from tests.generated.test_generated import run_some
 from tests.generated.verifying import verify
+from tests.mysql.apply import test_ddl_runner as ddl_runner
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
+from tests.mysql.apply import test_ways_of_values as ways_of_values
 from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel
@@ -314,6 +318,63 @@ def test_a_schema_change_that_outlives_its_connection_is_waited_for(tidb_target:
 def test_parts_of_rows(tidb_target: str) -> None:
     """Temporary tables keep what messages hold a part of; they are made in the transaction, and do not end it."""
     partial_rows.test_every_server_takes_parts(tidb_target)
+
+
+def test_generated_runs(tidb_target: str, tmp_path: Path) -> None:
+    """They end as their upstream did."""
+    with bench_on(tidb_target, tmp_path) as bench:
+        run_some(bench)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda session, url: ways_of_values.ways_of_rows_with_a_key(session, url, 0),
+        pytest.param(
+            lambda session, url: ways_of_values.ways_of_rows_with_a_key(session, url, 2), marks=pytest.mark.soak
+        ),
+        ways_of_values.ways_of_rows_without_a_key,
+        ways_of_values.ways_of_parts,
+        ways_of_values.ways_of_keys_of_many_members,
+    ],
+    ids=["with a key", "with a key, in parallel", "without a key", "in parts", "keys of many members"],
+)
+def test_values_of_every_type(tidb_target: str, way: Callable[[Session, str], None]) -> None:
+    """They are the same whatever way they come; VALUES() of TiDB turns the bytes of a BIT(64) around."""
+    with admin(tidb_target) as session:
+        ways_of_values.make_right(session)
+        way(session, tidb_target)
+
+
+def test_values_that_tidb_converts_otherwise(tidb_target: str) -> None:
+    """They are held: it rounds fractions in each mode, those of a TIME in its own way, and reads a document as what it
+    is."""
+    ddl_runner.convert_shortened(tidb_target)
+    for before, value, after in (
+        ("TIME(6)", "'23:59:59.6'", "BIGINT"),
+        ("TIME(6)", "'-00:00:00.5'", "TIME"),
+        ("JSON", "'true'", "INT"),
+        ("DATE", "'2024-02-29'", "YEAR"),
+        ("INT", "3", "ENUM('a', '3', 'c')"),
+    ):
+        ddl_runner.convert(tidb_target, ddl_runner.MYSQL, before, value, after, is_held=True)
+
+
+def test_bits_are_verified(tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a row comes over another one in what verify expects, as its key got another spelling."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    session.execute("CREATE TABLE m.b (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v BIT(64))")
+    values = []
+    for ts, (k, v) in enumerate([("a", "39"), ("A", "40"), ("b", "41")], TSO):
+        row, watermark = {"k": ("varchar", k), "v": ("bit", v)}, {"watermarkTs": ts + 1}
+        values.append(canal("INSERT", row, database="m", table="b", pkNames=["k"], _tidb={"commitTs": ts}))
+        values.append(compact({"type": "TIDB_WATERMARK", "database": "", "table": "", "_tidb": watermark}))
+        count = len(values)
+        messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [b""] * count, [*values])
+        run_all(tidb_target, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+    settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
+    assert session.rows("SELECT k, v + 0 FROM m.b ORDER BY k") == [("A", 40), ("b", 41)]
+    assert verify(tidb_target, settings, "canal-json", [messages], {("cdc", 0): count}).is_equal
 
 
 @pytest.mark.parametrize(

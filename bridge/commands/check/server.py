@@ -104,7 +104,7 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             load_objection=server_objection(session),
             clock_ahead=clock_ahead(session, time.time),
             limits=limits,
-            own_tables=progress.exists(session),
+            own_tables=_has_own_tables(session, progress),
             grants=grants.gather(session),
             tables=_count_tables(session),
             takes_timestamps=_takes_timestamps(session),
@@ -112,6 +112,13 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
         )
     finally:
         session.close()
+
+
+def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
+    if not progress.exists(session):
+        return False
+    own_tables.refuse_without_transactions(session, progress.schema)
+    return True
 
 
 def _other_routes(session: Session, table: ProgressTable, settings: Settings) -> UsageError | None:

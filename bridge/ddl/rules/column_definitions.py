@@ -72,15 +72,46 @@ _CONVERSIONS: Final = (
         _Conversion(_pattern(r"json\b|longtext\b.*\bjson_valid\("), _pattern(_TEXTS), flavour)
         for flavour in (Flavour.MARIADB, Flavour.TIDB)
     ),
+    # The text true, or a time in a text, is 0 where the mode is not strict.
+    _Conversion(
+        _pattern(r"json\b"),
+        _pattern(rf"(?:{_INTEGERS}|{_FRACTIONS}|(?:bit|year|date|datetime|timestamp|time)\b)"),
+        Flavour.TIDB,
+        "CAST({0} AS CHAR) NOT REGEXP '^-?[0-9]{1,18}$'",
+    ),
+    # All digits, or those of a DOUBLE.
+    _Conversion(_pattern(_FRACTIONS), _pattern(r"json\b"), Flavour.MARIADB, "CHAR_LENGTH(CAST({0} AS CHAR)) > 15"),
     # TiDB takes the day from its clock, whatever the time of the session.
     _Conversion(_pattern(r"time\b"), _pattern(r"(?:date|datetime|timestamp)\b"), Flavour.TIDB),
     # The fraction is rounded to the next day, or cut.
-    _Conversion(_pattern(r"(?:datetime|timestamp)\([1-6]\)"), _pattern(r"date\b"), Flavour.MYSQL),
+    _Conversion(_pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(r"date\b"), Flavour.MYSQL),
+    # Half a second below nothing is rounded down or up.
+    _Conversion(
+        _pattern(r"time\([1-6]\)"),
+        _pattern(r"time\b"),
+        Flavour.TIDB,
+        "{0} < '00:00:00' AND MICROSECOND({0}) REGEXP '50*$'",
+    ),
+    # The tenth of no month is 240 hours or none.
+    _Conversion(
+        _pattern(r"date\b"),
+        _pattern(r"time\b"),
+        Flavour.MYSQL,
+        "YEAR({0}) > 0 AND (MONTH({0}) = 0 OR DAYOFMONTH({0}) = 0)",
+    ),
+    # A day is its year, or 0 where the mode is not strict.
+    _Conversion(_pattern(r"(?:date|datetime|timestamp)\b"), _pattern(r"year\b"), Flavour.MYSQL),
     # The fraction is cut, or rounded; to 60 seconds or to the next minute.
     _Conversion(
         _pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(rf"(?:{_INTEGERS}|bit\b)"), Flavour.MARIADB
     ),
-    _Conversion(_pattern(r"(?:datetime|timestamp)\([1-6]\)"), _pattern(_INTEGERS), Flavour.TIDB),
+    _Conversion(_pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(_INTEGERS), Flavour.TIDB),
+    # The largest number, or the least.
+    _Conversion(
+        _pattern(r"(?:float|double)\b"), _pattern(r"(?:bigint|bit)\b"), Flavour.MYSQL, "ABS({0}) >= 9223372036854775807"
+    ),
+    # MySQL looks for a member of that name first.
+    _Conversion(_pattern(rf"(?:{_INTEGERS}|year\b)"), _pattern(r"enum\b.*'[\d.]+'"), Flavour.MYSQL),
     # 1.5 is the year 2001 or 2002, 00:20:24 the year 0 or 2024.
     _Conversion(_pattern(r"(?:float|double|time)\b"), _pattern(r"year\b"), Flavour.MARIADB),
     # The highest bit is a sign or not.
@@ -100,7 +131,7 @@ _CONVERSIONS: Final = (
         _pattern(rf"(?:{_CHARS}|json\b)"),
         _pattern(rf"(?:{_INTEGERS}|bit\b|dec|numeric|fixed)"),
         Flavour.MARIADB,
-        "CAST({0} AS CHAR) NOT REGEXP '^-?[0-9]{{1,18}}$'",
+        "CAST({0} AS CHAR) NOT REGEXP '^-?[0-9]{1,18}$'",
     ),
     # A zone behind the time, a T before it, 1e2.
     *(
@@ -112,6 +143,26 @@ _CONVERSIONS: Final = (
         )
         for flavour in (Flavour.MARIADB, Flavour.TIDB)
     ),
+)
+
+
+class _Shortened(NamedTuple):
+    """A value that becomes a time, and may have more digits of a fraction than that has.  MariaDB cuts them off, other
+    servers round; some can be told to do what the upstream does (Feature.FRACTION_MODE).
+
+    where: as of a conversion; {1} stands for so many microseconds as the time cannot have a part of.
+    """
+
+    was: re.Pattern[str]
+    where: str
+
+
+_FRACTION_DIGITS: Final = 6
+_MOMENT: Final = _pattern(r"(?:datetime|timestamp|time)\b(?:\s*\(\s*(\d)\s*\))?")
+_SHORTENED: Final = (
+    _Shortened(_pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), "MICROSECOND({0}) MOD {1} <> 0"),
+    _Shortened(_pattern(_FRACTIONS), "{0} <> FLOOR({0})"),
+    _Shortened(_pattern(rf"(?:{_CHARS}|json\b)"), "INSTR(CAST({0} AS CHAR), '.') > 0"),
 )
 
 
@@ -348,11 +399,12 @@ def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _Oth
     column, becomes = item.definition, _text_from(statement, item.definition[1:])
     if item.change is not C.MODIFY_COLUMN or not column:
         return None
-    some = [one for one in _CONVERSIONS if _is_apart(one.flavour, site) and one.becomes.match(becomes)]
+    some = list(_apart(becomes, site))
     was = former_definition(item, statement, site) if some else ""
     if not was or _type(was) == _type(becomes):
         return None
-    where = [one.where.format(quote_name(former_name(item))) for one in some if one.was.match(was)]
+    name = quote_name(former_name(item))
+    where = [condition.replace("{0}", name) for kind, condition in some if kind.match(was)]
     if not where:
         return None
     return _OtherValues(
@@ -361,6 +413,17 @@ def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _Oth
         " the table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge verify"
         " --against upstream fix what differs",
     )
+
+
+def _apart(becomes: str, site: Site) -> Iterator[tuple[re.Pattern[str], str]]:
+    """Gives what source and target make unlike values of when it becomes this: a definition, and a condition."""
+    for one in _CONVERSIONS:
+        if _is_apart(one.flavour, site) and one.becomes.match(becomes):
+            yield one.was, one.where
+    moment = _MOMENT.match(becomes)
+    if moment and _is_apart(Flavour.MARIADB, site) and not site.target.has(Feature.FRACTION_MODE):
+        unit = 10 ** (_FRACTION_DIGITS - int(moment[1] or 0))
+        yield from ((one.was, one.where.replace("{1}", str(unit))) for one in _SHORTENED)
 
 
 def _is_apart(flavour: Flavour, site: Site) -> bool:

@@ -114,8 +114,8 @@ def are_usable(session: Session, schema: str) -> bool:
 def make(session: Session, schema: str) -> None:
     """Makes the tables that are missing, and upgrades those of an earlier version.
 
-    It upgrades nothing while another bridge runs a pipeline on them.  It raises TargetError then, and when a later
-    version has made them.
+    It upgrades nothing while another bridge runs a pipeline on them.  It raises TargetError then, when a later version
+    has made them, and when they have no transactions.
     """
     session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
     if not are_made(session, schema) or _version(session, schema) != VERSION:
@@ -130,6 +130,28 @@ def make(session: Session, schema: str) -> None:
             _make(session, schema)
         finally:
             session.value("SELECT RELEASE_LOCK(%s)", (lock,))
+    refuse_without_transactions(session, schema)
+
+
+def refuse_without_transactions(session: Session, schema: str) -> None:
+    """Raises TargetError when the engine of one of the bridge's tables has no transactions: progress would move
+    although the rows that it speaks of are rolled back.  MariaDB's enforce_storage_engine makes such tables."""
+    names = ",".join(f"'{table}'" for table in _TABLES)
+    found = session.rows(
+        "SELECT t.table_name, t.engine FROM information_schema.tables t"
+        " JOIN information_schema.engines e ON e.engine = t.engine"
+        f" WHERE e.transactions = 'NO' AND t.table_schema = %s AND t.table_name IN ({names}) ORDER BY t.table_name",
+        (schema,),
+    )
+    if found:
+        alter = "; ".join(f"ALTER TABLE {quote_name(schema, table)} ENGINE=InnoDB" for table, _ in found)
+        raise TargetError(
+            "the bridge's own tables have no transactions, so that progress would move without its rows:"
+            f" the engine of {found[0][0]} is {found[0][1]}",
+            where=schema,
+            fix=f"on the target SET GLOBAL enforce_storage_engine = NULL where it is set, and in its settings; {alter};"
+            " then start again, and if the bridge has written before, see with bridge verify what is missing",
+        )
 
 
 def _make(session: Session, schema: str) -> None:

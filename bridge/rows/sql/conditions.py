@@ -14,6 +14,7 @@ from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import joined, parts_of, wrapped
 from bridge.rows.net_changes import Image
+from bridge.rows.sql import set_names
 from bridge.rows.sql.statement import cut_to_statements
 
 KEYS_PER_DELETE = 2000
@@ -96,7 +97,7 @@ def set_by_themselves(table: Table) -> Iterator[str]:
 
 
 def _match(column: Column, literal: str) -> str:
-    name = quote_name(column.name)
+    name, literal = quote_name(column.name), set_names.compared(column, literal)
     if column.type == "json" and literal != "NULL":  # JSON of MySQL and TiDB; MariaDB's is text
         document = f"CAST({literal} AS JSON)"
         return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 = 1.0

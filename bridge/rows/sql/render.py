@@ -25,6 +25,7 @@ from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
 from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.rows.sql import set_names
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
@@ -64,8 +65,14 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     goes_and_comes = len(net.absent) and (net.written or net.patched)
     meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
     leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
-    is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets or leaves
+    anew = _writes_anew(net.table, rendering)
+    is_table = other_uniques(net.table, net.key) or anew or net.patched or net.renews or meets or leaves
     return Sharing.TABLE if is_table else Sharing.ANY
+
+
+def _writes_anew(table: Table, rendering: Rendering) -> bool:
+    """Tells whether each row is deleted before it is written."""
+    return rendering.safe_mode or table.turns_bits
 
 
 def _lacks(table: Table, columns: str) -> bool:
@@ -74,7 +81,7 @@ def _lacks(table: Table, columns: str) -> bool:
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    written = [_all_freed(rows) for rows in net.written] if rendering.safe_mode else net.written
+    written = [_all_freed(rows) for rows in net.written] if _writes_anew(table, rendering) else net.written
     keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
     patches = [PatchStatements(net, rendering, rows) for rows in net.patched]
     for keeping in keepings:
@@ -199,7 +206,11 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
     """
     into = WrittenColumns.of(table, after.columns)
     literals = zip(into.names, into.literals_of(after), strict=True)
-    written = {name: f"{quote_name(name)}={literal}" for name, literal in literals}
+    written = {name: f"{quote_name(name)}={_assigned(table, name, literal)}" for name, literal in literals}
     stay = [f"{quote_name(name)}={quote_name(name)}" for name in set_by_themselves(table) if name not in written]
     sql = f"UPDATE {quote_name(*table.name)} SET {','.join([*written.values(), *stay])} WHERE {condition}"
     return Statement(Stage.WRITE, table.name, sql.encode(), expect=1)
+
+
+def _assigned(table: Table, name: str, literal: str) -> str:
+    return set_names.assigned(table.columns[name.lower()], literal)

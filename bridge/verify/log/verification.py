@@ -41,6 +41,7 @@ from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
+from bridge.sources.topic_guard import ids_of, refuse_comparison
 from bridge.spark.errors import source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
@@ -112,6 +113,7 @@ class LogVerification:
                     f"the target knows no pipeline {self._table.name!r}, so verify cannot tell how far it should be",
                     fix="check --name and --target, or compare with the source: --against upstream --upstream URL",
                 )
+            refuse_comparison(snapshot.progress, ids_of(self._source.topics()))
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
             folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))

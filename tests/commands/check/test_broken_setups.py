@@ -15,6 +15,7 @@ import pytest
 from bridge.commands.check.machine import Folder
 from bridge.filters.routes import Routes
 from bridge.local.server import free_port
+from bridge.mysql.state import schema as own_tables
 from tests.support.captures import write_lines
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin, ran_with, sql
@@ -134,6 +135,12 @@ def other_routes(setup: Setup) -> None:
     setup.flags["--route"] = "d.t -> e.t"
 
 
+def without_transactions(setup: Setup) -> None:
+    with admin(setup.url) as session:
+        own_tables.make(session, "_bridge")
+        session.execute("ALTER TABLE _bridge.progress ENGINE = Aria")
+
+
 def void(_: object) -> None:
     """A statement's rows are not looked at."""
 
@@ -173,6 +180,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     ),
     "no grant on its own database": (poor(f"{NEEDED} ON d.*"), "grants", "`_bridge`.*"),
     "other routes": (other_routes, "routes", "d.t went to d.t, and would go to e.t"),
+    "no transactions": (without_transactions, "target", "ALTER TABLE `_bridge`.`progress` ENGINE=InnoDB"),
     "no upstream": (flag("--upstream", f"mysql://root@{nowhere()}/"), "upstream", "does not answer"),
 }
 

@@ -518,6 +518,14 @@ CONVERTED = [
     ("DATETIME(3)", "'2024-12-31 23:59:59.9'", "MODIFY v BIGINT", {TIDB, MYSQL}),
     ("TIME(3)", "'10:11:12.5'", "MODIFY v BIT(40)", {TIDB, MYSQL}),
     ("DOUBLE", "1.5", "MODIFY v YEAR", {TIDB, MYSQL}),
+    ("TIME(6)", "'23:59:59.6'", "MODIFY v DATE", {TIDB, MYSQL}),
+    ("FLOAT", "1e20", "MODIFY v BIGINT", {MYSQL}),
+    ("FLOAT", "1e9", "MODIFY v BIGINT", set[str]()),
+    ("DATE", "'2024-00-10'", "MODIFY v TIME", {MYSQL}),
+    ("DATE", "'2024-02-10'", "MODIFY v TIME", set[str]()),
+    ("DECIMAL(20,6)", "12345678901234.123456", "MODIFY v JSON", {TIDB, MYSQL}),
+    ("INT", "3", "MODIFY v ENUM('a', '3', 'c')", {MYSQL}),
+    ("INT", "3", "MODIFY v ENUM('a', 'b', 'c')", set[str]()),
     ("BIT(64)", "b'1' << 63", "MODIFY v DOUBLE", {TIDB, MYSQL}),
     ("BIT(64)", "1", "MODIFY v DOUBLE", set[str]()),
     ("INT", "20240229", "MODIFY v TIME", {TIDB, MYSQL}),
@@ -553,6 +561,42 @@ def test_values_that_servers_convert_otherwise(
             with pytest.raises(HeldError, match="makes other values of") if is_held else nullcontext():
                 run_all(target, events, ddl=ddl_rules(source=source))
             drop_all(session)
+
+
+SHORTENED = [
+    ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "DATETIME", True),
+    ("DATETIME(6)", "'2024-02-29 23:59:59.123'", "TIMESTAMP(3) NULL", False),
+    ("TIMESTAMP(6) NULL", "'2024-02-29 23:59:59.1235'", "DATETIME(3)", True),
+    ("TIME(3)", "'10:11:12.5'", "TIME", True),
+    ("TIME(3)", "'10:11:12.5'", "TIME(6)", False),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12.6'", "DATETIME", True),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12'", "DATETIME", False),
+]
+"""What a column is, holds and becomes, and whether a server that cannot cut fractions makes another value of it."""
+
+
+def convert(url: str, source: str, before: str, value: str, after: str, *, is_held: bool) -> None:
+    """Has a column become another one, where the upstream made another value of what it holds, or the same."""
+    with admin(url) as session:
+        drop_all(session)
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        events = in_one_partition([schema_change(TS, f"ALTER TABLE t MODIFY v {after}"), boundary(TS + 1)])
+        with pytest.raises(HeldError, match="makes other values of v") if is_held else nullcontext():
+            run_all(url, events, ddl=ddl_rules(source=source))
+
+
+def convert_shortened(url: str) -> None:
+    """MariaDB cuts fractions of seconds, and this server rounds them."""
+    for before, value, after, is_held in SHORTENED:
+        convert(url, MARIADB, before, value, after, is_held=is_held)
+    convert(url, MYSQL, *SHORTENED[0][:3], is_held=False)
+
+
+def test_fractions_that_no_mode_cuts(old_mysql_target: str) -> None:
+    """MySQL 5.7 has no TIME_TRUNCATE_FRACTIONAL."""
+    convert_shortened(old_mysql_target)
 
 
 WITHOUT_STRICT = [

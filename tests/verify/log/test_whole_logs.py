@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
-from tests.generated.verifying import verify_events
+from bridge.errors import SourceError
+from bridge.sources.source import TopicNow
+from tests.generated.verifying import InMemory, verify_events
 from tests.support.pipelines import run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import execute
@@ -72,3 +74,19 @@ def test_executors_do_without_clients_of_databases() -> None:
     code = "import sys, bridge.verify.log.recompute; print('sqlalchemy' in sys.modules, 'numpy' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout == "False True\n"
+
+
+def test_a_topic_that_was_made_anew(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its messages tell of another history, by which verify would call right rows different, and put others in their
+    place: it says so instead."""
+    execute(target, "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY)")
+    old = in_one_partition([row_change(10, "t", ["id"], ["id"], after=[1]), boundary(11)])
+    new = in_one_partition([row_change(9, "t", ["id"], ["id"], before=[1]), boundary(11)])
+    run_all(target, old)
+    execute(target, """UPDATE _bridge.progress SET topics = '{"cdc": "one", "gone": "two"}'""")
+    for now in ({}, {"cdc": TopicNow("one", 1)}, {"cdc": TopicNow("", 1)}):
+        monkeypatch.setattr(InMemory, "topics", lambda _, now=now: now)
+        assert verify_events(target, old).is_equal
+    monkeypatch.setattr(InMemory, "topics", lambda _: {"cdc": TopicNow("another", 1)})
+    with pytest.raises(SourceError, match=r"whose id was one and is now another; fix: .* --against upstream"):
+        verify_events(target, new)
