@@ -9,8 +9,11 @@ from pymysql.err import MySQLError
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
 from bridge.ddl.server_features import Capabilities, read_version
 from bridge.mysql.connection import Session
-from bridge.mysql.server_errors import error_code
+from bridge.mysql.server_errors import UNKNOWN_OR_DENIED, error_code
 
+OWN_DEFAULTS: Final = "SET SESSION character_set_collations = ''"
+"""Has MariaDB take the default collations that it was built with, whatever is set for all sessions.  Schema changes run
+so, and what they must say is found out so."""
 _UNKNOWN_COLUMN: Final = 1054
 
 
@@ -34,7 +37,13 @@ def probe_collations(session: Session) -> KnownCollations:
     except MySQLError as error:
         if error_code(error) != _UNKNOWN_COLUMN:
             raise
-    defaults = session.rows("SELECT character_set_name, default_collate_name FROM information_schema.character_sets")
+    try:
+        session.execute(OWN_DEFAULTS)
+    except MySQLError as error:
+        if error_code(error) not in UNKNOWN_OR_DENIED:
+            raise
+    # information_schema has the defaults that the server was built with: default_collation_for_utf8mb4 is not in it.
+    defaults = ((charset, collation) for charset, _, collation, _ in session.rows("SHOW CHARACTER SET"))
     server = str(session.value("SELECT @@collation_server"))
     return KnownCollations(
         frozenset(str(name).lower() for name in names),

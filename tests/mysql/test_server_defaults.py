@@ -9,6 +9,7 @@ import pymysql
 import pytest
 from sqlalchemy import make_url
 
+from bridge.config import Settings
 from bridge.errors import RefusedRowsError, TargetError
 from bridge.rows.sql import render
 from tests.support.least_account import least_account
@@ -138,6 +139,34 @@ def test_a_run_is_the_same(url: str) -> None:
     assert found["t"] == [(0, "U1", 0, 7), (1, "u0", 1, 7), (3, "x", 3, 8), (4, "u4", 4, 7)]
     assert found["n"] == [(0, "same", 0), (2, "same", 2)]
     assert engines == [("InnoDB",)]
+
+
+COLLATIONS = [
+    ("target", "character_set_collations = 'utf8mb4=utf8mb4_bin'", "tidb", "utf8mb4_bin"),
+    ("target", "character_set_collations = 'utf8mb4=utf8mb4_bin'", "mysql-5.7", "utf8mb4_general_ci"),
+    ("mysql_target", "default_collation_for_utf8mb4 = utf8mb4_general_ci", "mysql-8", "utf8mb4_0900_ai_ci"),
+    ("mysql_target", "default_collation_for_utf8mb4 = utf8mb4_general_ci", "tidb", "utf8mb4_bin"),
+]
+"""A default collation, and the one that utf8mb4 means at a source."""
+
+
+@pytest.mark.parametrize(
+    ("url", "server_default", "source", "collation"), COLLATIONS, indirect=["url", "server_default"]
+)
+@pytest.mark.usefixtures("server_default")
+def test_the_collation_that_a_character_set_means(url: str, source: str, collation: str) -> None:
+    """It is the source's: by another one, two rows of a key that is a text would become one."""
+    changes = [
+        schema_change(5, "CREATE TABLE t (k VARCHAR(9) PRIMARY KEY) DEFAULT CHARSET=utf8mb4"),
+        schema_change(6, "CREATE TABLE u (k VARCHAR(9) CHARACTER SET utf8mb4 PRIMARY KEY)"),
+        schema_change(7, "ALTER TABLE u ADD COLUMN v VARCHAR(9) CHARSET utf8mb4"),
+    ]
+    rules = Settings.model_validate({"ddl": {"source": source}}).ddl_rules()
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m CHARACTER SET latin1")
+        run_all(url, in_one_partition([*changes, boundary(8)]), ddl=rules)
+        found = session.rows("SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'm'")
+    assert found == [(collation,)]
 
 
 @pytest.mark.parametrize("server_default", SILENCING, indirect=True)

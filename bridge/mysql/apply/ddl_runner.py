@@ -33,7 +33,7 @@ from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
 from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
 from bridge.mysql.connection import Session
-from bridge.mysql.probe import probe
+from bridge.mysql.probe import OWN_DEFAULTS, probe
 from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.mysql.state.shard_journal import ShardJournal
@@ -49,7 +49,7 @@ _NO_SUCH_DATABASE: Final = 1049
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
-    "SET SESSION character_set_collations = ''",
+    OWN_DEFAULTS,
     EXPLICIT_DEFAULTS,
 )
 _NOT_RUN: Final = frozenset({JournalState.REFUSED, JournalState.APPROVED})
