@@ -58,6 +58,8 @@ class Table:
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
     counts: whether it has an AUTO_INCREMENT column.
     keeps_gone: whether rows may stay in it that are gone upstream.
+    rewrites: whether rows have to be deleted before they are written anew, as the server has no right value for an
+        update in place.
     """
 
     name: TableName
@@ -68,6 +70,7 @@ class Table:
     counts: bool = False
     stored_name: TableName | None = None
     keeps_gone: bool = False
+    rewrites: bool = False
 
     @property
     def stored(self) -> TableName:

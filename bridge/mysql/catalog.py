@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from bridge.errors import ApplyError, TargetError
 from bridge.model import Column, Table, TableName
@@ -60,6 +62,11 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
             )
 
 
+_TURNED_BITS: Final = re.compile(r"bit\((?:5[7-9]|6[0-4])\)", re.IGNORECASE)
+"""Columns of eight bytes, which TiDB turns round where ON DUPLICATE KEY UPDATE says VALUES(), whatever is made of it
+(seen in the release that the tests build)."""
+
+
 def _folded(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
 
@@ -98,7 +105,14 @@ def _stored(session: Session, wanted: Sequence[TableName]) -> dict[TableName, Ta
     ):
         indexes.setdefault(TableName(schema, table), {}).setdefault(index, []).append(((column or "").lower(), length))
     return {
-        name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set()), counts=name in counting)
+        name: _table(
+            name,
+            columns[name],
+            indexes.get(name, {}),
+            nullable.get(name, set()),
+            counts=name in counting,
+            rewrites=session.is_tidb and any(_TURNED_BITS.match(column.type) for column in columns[name].values()),
+        )
         for name in columns
     }
 
@@ -110,9 +124,10 @@ def _table(
     nullable: set[str],
     *,
     counts: bool,
+    rewrites: bool,
 ) -> Table:
     uniques = tuple(tuple(column for column, _ in parts) for parts in indexes.values())
     keys = tuple(key for key in uniques if all(part and part not in nullable for part in key))
     lengths = zip(uniques, (tuple(length for _, length in parts) for parts in indexes.values()), strict=True)
     prefixes = {unique: length for unique, length in lengths if any(length)}
-    return Table(name, columns, keys, uniques, prefixes, counts)
+    return Table(name, columns, keys, uniques, prefixes, counts, rewrites=rewrites)

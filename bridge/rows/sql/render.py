@@ -65,7 +65,7 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
     leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
     is_table = other_uniques(net.table, net.key) or rendering.safe_mode or net.patched or net.renews or meets or leaves
-    return Sharing.TABLE if is_table else Sharing.ANY
+    return Sharing.TABLE if is_table or net.table.rewrites else Sharing.ANY
 
 
 def _lacks(table: Table, columns: str) -> bool:
@@ -74,7 +74,8 @@ def _lacks(table: Table, columns: str) -> bool:
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    written = [_all_freed(rows) for rows in net.written] if rendering.safe_mode else net.written
+    is_freed = rendering.safe_mode or table.rewrites
+    written = [_all_freed(rows) for rows in net.written] if is_freed else net.written
     keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
     patches = [PatchStatements(net, rendering, rows) for rows in net.patched]
     for keeping in keepings:
