@@ -679,8 +679,8 @@ class Run:
         changes = [f"UPDATE {there} SET {column} = IF({column} <=> 7, 8, 7)" for column in columns]
         statement = self._random.choice([*changes, f"DELETE FROM {there}"]) + rest
         with self._bench.session._raw.cursor() as cursor:
-            cursor.execute(statement.replace("%", "%%").replace("<=> %%s", "<=> %s"), values)
-        return f"{statement}: {row}"
+            changed = cursor.execute(statement.replace("%", "%%").replace("<=> %%s", "<=> %s"), values)
+        return f"{statement}: {row}" if changed else ""  # JSON of MySQL and TiDB is not found by its text
 
     def _compare_frozen(self, name: str) -> None:
         found = self._rows(name, None)

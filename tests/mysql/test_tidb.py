@@ -185,6 +185,22 @@ def test_an_interrupted_step_that_is_too_large_for_one_transaction(
     assert steps[first:].count("part committed") == writers
 
 
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+@pytest.mark.parametrize("bits", [1, 56, 57, 63, 64])
+def test_bits_of_rows_that_are_there(tidb_target: str, session: Session, bits: int, writers: int) -> None:
+    """VALUES() of eight bytes gives them turned round in ON DUPLICATE KEY UPDATE, or is too long; what only the target
+    has of the row stays."""
+    session.execute(f"CREATE TABLE m.b (id INT PRIMARY KEY, v BIT({bits}), mine INT)")
+    session.execute("INSERT INTO m.b VALUES (1, NULL, 7), (2, 1, 8)")
+    highest = 1 << bits - 1
+    values = {1: highest, 2: None, 3: highest | 1}
+    rows = [row_change(10, "b", ["id", "v"], ["id"], after=[n, value]) for n, value in values.items()]
+    rows += [row_change(20, "b", ["id", "v"], ["id"], before=[2, None], after=[2, highest])]
+    run_all(tidb_target, in_one_partition([*rows, boundary(30)]), batch=3, writers=writers)
+    found = session.rows("SELECT id, v + 0, mine FROM m.b ORDER BY id")
+    assert found == [(1, highest, 7), (2, highest, 8), (3, highest | 1, None)]
+
+
 def test_a_verify_that_the_memory_quota_has_no_room_for(
     tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
