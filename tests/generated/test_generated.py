@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BLOCKS: Final = 10
-RUNS: Final = 20
+RUNS: Final = 17
 """Of each block."""
-EXECUTOR_RUNS: Final = 4
+EXECUTOR_RUNS: Final = 3
 EXECUTORS: Final = {"where": "executors"}
 VERIFIES_ONE_IN: Final = 4
 """So many of these runs are verified against their messages; of the soak, every one."""
@@ -58,7 +58,7 @@ OTHERS: Final[dict[Flavour, tuple[Rule, ...]]] = {
 }
 """What does not meet on other servers than MariaDB."""
 WITHOUT: Final = {flavour: besides((*LIMITS, *rules)) for flavour, rules in OTHERS.items()}
-OTHER_RUNS: Final = 12
+OTHER_RUNS: Final = 10
 
 
 def failure_of(bench: Bench, case: Case) -> Failure | None:

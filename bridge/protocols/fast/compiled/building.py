@@ -8,6 +8,7 @@ import llvmlite.binding as llvm
 
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.images import write_images
+from bridge.protocols.fast.compiled.machine_bytes import module_of
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
 _ENTRIES: Final[dict[str, Any]] = {"split": split, "fill_slots": fill_slots, "walk": walk, "write_images": write_images}
@@ -22,8 +23,7 @@ def object_code(machine: Any) -> bytes:
     """
     whole = llvm.parse_assembly("")
     for name, entry in _ENTRIES.items():
-        (signature,) = entry.signatures
-        module = llvm.parse_assembly(entry.inspect_llvm(signature))
+        module = llvm.parse_assembly(module_of(entry))
         (function,) = (
             one for one in module.functions if one.linkage == llvm.Linkage.external and not one.is_declaration
         )

@@ -43,11 +43,17 @@ def inner(function: Function) -> Function:
 
 
 def entry(function: Function) -> Function:
-    """Compiles a function for Python, which takes numbers and addresses (`functions`), and gives one or two
-    numbers."""
-    takes = (_NUMBER,) * len(signature(function).parameters)
-    made: Any = _njit([takes], no_cpython_wrapper=True, no_cfunc_wrapper=True, **_BARE)(function)
+    """Marks a function that Python calls, with numbers and addresses (`functions`), and that gives one or two numbers.
+    It is compiled by `module_of`."""
+    made: Any = _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_BARE)(function)
     return cast(Function, made)
+
+
+def module_of(entry_function: Any) -> str:
+    """Compiles a function that Python calls, and gives its module of LLVM."""
+    takes = (_NUMBER,) * len(signature(entry_function.py_func).parameters)
+    entry_function.compile(takes)
+    return str(entry_function.inspect_llvm(takes))
 
 
 def _intrinsic(generator: Any) -> Any:
