@@ -41,6 +41,8 @@ _MOST_PLAIN_BYTES: Final = 2 << 30
 for a million row changes of 370 bytes (measured), and their readers map the files instead of taking memory."""
 _IMAGES: Final = ("before", "after")
 _EVENTS_TOGETHER: Final = 100_000
+_BYTES_TOGETHER: Final = 64 << 20
+"""So many events, or bytes of them, are made steps together, whichever come first."""
 _STEPS_HELD: Final = 500_000
 """An executor folds its steps when it holds this many."""
 
@@ -242,7 +244,7 @@ def _stepping(
 
     def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
-        for events in _together(map(_imported, (events.all for events in exported_events))):
+        for events in together(map(_imported, (events.all for events in exported_events))):
             held.append(steps(plan, events))
             if sum(table.num_rows for table in held) >= _STEPS_HELD:
                 yield from in_buckets(held)
@@ -259,12 +261,13 @@ def _stepping(
     return step
 
 
-def _together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Unites tables of events: each call of `steps` takes some time for each table that is replicated."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        if sum(one.num_rows for one in held) >= _EVENTS_TOGETHER:
+        rows, size = (sum(column) for column in zip(*((one.num_rows, one.nbytes) for one in held), strict=True))
+        if rows >= _EVENTS_TOGETHER or size >= _BYTES_TOGETHER:
             yield pa.concat_tables(held)
             held = []
     if held:

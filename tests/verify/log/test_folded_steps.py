@@ -19,6 +19,7 @@ from bridge.rows.grouping import linked
 from bridge.rows.literal_offsets import Cells
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
+from bridge.verify.log.recompute import together
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
 from bridge.verify.log.row_steps import links, steps
 
@@ -287,3 +288,11 @@ def test_rows_of_many_tables_are_looked_into_together(monkeypatch: pytest.Monkey
     assert found["key"].to_pylist() == [str(number) for number in range(300)]
     assert found["table_number"].to_pylist() == list(range(300))
     assert len(looks) < 10
+
+
+def test_large_events_are_not_held_together() -> None:
+    """Small ones are, up to 100,000; of large ones an executor would have no room for so many."""
+    small = pa.table({"text": ["x"] * 60_000})
+    large = pa.table({"text": ["x" * (40 << 20)]})
+    assert [one.num_rows for one in together([small, small, small])] == [120_000, 60_000]
+    assert [one.num_rows for one in together([large, large, large])] == [2, 1]
