@@ -30,7 +30,7 @@ class Cells:
     def __init__(self, images: pa.Array, shape_of: Longs, widths: Sequence[int]) -> None:
         self.images, self._shape_of, self._widths = images, shape_of, np.array(widths, np.int64)
         self.is_image = to_numpy(images.is_valid())
-        self._offsets, self._data = _buffers(images)
+        self._offsets, self._data = buffers_of(images)
         self.characters = np.frombuffer(self._data, np.uint8)
         separators = np.flatnonzero(self.characters[self._offsets[0] : self._offsets[-1]] == 0)
         separators += self._offsets[0]
@@ -75,20 +75,7 @@ class Cells:
         place = (np.cumsum(sizes) - sizes)[self._shape_of[image]] + nth
         position = np.array(list(chain.from_iterable(positions)), np.int64)[place]
         begins, ends = self._bounds(image, position, position)
-        return Literals(image, place, begins, ends, _slices(self._data, begins, ends))
-
-    def replaced(self, old: Literals, new: pa.Array) -> pa.Array:
-        """Gives the images with new literals in the places of old ones, which came from `literals`."""
-        bounds = np.stack([old.begins, old.ends], axis=1).reshape(-1)
-        bounds = np.concatenate([self._offsets[:1], bounds, self._offsets[-1:]])
-        texts = _texts(self._data, bounds)
-        replaced = pc.replace_with_mask(texts, pa.array(np.arange(len(texts)) % 2 == 1), new)
-        growth = np.cumsum(np.append(0, pc.binary_length(new).to_numpy() - (old.ends - old.begins)))
-        before = np.searchsorted(old.image, np.arange(len(self._offsets)))
-        start, data = _buffers(replaced)
-        offsets = self._offsets - self._offsets[0] + growth[before] + start[0]
-        is_image = pa.array(self.is_image).buffers()[1]
-        return pa.Array.from_buffers(TEXT, len(self.images), [is_image, pa.py_buffer(offsets), data])
+        return Literals(image, place, begins, ends, slices(self._data, begins, ends))
 
     def _taken(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
         """Gives the literals from one position to another, with their separators.  runs: the two positions of each
@@ -96,7 +83,7 @@ class Cells:
         first, last = np.array(runs, np.int64)[self._shape_of].T
         is_there = self.is_image & (first >= 0)
         begins, ends = self._bounds(slice(None), first, last)
-        return _slices(
+        return slices(
             self._data,
             np.where(is_there, begins, self._offsets[:-1]),
             np.where(is_there, ends, self._offsets[:-1]),
@@ -123,7 +110,25 @@ class Literals(NamedTuple):
     texts: pa.Array
 
 
-def _buffers(images: pa.Array) -> tuple[Longs, pa.Buffer]:
+def replaced(images: pa.Array, old: Literals, new: pa.Array) -> pa.Array:
+    """Gives images (large strings) with new literals in the places of old ones."""
+    offsets, data = buffers_of(images)
+    bounds = np.stack([old.begins, old.ends], axis=1).reshape(-1)
+    bounds = np.concatenate([offsets[:1], bounds, offsets[-1:]])
+    texts = _texts(data, bounds)
+    found = pc.replace_with_mask(texts, pa.array(np.arange(len(texts)) % 2 == 1), new)
+    growth = np.cumsum(np.append(0, pc.binary_length(new).to_numpy() - (old.ends - old.begins)))
+    before = np.searchsorted(old.image, np.arange(len(offsets)))
+    start, data = buffers_of(found)
+    return images_of(offsets - offsets[0] + growth[before] + start[0], data, to_numpy(images.is_valid()))
+
+
+def images_of(offsets: Longs, data: pa.Buffer, is_image: Bools) -> pa.Array:
+    """Makes images, null where `is_image` is not, of where each begins and the last one ends, and their characters."""
+    return pa.Array.from_buffers(TEXT, len(is_image), [pa.array(is_image).buffers()[1], pa.py_buffer(offsets), data])
+
+
+def buffers_of(images: pa.Array) -> tuple[Longs, pa.Buffer]:
     """Tells where each image begins, and where the last one ends, in the characters of all."""
     if len(images) == 0:
         return np.zeros(1, np.int64), pa.py_buffer(b"")
@@ -132,7 +137,7 @@ def _buffers(images: pa.Array) -> tuple[Longs, pa.Buffer]:
     return found, data if data is not None else pa.py_buffer(b"")
 
 
-def _slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
+def slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
     """Gives the texts between ascending positions, null where `is_there` is not.
 
     Slices and the gaps between them form an array of texts over the same characters; every second text is a slice.

@@ -32,7 +32,7 @@ from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.protocols.fast import decoder as fast_decoder
+from bridge.protocols.fast import readiness
 from bridge.quoting import quote_name
 from bridge.rows import folded_ahead
 from bridge.rows.amount import Amount
@@ -442,7 +442,7 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(patch.object(folded_ahead, "LEAST_ROWS", 1))
             if self._now["messages"] == "read by forms":
-                stack.enter_context(patch.multiple(fast_decoder, _MANY=1, _WORTH_COMPILING=0))
+                stack.enter_context(patch.multiple(readiness, _MANY=1, _WORTH_COMPILING=0))
             if self._now["statements"] == "tiny":
                 stack.enter_context(patch.object(statement, "STATEMENT_BYTES", 1))
                 stack.enter_context(patch.object(conditions, "KEYS_PER_DELETE", 1))

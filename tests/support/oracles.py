@@ -123,7 +123,7 @@ def messages_of(protocol: str, changes: list[tuple[Any, Any]]) -> list[EncodedMe
 def always_tried() -> Iterator[None]:
     """Messages are read by their forms, however few come together."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bridge.protocols.fast.decoder._MANY", 1)
+        patch.setattr("bridge.protocols.fast.readiness._MANY", 1)
         yield
 
 

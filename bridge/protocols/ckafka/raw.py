@@ -12,10 +12,11 @@ from typing import Final
 
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
+from bridge.protocols.values import usual_values as usual
 from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, unquoted
 from bridge.protocols.values.literals import NULL, Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
-from bridge.protocols.values.usual_values import Usual, as_double, without_quotes
+from bridge.protocols.values.usual_values import Usual
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
@@ -77,23 +78,23 @@ def _unsaid(_value: str) -> str:
 
 _BINARIES: Final[dict[str, Callable[[str], str]]] = {"base64": _base64, "latin1": literals.latin1, "": _unsaid}
 
-_SIGNED: Final = Usual("'(?:0|-?[1-9][0-9]{0,17})'", without_quotes)
-_UNSIGNED: Final = Usual("'(?:0|[1-9][0-9]{0,17})'", without_quotes)
 _USUAL: Final = {
-    "decimal": Usual(r"'-?[0-9]{1,30}(?:\.[0-9]{1,30})?'", without_quotes),
-    "double": Usual(r"'-?(?:0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'", as_double),  # as repr writes it
-    "date": Usual(f"'{literals.DATE_PATTERN}'"),
-    "time": Usual(f"'{literals.TIME_PATTERN}'"),
-    "datetime": Usual(f"'{literals.DATETIME_PATTERN}'"),
+    "decimal": usual.TEXT_OF_DECIMAL,
+    "double": usual.TEXT_OF_DOUBLE,
+    "date": usual.TEXT_OF_DATE,
+    "time": usual.TEXT_OF_TIME,
+    "datetime": usual.TEXT_OF_DATETIME,
 }
 
 
 def _usual(arguments: str, column: ColumnType) -> Usual | None:
+    timezone, _, binary = arguments.partition(",")
     if column.word in _WIDTHS or column.word == "bit":
-        return _UNSIGNED if _is_unsigned(column) else _SIGNED
+        return usual.TEXT_OF_NATURAL if _is_unsigned(column) else usual.TEXT_OF_INTEGER
     if column.word == "timestamp":
-        timezone, _, _ = arguments.partition(",")
-        return _USUAL["datetime"] if is_utc(timezone or None) else None
+        return usual.TEXT_OF_DATETIME if is_utc(timezone or None) else None
+    if column.word in _BINARY_WORDS:
+        return usual.TEXT_OF_BYTES if binary == "base64" and column.word != "binary" else None
     return _USUAL.get(column.word)
 
 

@@ -20,9 +20,10 @@ from bridge.protocols.debezium import values as values
 from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
+from bridge.protocols.values import usual_values as usual
 from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
 from bridge.protocols.values.literals import NULL
-from bridge.protocols.values.usual_values import Usual, decimals, moments
+from bridge.protocols.values.usual_values import Usual
 
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
@@ -227,37 +228,45 @@ def _epoch_form(_arguments: str, _column: ColumnType, lost: Lost) -> RawConverte
     return lambda literal: _epoch(literal, lost)
 
 
-_NUMBER: Final = Usual("[0-9]+")
-_DOUBLE: Final = Usual(r"-?(?:0|[1-9][0-9]{0,10})\.(?:0|[0-9]{0,3}[1-9])e0")  # as repr writes it
-_MILLIS: Final = Usual("[1-9][0-9]{0,13}", moments("ms"))
-_MICROS: Final = Usual("[1-9][0-9]{0,16}", moments("us"))
-"""Moments after 1970-01-01, which may be a zero date, up to the year 5138."""
-_EXACT_DIGITS: Final = 15
-"""A double tells decimals of so many digits apart."""
 _USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
-    values.datetime_millis: _MILLIS,
-    values.datetime_micros: _MICROS,
+    values.datetime_millis: usual.MILLIS,
+    values.datetime_micros: usual.MICROS,
 }
 
 
 def _usual_number(_arguments: str, column: ColumnType) -> Usual | None:
-    return _NUMBER if column.word == "bigint" else None
+    return usual.NATURAL_NUMBER if column.word == "bigint" else None
 
 
 def _usual_real(_arguments: str, column: ColumnType) -> Usual | None:
-    if column.word == "decimal" and 0 < column.scale < _EXACT_DIGITS:
-        most = _EXACT_DIGITS - column.scale - 1
-        return Usual(rf"-?(?:0|[1-9][0-9]{{0,{most}}})\.[0-9]{{1,{column.scale}}}e0", decimals(column.scale))
-    return _DOUBLE if column.word == "double" else None
+    if column.word == "decimal":
+        return usual.decimal_of_double(column.scale)
+    return usual.DOUBLE_NUMBER if column.word == "double" else None
+
+
+def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
+    if column.word == "decimal":
+        return usual.TEXT_OF_DECIMAL
+    is_base64 = column.word in _BINARY_WORDS and DebeziumModes.read(arguments).binary == "base64"
+    return usual.TEXT_OF_BYTES if is_base64 else None
 
 
 def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
     if column.word == "datetime":
         return _USUAL_DATETIMES.get(_datetime_unit(DebeziumModes.read(arguments), column))
+    if column.word == "json":
+        return usual.JSON_DOCUMENT
+    if column.word in _BINARY_WORDS:
+        return _usual_string(arguments, column)
     return _usual_real(arguments, column) or _usual_number(arguments, column)
 
 
-DEBEZIUM_USUAL: Final = {"json": _usual_json, "int64": _usual_number, "float64": _usual_real}
+DEBEZIUM_USUAL: Final = {
+    "json": _usual_json,
+    "int64": _usual_number,
+    "float64": _usual_real,
+    "string": _usual_string,
+}
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "int64": _form(_INTEGERS),

@@ -5,7 +5,6 @@ It parses the few messages that it learns from itself, so the plain path knows n
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,18 +16,13 @@ import pyarrow as pa
 from bridge.events import Event
 from bridge.protocols.decoder import FAILURES, BatchResult, DecodeError, PlainDecoder, RowEvents
 from bridge.protocols.fast.message_shape import Lesson
+from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.fast.texts import Numbers, Texts
 
 if TYPE_CHECKING:
     from bridge.protocols.fast.forms import Rows
     from bridge.protocols.fast.reader import Reader
 
-_MANY: Final = 512
-"""From this many messages on, reading them together costs less than parsing them."""
-_WORTH_LOADING, _WORTH_COMPILING = 8_000, 500_000
-"""After so many messages, to have loaded the compiled functions, or to have compiled them, would have cost less than
-parsing did."""
-_READER: Final = "bridge.protocols.fast.reader"
 _FAILED: Final = (*FAILURES, DecodeError, pa.ArrowException)
 """What the fast path may raise on hostile messages; it then leaves them to parsing."""
 
@@ -43,7 +37,7 @@ class FastDecoder:
         self._plain = plain
         self.row_rules = plain.row_rules
         self._loaded: Reader | None = None
-        self._seen = 0
+        self._readiness = Readiness()
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -74,7 +68,7 @@ class FastDecoder:
         functions.  Raises nothing.
         """
         left = np.arange(len(values))
-        if len(left) < _MANY or not self._is_loaded(len(left)):
+        if not self._readiness.pays(len(left)):
             return BatchResult([], left)
         self._reader.forget()
         events, left = self._read(keys, values, left)
@@ -82,17 +76,6 @@ class FastDecoder:
             more, left = self._read(keys, values, left)
             events += more
         return BatchResult(events, left)
-
-    def _is_loaded(self, messages: int) -> bool:
-        """Tells whether the compiled functions are loaded, or should be now that so many messages more have come."""
-        self._seen += messages
-        if _READER in sys.modules or self._seen > _WORTH_COMPILING:
-            return True
-        if self._seen <= _WORTH_LOADING:
-            return False
-        from bridge.protocols.fast.compiled.native_code import are_compiled
-
-        return are_compiled()
 
     def _read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers

@@ -27,7 +27,7 @@ from bridge.events import RAW, SEP
 from bridge.protocols.ckafka.raw import CKAFKA_FORMS, CKAFKA_USUAL
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS, DEBEZIUM_USUAL
 from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter
-from bridge.protocols.values.usual_values import Usual
+from bridge.protocols.values.usual_values import NONE, Usual
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS}
 _USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIUM_USUAL, **CKAFKA_USUAL}
@@ -88,8 +88,7 @@ def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | N
     return FORMS[name](arguments, column, lost) if name else None
 
 
-def usual_values(form: str, column: ColumnType) -> Usual | None:
-    """Gives the raw literals of a form that a column's converter only changes as `Usual` says; None where no such
-    pattern is known."""
+def usual_values(form: str, column: ColumnType) -> Usual:
+    """Names the raw literals of a form that compiled functions convert as the column's converter would."""
     name, _, arguments = form.partition(":")
-    return _USUAL[name](arguments, column) if name in _USUAL else None
+    return (_USUAL[name](arguments, column) if name in _USUAL else None) or NONE

@@ -1,8 +1,8 @@
 """Turns raw values of row changes into literals, by the target's catalog of the segment.
 
 `typed` comes before all code that looks into a row change: only its result has the names, keys and literals that the
-rest of `rows` and `mysql` expect.  It handles all values of one kind of column together, whatever their tables.  A
-pattern recognises the usual values, which are most of them; of the others, each distinct value is converted once.
+rest of `rows` and `mysql` expect.  Compiled functions convert the usual values, which are most of them; of the others,
+and of all where there are few, each distinct value of a kind is converted once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
 from bridge.model import Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
-from bridge.protocols.values.column_types import ColumnType, column_type
-from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms, usual_values
+from bridge.protocols.fast.readiness import Readiness
+from bridge.protocols.values.column_types import column_type
+from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms
 from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.literal_offsets import Cells, to_numpy, whole
+from bridge.rows.literal_offsets import replaced, whole
+from bridge.rows.types.raw_literals import RawImages, ValueKind, all_raw, unusual_raw
 from bridge.rows.types.type_check import CheckedTypes, check_types
 
 log = structlog.get_logger()
@@ -37,15 +39,9 @@ _IMAGES: Final = ("before", "after")
 _PADDED: Final = "binary"
 _MOST_BYTES: Final = 1 << 30
 """The most bytes of images in one piece of a column, whose offsets have 32 bits."""
+_readiness: Final = Readiness()
 _said: set[tuple[str, str]] = set()
 """The tables and columns whose losses were logged: each column is logged once, not each value."""
-
-
-class _ValueKind(NamedTuple):
-    """A kind of raw values that are converted alike: their form, and the type of the target's column."""
-
-    form: str
-    column: ColumnType
 
 
 class _RawColumn(NamedTuple):
@@ -54,7 +50,7 @@ class _RawColumn(NamedTuple):
     table: Table
     name: str
     at: int
-    kind: _ValueKind
+    kind: ValueKind
 
 
 def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
@@ -98,8 +94,10 @@ def shapes_typed(
     places = [list(_places(table, columns)) for table, columns in shapes]
     if any(places):
         widths = [one.count(SEP) + 1 for one in names]
-        cells = [Cells(whole(changes[image]), shape_of, widths) for image in _IMAGES]
-        for image, ready in zip(_IMAGES, _ready_images(cells, places, changes), strict=True):
+        kinds = [{place.at: place.kind for place in shape} for shape in places]
+        find = unusual_raw if _readiness.pays(changes.num_rows) else all_raw
+        found = [find(whole(changes[image]), shape_of, widths, kinds) for image in _IMAGES]
+        for image, ready in zip(_IMAGES, _ready_images(found, places, changes), strict=True):
             changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), ready)
     plain = pa.array(names, pa.string()).take(pa.array(shape_of))
     return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
@@ -128,29 +126,28 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
         column = table.columns.get(name.lower())
         if column is None or not form:  # `rows.types.type_check` reports a column that the target lacks
             continue
-        kind = _ValueKind(form, column_type(column.type, nullable=column.nullable))
+        kind = ValueKind(form, column_type(column.type, nullable=column.nullable))
         if _is_converted(kind):
             yield _RawColumn(table, name, at, kind)
 
 
 @lru_cache(maxsize=10_000)
-def _is_converted(kind: _ValueKind) -> bool:
+def _is_converted(kind: ValueKind) -> bool:
     return raw_converter(*kind, lambda _: None) is not None
 
 
 def _ready_images(
-    cells: Sequence[Cells], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
+    found: Sequence[RawImages], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
 ) -> Iterator[pa.ChunkedArray]:
     """Gives both images of all row changes."""
-    old = [one.literals([[place.at for place in shape] for shape in places]) for one in cells]
     every = [place for shape in places for place in shape]
     kinds = {kind: i for i, kind in enumerate(dict.fromkeys(place.kind for place in every))}
-    place_of = np.concatenate([one.place for one in old])
+    place_of = np.concatenate([one.literals.place for one in found])
     kind_of = np.array([kinds[place.kind] for place in every])[place_of]
-    values = _Values(pa.concat_arrays([one.texts for one in old]))
+    values = _Values(pa.concat_arrays([one.literals.texts for one in found]))
     ready = values.ready(list(kinds), kind_of)
     if values.failures:
-        row_of = np.concatenate([one.image for one in old])
+        row_of = np.concatenate([one.literals.image for one in found])
         row, number, failure = min(
             ((row_of[number], number, failure) for numbers, failure in values.failures for number in numbers),
             key=lambda found: found[:2],
@@ -160,9 +157,10 @@ def _ready_images(
         for number in np.unique(place_of[numbers]):
             _say_once(every[number], reason)
     start = 0
-    for one, literals in zip(cells, old, strict=True):
-        yield _narrow(one.replaced(literals, ready.slice(start, len(literals.texts))))
-        start += len(literals.texts)
+    for images, literals in found:
+        size = len(literals.texts)
+        yield _narrow(replaced(images, literals, ready.slice(start, size)) if size else images)
+        start += size
 
 
 @dataclass
@@ -177,31 +175,18 @@ class _Values:
     failures: list[tuple[Longs, Exception]] = field(default_factory=list)
     losses: list[tuple[Longs, str]] = field(default_factory=list)
 
-    def ready(self, kinds: Sequence[_ValueKind], kind_of: Longs) -> pa.Array:
+    def ready(self, kinds: Sequence[ValueKind], kind_of: Longs) -> pa.Array:
         """Gives all literals, each converted by the rules of its kind."""
         order = np.argsort(kind_of.astype(np.min_scalar_type(len(kinds))), kind="stable")
         bounds = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
-        parts = [self._of_kind(kind, order[a:b]) for kind, (a, b) in zip(kinds, pairwise(bounds), strict=True)]
+        parts = [self._converted(kind, order[a:b]) for kind, (a, b) in zip(kinds, pairwise(bounds), strict=True)]
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
 
-    def _of_kind(self, kind: _ValueKind, numbers: Longs) -> pa.Array:
-        literals = self.raw.take(pa.array(numbers))
-        usual = usual_values(*kind)
-        if usual is None:
-            return self._converted(kind, literals, numbers)
-        is_usual = pc.match_substring_regex(literals, f"^(?:{usual.pattern})$")
-        others = np.flatnonzero(~to_numpy(is_usual))
-        if len(others) == 0:
-            return usual.convert(literals)
-        ready = pc.replace_with_mask(literals, is_usual, usual.convert(literals.filter(is_usual)))
-        converted = self._converted(kind, literals.take(pa.array(others)), numbers[others])
-        return pc.replace_with_mask(ready, pc.invert(is_usual), converted)
-
-    def _converted(self, kind: _ValueKind, literals: pa.Array, numbers: Longs) -> pa.Array:
+    def _converted(self, kind: ValueKind, numbers: Longs) -> pa.Array:
         """Converts each distinct value once."""
-        encoded = literals.dictionary_encode()
+        encoded = self.raw.take(pa.array(numbers)).dictionary_encode()
         reasons: list[str] = []
         convert = raw_converter(*kind, reasons.append)
         assert convert is not None

@@ -112,7 +112,7 @@ def test_every_commit_ts(ts: Any) -> None:
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_few_messages_are_left_to_parsing(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read them together costs more."""
-    monkeypatch.setattr("bridge.protocols.fast.decoder._MANY", 512)
+    monkeypatch.setattr("bridge.protocols.fast.readiness._MANY", 512)
     pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(512)])
     assert decoded_fast(TAUGHT[protocol], pairs[1:]) == {}
     assert len(decoded_fast(TAUGHT[protocol], pairs)) == 512

@@ -9,9 +9,16 @@ import llvmlite.binding as llvm
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.images import write_images
 from bridge.protocols.fast.compiled.machine_bytes import module_of
+from bridge.protocols.fast.compiled.raw_images import convert_images
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
-_ENTRIES: Final[dict[str, Any]] = {"split": split, "fill_slots": fill_slots, "walk": walk, "write_images": write_images}
+_ENTRIES: Final[dict[str, Any]] = {
+    "split": split,
+    "fill_slots": fill_slots,
+    "walk": walk,
+    "write_images": write_images,
+    "convert_images": convert_images,
+}
 
 
 def object_code(machine: Any) -> bytes:

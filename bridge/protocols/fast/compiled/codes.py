@@ -23,6 +23,9 @@ converter."""
 TEXT, BASE64, LATIN1, BYTES_IN_BASE64 = range(4)
 INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(4, 13)
 """What the usual values of a column are; with UNUSUAL, its converter converts each."""
+READY, LEFT, NATURAL_OF_NUMBER, DOUBLE_OF_NUMBER, DECIMAL_OF_DOUBLE = range(5)
+MILLISECONDS, MICROSECONDS, DOCUMENT, TEXT_OF = range(5, 9)
+"""What the usual raw literals of a column are (`values.usual_values`): READY needs nothing, LEFT its converter."""
 NOT_READ: Final = -1
 """Stands for a message that is not of its form, and for a value that its converter refuses."""
 MARK: Final = ord('"')

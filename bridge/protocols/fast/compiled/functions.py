@@ -80,3 +80,6 @@ write_images: Final = _Function(
     "write_images", None, _BYTES, None, _ROW, _rows(5), _rows(2), _rows(4), _rows(3), _NUMBERS, _ROW, _NUMBERS, _BYTES,
     _BYTES, _BYTES, _ROW,
 )  # fmt: skip
+convert_images: Final = _Function(
+    "convert_images", _BYTES, _NUMBERS, _BYTES, None, _NUMBERS, _NUMBERS, _rows(3), _BYTES, _BYTES, _NUMBERS, _table(4)
+)

@@ -122,7 +122,7 @@ def _put_text(text: Bytes, at: Any, end: Any, out: Bytes, to: Any) -> Any:
 
 
 @inner
-def _decoded(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
+def decoded_base64(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
     """Decodes base64 to `out`, and gives how many bytes that are."""
     to, size = 0, 0
     while at < end:
@@ -165,7 +165,7 @@ def _hexadecimal_digit(number: Any) -> Any:
 
 
 @inner
-def _put_bytes(content: Bytes, size: Any, out: Bytes, to: Any) -> Any:
+def put_bytes(content: Bytes, size: Any, out: Bytes, to: Any) -> Any:
     """Writes bytes as SQL does, with their quotation marks."""
     if size > 0:
         out[to] = _X
@@ -254,9 +254,9 @@ def write_images(
                         out[to], out[to + 1] = _E, ZERO
                         to += 2
                     elif way == BYTES_OF_LATIN1:
-                        to = _put_bytes(scratch, _latin1(text, at, end, scratch), out, to)
+                        to = put_bytes(scratch, _latin1(text, at, end, scratch), out, to)
                     elif way == BYTES_OF_BASE64:
-                        to = _put_bytes(scratch, _decoded(text, at, end, scratch), out, to)
+                        to = put_bytes(scratch, decoded_base64(text, at, end, scratch), out, to)
                     elif way != CONVERTED:
                         out[to] = _APOSTROPHE
                         if way == IN_QUOTES:
@@ -264,7 +264,7 @@ def write_images(
                         elif way == ESCAPED:
                             to = _put_text(text, at, end, out, to + 1)
                         else:
-                            to = _put_decoded(scratch, _decoded(text, at, end, scratch), out, to + 1)
+                            to = _put_decoded(scratch, decoded_base64(text, at, end, scratch), out, to + 1)
                         if to != BAD:
                             out[to] = _APOSTROPHE
                             to += 1

@@ -110,7 +110,7 @@ def _is_moment(text: Bytes, at: Any, end: Any, way: Any) -> Any:
 
 
 @inner
-def _is_short_double(text: Bytes, at: Any, end: Any) -> Any:
+def is_short_double(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is a number as Python writes a DOUBLE, which is so for decimals of at most 15 digits."""
     if text[at] == MINUS:
         at += 1
@@ -193,7 +193,7 @@ def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
     if usual == DOUBLE or usual == INTEGER_OR_DOUBLE:
         if usual == INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
             return PLAIN
-        return WITH_EXPONENT if _is_short_double(text, at, end) else CONVERTED
+        return WITH_EXPONENT if is_short_double(text, at, end) else CONVERTED
     if usual != UNUSUAL and _is_moment(text, at, end, usual):
         return IN_QUOTES
     return CONVERTED

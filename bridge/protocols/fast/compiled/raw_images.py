@@ -1,0 +1,259 @@
+"""Turns the usual raw literals of row images (see `protocols.values.untyped`) into ready ones, as their columns'
+converters do one by one.
+
+A literal is copied to its new place first, and changed there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from bridge.protocols.fast.compiled.codes import (
+    BYTES_OF_BASE64,
+    DECIMAL_OF_DOUBLE,
+    DOCUMENT,
+    DOUBLE_OF_NUMBER,
+    IN_QUOTES,
+    MICROSECONDS,
+    MILLISECONDS,
+    NATURAL_OF_NUMBER,
+    NOT_READ,
+    PLAIN,
+    READY,
+    TEXT_OF,
+    WITH_EXPONENT,
+)
+from bridge.protocols.fast.compiled.images import decoded_base64, put_bytes
+from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, is_digit, is_integer
+from bridge.protocols.fast.compiled.machine_bytes import (
+    Bytes,
+    bytes_at,
+    copied,
+    entry,
+    first_of,
+    in_all,
+    inner,
+    long_rows_at,
+    marked,
+    numbers_at,
+    put_word,
+    rows_at,
+    word,
+)
+from bridge.protocols.fast.compiled.values import is_short_double, way_of
+
+_APOSTROPHE, _E, _N, _DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "'eN-.: ")
+_NULS: Final = in_all(b"\0")
+_NONE: Final = np.uint64(0)
+_EXACT_DIGITS: Final = 15
+"""A double tells decimals of so many digits apart."""
+_MANY_DIGITS: Final = 18
+"""A document with a number of so many digits and points is left to its converter (`debezium.json_numbers`)."""
+_MOST_MILLIS_DIGITS, _MOST_MICROS_DIGITS = 14, 17
+"""Of moments up to the year 5138."""
+_SECOND, _DAY_SECONDS = 1_000_000, 86_400
+_ERA_DAYS, _ERA_START = 146_097, 719_468
+"""The days of 400 years, and those from 0000-03-01 to 1970-01-01."""
+
+
+@inner
+def _copied_literal(text: Bytes, at: Any, end: Any, behind: Any, out: Bytes, to: Any) -> Any:
+    """Copies a literal, which the separator or the end of its image follows; gives where it and its copy end.
+
+    behind: where all text ends; not a byte from there on is looked at.
+    """
+    while at < end:
+        if at + 8 > behind:
+            if text[at] == 0:
+                break
+            out[to] = text[at]
+            at, to = at + 1, to + 1
+            continue
+        eight = word(text, at)
+        marks = marked(eight, _NULS)
+        usual = min(end - at, 8 if marks == _NONE else first_of(marks))
+        put_word(out, to, eight)
+        at, to = at + usual, to + usual
+        if marks != _NONE:
+            break
+    return at, to
+
+
+@inner
+def _put_digits(number: Any, size: Any, out: Bytes, to: Any) -> Any:
+    for place in range(to + size - 1, to - 1, -1):
+        out[place] = ZERO + number % 10
+        number //= 10
+    return to + size
+
+
+@inner
+def _put_date(days: Any, out: Bytes, to: Any) -> Any:
+    """Writes the date that is so many days after 1970-01-01 (Howard Hinnant, chrono-compatible low-level date
+    algorithms)."""
+    days += _ERA_START
+    era = days // _ERA_DAYS
+    day = days - era * _ERA_DAYS
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5
+    month = month + 3 if month < 10 else month - 9
+    to = _put_digits(400 * era + year + (1 if month <= 2 else 0), 4, out, to)
+    out[to] = _DASH
+    to = _put_digits(month, 2, out, to + 1)
+    out[to] = _DASH
+    return _put_digits(day + 1, 2, out, to + 1)
+
+
+@inner
+def _put_datetime(microseconds: Any, out: Bytes, to: Any) -> Any:
+    """Writes a DATETIME after 1970-01-01, in quotation marks, with six digits of a fraction or none."""
+    seconds, fraction = microseconds // _SECOND, microseconds % _SECOND
+    second = seconds % _DAY_SECONDS
+    out[to] = _APOSTROPHE
+    to = _put_date(seconds // _DAY_SECONDS, out, to + 1)
+    out[to] = _SPACE
+    to = _put_digits(second // 3600, 2, out, to + 1)
+    out[to] = _COLON
+    to = _put_digits(second // 60 % 60, 2, out, to + 1)
+    out[to] = _COLON
+    to = _put_digits(second % 60, 2, out, to + 1)
+    if fraction:
+        out[to] = _DOT
+        to = _put_digits(fraction, 6, out, to + 1)
+    out[to] = _APOSTROPHE
+    return to + 1
+
+
+@inner
+def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
+    is_millis = kind == MILLISECONDS
+    if end - at > (_MOST_MILLIS_DIGITS if is_millis else _MOST_MICROS_DIGITS) or not are_digits(out, at, end):
+        return NOT_READ
+    number = np.int64(0)
+    for place in range(at, end):
+        number = 10 * number + (np.int64(out[place]) - ZERO)
+    if number == 0:  # which may be a zero date
+        return NOT_READ
+    return _put_datetime(1000 * number if is_millis else number, out, at)
+
+
+@inner
+def _decimal(out: Bytes, at: Any, end: Any, scale: Any) -> Any:
+    """Makes a DECIMAL of a double that has at most `scale` digits behind the point, and an exponent of 0."""
+    first = at + 1 if out[at] == MINUS else at
+    dot = first
+    while dot < end and is_digit(out[dot]):
+        dot += 1
+    exponent = end - 2
+    is_short = 0 < dot - first < _EXACT_DIGITS - scale + 1 and (out[first] != ZERO or dot == first + 1)
+    if not is_short or out[dot] != _DOT or exponent - dot - 1 > scale or not are_digits(out, dot + 1, exponent):
+        return NOT_READ
+    if out[exponent] != _E or out[exponent + 1] != ZERO:
+        return NOT_READ
+    for place in range(exponent, dot + 1 + scale):
+        out[place] = ZERO
+    return dot + 1 + scale
+
+
+@inner
+def _has_long_number(out: Bytes, at: Any, end: Any) -> Any:
+    size = 0
+    for place in range(at, end):
+        if is_digit(out[place]) or (size > 0 and out[place] == _DOT):
+            size += 1
+            if size == _MANY_DIGITS:
+                return True
+        else:
+            size = 0
+    return False
+
+
+@inner
+def _of_text(out: Bytes, at: Any, end: Any, usual: Any, scratch: Bytes) -> Any:
+    """Converts the text of a literal in quotation marks as a decoder would that knew its column."""
+    if out[at] != _APOSTROPHE:
+        return NOT_READ
+    way = way_of(out, at + 1, end - 1, usual)
+    if way == IN_QUOTES:
+        return end
+    if way == BYTES_OF_BASE64:
+        return put_bytes(scratch, decoded_base64(out, at + 1, end - 1, scratch), out, at)
+    if way == PLAIN:
+        return copied(out, at + 1, end - 1, out, at)
+    if way == WITH_EXPONENT:
+        to = copied(out, at + 1, end - 1, out, at)
+        out[to], out[to + 1] = _E, ZERO
+        return to + 2
+    return NOT_READ
+
+
+@inner
+def _converted(out: Bytes, at: Any, end: Any, kind: Any, argument: Any, scratch: Bytes) -> Any:
+    """Converts a literal that is not NULL; gives where it ends then, or NOT_READ for one that is not usual."""
+    if kind == TEXT_OF:
+        return _of_text(out, at, end, argument, scratch)
+    if kind == MILLISECONDS or kind == MICROSECONDS:
+        return _moment(out, at, end, kind)
+    if kind == DECIMAL_OF_DOUBLE:
+        return _decimal(out, at, end, argument)
+    if kind == NATURAL_OF_NUMBER:
+        return end if is_integer(out, at, end, False) else NOT_READ
+    if kind == DOUBLE_OF_NUMBER:
+        has_exponent = end - at > 2 and out[end - 2] == _E and out[end - 1] == ZERO
+        return end if has_exponent and is_short_double(out, at, end - 2) else NOT_READ
+    if kind == DOCUMENT:
+        return NOT_READ if _has_long_number(out, at, end) else end
+    return NOT_READ
+
+
+@entry
+def convert_images(
+    text_at: Any, starts_at: Any, is_there_at: Any, count: Any, shapes_at: Any, firsts_at: Any, rules_at: Any,
+    scratch_at: Any, out_at: Any, ends_at: Any, left_at: Any,
+) -> Any:  # fmt: skip
+    """Copies row images with their usual raw literals converted; gives the number of literals that are left as they
+    were, or NOT_READ when an image has another number of literals than its shape.
+
+    text, starts: the images, and where each starts and the last one ends.
+    is_there: 0 for an image that is null.
+    shapes, firsts, rules: the shape of each image, the first rule of each shape (and behind the last one), and for each
+    of its columns what its raw literals are, an argument, and whether NULL stays.
+    scratch, out: room for the bytes of the longest literal, and for all literals.
+    ends: becomes where each image ends.
+    left: room for each literal that is left: its image, its rule, and where its copy begins and ends.
+    """
+    text, starts, ends = bytes_at(text_at), numbers_at(starts_at), numbers_at(ends_at)
+    is_there, shapes, firsts = bytes_at(is_there_at), numbers_at(shapes_at), numbers_at(firsts_at)
+    rules, left = rows_at(rules_at, 3), long_rows_at(left_at, 4)
+    scratch, out = bytes_at(scratch_at), bytes_at(out_at)
+    behind, to, found = starts[count], 0, 0
+    for number in range(count):
+        if is_there[number]:
+            at, end = starts[number], starts[number + 1]
+            rule, last, is_last = firsts[shapes[number]], firsts[shapes[number] + 1], False
+            while rule < last:
+                begin = to
+                at, to = _copied_literal(text, at, end, behind, out, to)
+                kind = rules[rule, 0]
+                is_null = to - begin == 4 and out[begin] == _N
+                if kind != READY and not (is_null and rules[rule, 2]):
+                    ready = NOT_READ if is_null else _converted(out, begin, to, kind, rules[rule, 1], scratch)
+                    if ready == NOT_READ:
+                        left[found, 0], left[found, 1], left[found, 2], left[found, 3] = number, rule, begin, to
+                        found += 1
+                    else:
+                        to = ready
+                rule += 1
+                is_last = at == end
+                if is_last:
+                    break
+                out[to] = 0
+                at, to = at + 1, to + 1
+            if rule < last or not is_last:
+                return NOT_READ
+        ends[number] = to
+    return found
