@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 import structlog
@@ -21,7 +20,6 @@ from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.literals import double_number
 from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
 from bridge.rows.types import resolve_types
-from bridge.rows.types.raw_literals import ValueKind, unusual_raw
 from bridge.rows.types.resolve_types import all_typed, typed
 from bridge.rows.types.type_check import CheckedTypes
 from tests.support.oracles import always_tried
@@ -252,77 +250,6 @@ def test_usual_numbers_are_what_the_converter_makes_of_them(kind: str, drawn: li
     given = changes(*(row(with_forms("c", [JSON]), None, one) for one in literals))
     found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
     assert found["after"].to_pylist() == [converted(JSON, column, one)[0] for one in literals]
-
-
-_DATE = "[0-9]{4}-(0[0-9]|1[0-2])-([0-2][0-9]|3[01])"
-_MINUTES = r"[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
-_MOMENT = f"'{_DATE} ([01][0-9]|2[0-3]):{_MINUTES}'"
-_BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
-CKAFKA = "ckafka:UTC,base64"
-USUAL = [
-    (CKAFKA, "int", "'(0|-?[1-9][0-9]{0,17})'"),
-    (CKAFKA, "int unsigned", "'(0|[1-9][0-9]{0,17})'"),
-    (CKAFKA, "decimal(12,2)", r"'-?[0-9]{1,30}(\.[0-9]{1,20})?'"),
-    (CKAFKA, "double", r"'-?(0|[1-9][0-9]{0,10})\.[0-9]{0,3}[1-9]'"),
-    (CKAFKA, "date", f"'{_DATE}'"),
-    (CKAFKA, "time(6)", f"'-?[0-9]{{2}}:{_MINUTES}'"),
-    (CKAFKA, "datetime(3)", _MOMENT),
-    (CKAFKA, "timestamp", _MOMENT),
-    (CKAFKA, "blob", f"'{_BASE64}'"),
-    (JSON, "bigint unsigned", "0|[1-9][0-9]{0,18}"),
-    (JSON, "decimal(20,4)", r"-?(0|[1-9][0-9]{0,10})\.[0-9]{1,4}e0"),
-    (JSON, "decimal(15,14)", r"-?[0-9]\.[0-9]{1,14}e0"),
-    (JSON, "double", r"-?(0|[1-9][0-9]{0,10})\.(0|[0-9]{0,3}[1-9])e0"),
-    (JSON, "datetime", "[1-9][0-9]{0,13}"),
-    (JSON, "datetime(6)", "[1-9][0-9]{0,16}"),
-    (JSON, "varbinary(20)", f"'{_BASE64}'"),
-    (JSON, "json", r"'([\[ ]([0-9]{0,9}[a-z .:]|\\\\u00e9){0,20}\])?'|[0-9]{1,17}|0"),
-    ("json:double,microseconds,base64", "datetime(3)", "[1-9][0-9]{0,16}"),
-    ("string:string,adaptive_time_microseconds,base64", "decimal(9,3)", r"'-?[0-9]{1,30}(\.[0-9]{1,20})?'"),
-    ("string:string,adaptive_time_microseconds,base64", "tinyblob", f"'{_BASE64}'"),
-]
-"""Forms, types, and a pattern of the literals that compiled functions convert."""
-
-
-@pytest.mark.parametrize(("form", "kind", "pattern"), USUAL)
-@settings(max_examples=20, deadline=None)
-@given(st.data())
-def test_what_is_usual(form: str, kind: str, pattern: str, data: st.DataObject) -> None:
-    """Becomes what the converter makes of it, which loses nothing; nothing of it is left to the converter."""
-    column, losses = column_type(kind, nullable=False), list[str]()
-    convert = raw_converter(form, column, losses.append)
-    assert convert is not None
-    literals = data.draw(st.lists(st.from_regex(pattern, fullmatch=True), min_size=1))
-    images = pa.array(literals, pa.large_string())
-    found = unusual_raw(images, np.zeros(len(literals), np.int64), [1], [{0: ValueKind(form, column)}])
-    assert found.literals.texts.to_pylist() == []
-    assert found.images.to_pylist() == [convert(one) for one in literals]
-    assert losses == []
-
-
-@given(
-    st.lists(st.none() | st.lists(st.sampled_from(["7", "'x\u00e9'", "'12345678'", "NULL"]), min_size=1, max_size=4))
-)
-def test_images_with_too_few_or_too_many_literals_are_refused(drawn: list[list[str] | None]) -> None:
-    """An image that is none has no literals."""
-    images = pa.array([None if one is None else SEP.join(one) for one in drawn], pa.large_string())
-    kinds = [{1: ValueKind(JSON, column_type("bigint unsigned", nullable=True))}]
-    shape_of = np.zeros(len(drawn), np.int64)
-    if any(one is not None and len(one) != 2 for one in drawn):
-        with pytest.raises(ValueError, match="a literal for each"):
-            unusual_raw(images, shape_of, [2], kinds)
-        return
-    found = unusual_raw(images, shape_of, [2], kinds)
-    assert found.images.to_pylist() == images.to_pylist()
-    assert found.literals.texts.to_pylist() == [one[1] for one in drawn if one and one[1].startswith("'")]
-
-
-def test_images_may_begin_within_their_characters() -> None:
-    """As those of a slice do."""
-    images = pa.array(["1.50e0", None, "2.5e0", "3.25e0"], pa.large_string())
-    kinds = [{0: ValueKind(JSON, column_type("decimal(9,3)", nullable=True))}]
-    found = unusual_raw(images.slice(2), np.zeros(2, np.int64), [1], kinds)
-    assert found.images.to_pylist() == ["2.500", "3.250"]
 
 
 def test_a_column_beyond_two_gigabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
