@@ -78,6 +78,11 @@ def _resolved(section: str) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
+def _full_names(properties: dict[str, str]) -> dict[str, str]:
+    """Returns Spark properties by their full names, since Spark takes no notice of others; of two the later holds."""
+    return {name if name.startswith("spark.") else f"spark.{name}": value for name, value in properties.items()}
+
+
 def _check_limits(rules: tuple[str, ...]) -> None:
     from bridge.mysql.server_load.status_limits import parse_limits  # late: it loads SQLAlchemy
 
@@ -349,8 +354,10 @@ class Settings(Section):
     watch: WatchSection = WatchSection()
     ckafka: CkafkaSection = CkafkaSection()
     debezium: DebeziumSection = DebeziumSection()
-    spark: Annotated[dict[str, str], _resolved("spark")] = Field(default_factory=dict, repr=False)
-    """Spark properties, as they are (`"spark.master" = "local[4]"`)."""
+    spark: Annotated[dict[str, str], AfterValidator(_full_names), _resolved("spark")] = Field(
+        default_factory=dict, repr=False
+    )
+    """Spark properties, with or without the `spark.` before their names (`master = "local[4]"`)."""
     _origins: Mapping[tuple[str, ...], str] = PrivateAttr(default_factory=dict)
 
     @property

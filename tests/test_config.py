@@ -86,6 +86,15 @@ def test_sections_merge(tmp_path: Path) -> None:
     assert settings.spark == {"spark.master": "local[4]"}
 
 
+@pytest.mark.parametrize("first", ["master", '"spark.master"'])
+@pytest.mark.parametrize("second", ["spark.master", "spark.spark.master"])
+def test_spark_properties_go_by_both_names(tmp_path: Path, first: str, second: str) -> None:
+    """Spark would take no notice of a property `master`; a later source replaces the same property."""
+    toml = f'[spark]\n{first} = "local[1]"\n"ui.enabled" = "true"'
+    settings = load(tmp_path, toml, assignments=(f"{second}=local[4]",))
+    assert settings.spark == {"spark.master": "local[4]", "spark.ui.enabled": "true"}
+
+
 WRONG = [
     ({"toml": "nmae = 1"}, "nmae"),
     ({"toml": "[stream]\ntriger_ms = 1"}, "stream.triger_ms"),
