@@ -28,6 +28,7 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable, Insert
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.hashes.literal_hashes import fingerprints
+from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
 from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.row_groups import LogPlan
 from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, links, shapes, steps
@@ -107,7 +108,10 @@ class Log:
         plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET))
         step = _stepping(plan, events, count, self._folder)
-        return FoldedLog(self._exported.mapPartitions(step).partitionBy(count, int))
+        found = self._exported.mapPartitions(step).partitionBy(count, int)
+        for number in range(eras_of(plan), 0, -1):
+            found = found.mapPartitions(_ending_era(plan, number, count, self._folder)).partitionBy(count, int)
+        return FoldedLog(found)
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
@@ -259,6 +263,19 @@ def _stepping(
             yield number, _exported(mine, folder, all_bytes)
 
     return step
+
+
+def _ending_era(
+    plan: LogPlan, number: int, count: int, folder: str | None
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, bytes]]]:
+    """Spells all steps of some buckets by the next key (`key_eras`).  count: of buckets."""
+
+    def end(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        steps_found = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in found)])
+        for bucket, mine in buckets(spelled_by_next_key(plan, steps_found, number), count):
+            yield bucket, _exported(mine, folder)
+
+    return end
 
 
 def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
