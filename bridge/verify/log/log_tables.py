@@ -265,7 +265,7 @@ def logged_table(
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
         lost,
-        any(shape.overwrites for shape in shapes),
+        any(shape.overwrites or shape.hides_updates for shape in shapes),
     )
 
 

@@ -70,6 +70,7 @@ class LogPlan:
     units: by table number and key, a name for all keys between which rows move whose messages hold only a part of them.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
     identity: which names mean one table.
+    hides_updates: whether an insert may be an update, as the format has no other sign of one than the row before.
     """
 
     tables: tuple[ReplicatedTable, ...]
@@ -80,6 +81,7 @@ class LogPlan:
     units: Mapping[tuple[int, str], str] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
     identity: NameIdentity = field(default_factory=NameIdentity)
+    hides_updates: bool = False
 
     @property
     def has_retyped(self) -> bool:

@@ -82,6 +82,8 @@ class LoggedShape(NamedTuple):
     in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
     which they lack kept their values; -1 when there is none.
     altered, converted_ever: as of the span.
+    hides_updates: the same of inserts that may be updates: the format does not tell, and no message of the group has
+    the row before.
     """
 
     schema: str
@@ -96,6 +98,7 @@ class LoggedShape(NamedTuple):
     in_place: int
     altered: int = 0
     converted_ever: int = 0
+    hides_updates: bool = False
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -122,14 +125,21 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         of_names = names, handle, sorted(span.retyped), sorted(told)
         columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
         since = bool(span.converted), by_value is not None and _overwrites(by_value)
+        hides_updates = plan.hides_updates and by_value is not None and not _tells_rows_before(by_value)
         changed = span.altered, span.converted_ever
-        found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *since, first, last, *changed))
+        found.add(
+            LoggedShape(*span.table, columns, key, retyped, by_number, *since, first, last, *changed, hides_updates)
+        )
     return found
 
 
 def _overwrites(changes: pa.Table) -> bool:
     is_update = pc.equal(changes["kind"], int(Kind.UPDATE))
     return bool(pc.any(pc.and_(is_update, pc.is_null(changes["before"]))).as_py())
+
+
+def _tells_rows_before(changes: pa.Table) -> bool:
+    return bool(pc.any(pc.and_(pc.is_valid(changes["before"]), pc.is_valid(changes["after"]))).as_py())
 
 
 def rekeyed(replicated: ReplicatedTable, span: Span) -> int:

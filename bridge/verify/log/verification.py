@@ -154,6 +154,7 @@ class LogVerification:
         plan = LogPlan(
             (), lineage.histories, progress.applied_ts, _read(progress), control.boundaries,
             begins=topic_begins(progress.positions), identity=lineage.identity,
+            hides_updates=self._protocol == "open-protocol",
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage)
         folded = log.fold(replace(plan, tables=tuple(table.replicated for table in tables)), control.events)
