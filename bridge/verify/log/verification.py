@@ -157,7 +157,9 @@ class LogVerification:
             hides_updates=self._protocol == "open-protocol",
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage)
-        folded = log.fold(replace(plan, tables=tuple(table.replicated for table in tables)), control.events)
+        folded = log.fold(
+            replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
+        )
         self._state = Checkpoint(
             {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
             resume=self._options.resume,
