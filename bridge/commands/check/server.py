@@ -30,7 +30,7 @@ _LEAST_PACKET: Final = 16 << 20
 _CLOCK_SECONDS: Final = 5.0
 _VARIABLES: Final = (
     *("max_allowed_packet", "log_bin", "binlog_format", "enforce_gtid_consistency"),
-    *("gtid_mode", "lower_case_table_names", "table_open_cache"),
+    *("gtid_mode", "innodb_default_row_format", "lower_case_table_names", "table_open_cache"),
 )
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
     Flavour.MARIADB: (10, 2),
@@ -184,6 +184,7 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
             FIX,
         )
     yield from _judge_names(facts, settings)
+    yield from _judge_row_format(facts)
     yield _judge_load(facts)
     yield from _judge_open_tables(facts)
     if facts.flavour is Flavour.TIDB:
@@ -244,6 +245,17 @@ def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
             f"the target does not tell names apart by the case of their letters (lower_case_table_names = {said}): to"
             " an upstream that does, a statement may mean one table, or none, that means another one here",
             "see that the upstream has the same setting; otherwise, that no two of its names differ in case only",
+        )
+
+
+def _judge_row_format(facts: ServerFacts) -> Iterator[Finding]:
+    said = facts.variables.get("innodb_default_row_format", "dynamic").lower()
+    if said != "dynamic" and facts.flavour is not Flavour.TIDB:
+        yield warn(
+            "row-format",
+            f"innodb_default_row_format is {said}: a table that a schema change makes takes no index over more than 767"
+            " bytes (error 1709), such as 192 characters of utf8mb4, and stops the pipeline there",
+            "SET GLOBAL innodb_default_row_format = 'dynamic', and in the server's settings",
         )
 
 
