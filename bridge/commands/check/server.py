@@ -21,7 +21,7 @@ from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_ex
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.state import schema as own_tables
-from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
@@ -65,6 +65,7 @@ class ServerFacts:
     takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
     tables: how many tables it has, its own ones left out.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
+    progress: of the pipeline, when it is known.
     other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
     """
 
@@ -79,6 +80,7 @@ class ServerFacts:
     grants: grants.GrantFacts
     tables: int = 0
     takes_timestamps: bool = True
+    progress: Progress | None = None
     other_routes: UsageError | None = None
 
     @property
@@ -89,13 +91,15 @@ class ServerFacts:
 
 def gather(target: Target, settings: Settings) -> ServerFacts:
     """Asks the target, over two connections; writes nothing."""
-    session, progress = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
+    session, table = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
     try:
         second = target.connect(autocommit=True)
         try:
             limits = tuple(find_limits(session, second))
         finally:
             second.close()
+        has_own_tables = _has_own_tables(session, table)
+        progress = table.read(session) if has_own_tables else None
         return ServerFacts(
             version=str(session.value("SELECT VERSION()")),
             encryption=Encryption(session.encryption, session.is_encrypted),
@@ -104,11 +108,12 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             load_objection=server_objection(session),
             clock_ahead=clock_ahead(session, time.time),
             limits=limits,
-            own_tables=_has_own_tables(session, progress),
+            own_tables=has_own_tables,
             grants=grants.gather(session),
             tables=_count_tables(session),
             takes_timestamps=_takes_timestamps(session),
-            other_routes=_other_routes(session, progress, settings),
+            progress=progress,
+            other_routes=_other_routes(session, table, progress, settings),
         )
     finally:
         session.close()
@@ -121,8 +126,9 @@ def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
     return True
 
 
-def _other_routes(session: Session, table: ProgressTable, settings: Settings) -> UsageError | None:
-    progress = table.read(session) if table.exists(session) else None
+def _other_routes(
+    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings
+) -> UsageError | None:
     try:
         if progress is not None:
             require_kept_routes(session, table.schema, progress, settings.table_routes)
