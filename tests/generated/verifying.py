@@ -138,10 +138,10 @@ def verify(
     return _verify(url, settings, protocol, source, fixes)
 
 
-def verify_events(url: str, events: pa.Table, protocol: str = "canal-json") -> Report:
+def verify_events(url: str, events: pa.Table, protocol: str = "canal-json", fixes: Path | None = None) -> Report:
     """The same of events."""
     settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
-    return _verify(url, settings, protocol, OfEvents(events))
+    return _verify(url, settings, protocol, OfEvents(events), fixes)
 
 
 def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:

@@ -141,7 +141,9 @@ def another_topic(setup: Setup) -> None:
     """The pipeline has read one that is gone."""
     with admin(setup.url) as session:
         ran_with(session, Routes())
-        session.execute("""UPDATE _bridge.progress SET topics = '{"t": "one"}', positions = '{"t": {"0": [1, 5, 5]}}'""")
+        session.execute(
+            """UPDATE _bridge.progress SET topics = '{"t": "one"}', positions = '{"t": {"0": [1, 5, 5]}}'"""
+        )
     setup.patch.setattr(CaptureSource, "topics", lambda _: {"t": TopicNow("two", 1)})
 
 
