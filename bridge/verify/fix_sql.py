@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from bridge.errors import UsageError
 from bridge.events import SEP
-from bridge.model import Table
+from bridge.model import Table, TableName
 from bridge.mysql.connection import SESSION_SETTINGS
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
@@ -110,6 +110,7 @@ class FixFile:
         self._before: list[str] = []
         self._after: list[str] = []
         self._cannot: list[str] = []
+        self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference]]] = {}
         self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
         try:
             path.touch()
@@ -127,7 +128,11 @@ class FixFile:
         self._cannot.append(words)
 
     def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Takes the differing rows of a table; called once for each table."""
+        """Takes the differing rows of a table, or of a part of it."""
+        self._differing.setdefault(table.name, (table, shape, []))[2].extend(differences)
+
+    def _render_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
+        """Makes the statements of a table, all at once: those of two parts would use one temporary table."""
         whole, parts, unknown = _sorted(shape, differences)
         for statement in render(net_changes(table, shape, whole), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)
@@ -139,6 +144,8 @@ class FixFile:
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
+        for table, shape, differences in self._differing.values():
+            self._render_rows(table, shape, differences)
         lines = list(self._lines(heading))
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))

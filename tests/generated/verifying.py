@@ -20,8 +20,9 @@ from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.quoting import quote_name
 from bridge.sources.source import Export, Extent, Source, TopicNow
-from bridge.verify.log import key_cuts, verification
-from bridge.verify.log.key_cuts import find_cuts
+from bridge.verify.log import verification
+from bridge.verify.log.keys import key_cuts
+from bridge.verify.log.keys.key_cuts import find_cuts
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
@@ -137,10 +138,10 @@ def verify(
     return _verify(url, settings, protocol, source, fixes)
 
 
-def verify_events(url: str, events: pa.Table) -> Report:
+def verify_events(url: str, events: pa.Table, protocol: str = "canal-json", fixes: Path | None = None) -> Report:
     """The same of events."""
     settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
-    return _verify(url, settings, "canal-json", OfEvents(events))
+    return _verify(url, settings, protocol, OfEvents(events), fixes)
 
 
 def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:

@@ -51,6 +51,7 @@ class _Doctor:
     def __init__(self, settings: Settings, places: Places) -> None:
         self._settings, self._places = settings, places
         self._decoded: Decoded | None = None
+        self._read: SourceFacts | None = None
         self._has_target = False
 
     def findings(self, *, create: bool) -> Iterator[Finding]:
@@ -79,6 +80,7 @@ class _Doctor:
         return server.gather(target, self._settings)
 
     def _source(self, facts: SourceFacts) -> Iterator[Finding]:
+        self._read = facts
         yield from kafka.judge(facts)
         if not facts.heads:
             return
@@ -93,6 +95,8 @@ class _Doctor:
         settings, target, found = self._settings, self._places.target(), self._decoded
         self._has_target = True
         yield from server.judge(facts, str(target), settings)
+        if self._read and facts.progress:
+            yield from kafka.judge_topics(self._read, facts.progress)
         reserved = ReservedSchemas(settings.target.schema_name)
         replicated = {event.schema for event in found.events} if found else set()
         names = {name for name in replicated if name and not reserved.why(name)}

@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check.finding import Finding, fail, failed, ok, warn
+from bridge.errors import SourceError
 from bridge.events import Event, Kind
 from bridge.model import PartitionId
+from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
 from bridge.sources.group_offsets import GroupNow
 from bridge.sources.kafka_acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
 from bridge.sources.source import KeyAndValue, within_sample_bytes
-from bridge.sources.topic_guard import COMPACTION_FIX
+from bridge.sources.topic_guard import COMPACTION_FIX, ids_of, topics_to_keep
 from bridge.tso import tso_ms, tso_time
 
 HEAD_MESSAGES: Final = 100
@@ -34,6 +36,7 @@ class SourceFacts:
     acls: of the user.
     group: the consumer group to which offsets are committed, by its name; empty without one.
     compacted: the topics that Kafka compacts, as far as it tells.
+    ids: of the topics that have one.
     heads, tails: the first and the last messages of each partition that holds any.
     now_ms: when they were read, in milliseconds since 1970.
     """
@@ -48,6 +51,7 @@ class SourceFacts:
     acls: Acls = field(default_factory=Acls)
     group: Mapping[str, GroupNow] = field(default_factory=dict)
     compacted: Sequence[str] = ()
+    ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def sample(self) -> list[KeyAndValue]:
@@ -78,6 +82,7 @@ def gather(source: Any, group: str) -> SourceFacts:
         source.acls if source.is_kafka else Acls(),
         {group: source.group(group)} if source.is_kafka and group else {},
         source.compacted(),
+        ids_of(source.topics()),
     )
 
 
@@ -106,6 +111,14 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
         yield ok("source", f"{facts.name} can be read: {seen} were sampled")
     else:
         yield warn("source", f"{facts.name} holds no message yet", "check --topic if there should be some")
+
+
+def judge_topics(facts: SourceFacts, progress: Progress) -> Iterator[Finding]:
+    """Judges whether the topics are still those that the pipeline has read."""
+    try:
+        topics_to_keep(progress, facts.ids)
+    except SourceError as refusal:
+        yield failed("topics", refusal)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -21,7 +21,7 @@ from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_ex
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.state import schema as own_tables
-from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
@@ -30,7 +30,7 @@ _LEAST_PACKET: Final = 16 << 20
 _CLOCK_SECONDS: Final = 5.0
 _VARIABLES: Final = (
     *("max_allowed_packet", "log_bin", "binlog_format", "enforce_gtid_consistency"),
-    *("gtid_mode", "lower_case_table_names", "table_open_cache"),
+    *("gtid_mode", "innodb_default_row_format", "lower_case_table_names", "table_open_cache"),
 )
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
     Flavour.MARIADB: (10, 2),
@@ -65,6 +65,7 @@ class ServerFacts:
     takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
     tables: how many tables it has, its own ones left out.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
+    progress: of the pipeline, when it is known.
     other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
     """
 
@@ -79,6 +80,7 @@ class ServerFacts:
     grants: grants.GrantFacts
     tables: int = 0
     takes_timestamps: bool = True
+    progress: Progress | None = None
     other_routes: UsageError | None = None
 
     @property
@@ -89,13 +91,15 @@ class ServerFacts:
 
 def gather(target: Target, settings: Settings) -> ServerFacts:
     """Asks the target, over two connections; writes nothing."""
-    session, progress = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
+    session, table = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
     try:
         second = target.connect(autocommit=True)
         try:
             limits = tuple(find_limits(session, second))
         finally:
             second.close()
+        has_own_tables = _has_own_tables(session, table)
+        progress = table.read(session) if has_own_tables else None
         return ServerFacts(
             version=str(session.value("SELECT VERSION()")),
             encryption=Encryption(session.encryption, session.is_encrypted),
@@ -104,11 +108,12 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             load_objection=server_objection(session),
             clock_ahead=clock_ahead(session, time.time),
             limits=limits,
-            own_tables=_has_own_tables(session, progress),
+            own_tables=has_own_tables,
             grants=grants.gather(session),
             tables=_count_tables(session),
             takes_timestamps=_takes_timestamps(session),
-            other_routes=_other_routes(session, progress, settings),
+            progress=progress,
+            other_routes=_other_routes(session, table, progress, settings),
         )
     finally:
         session.close()
@@ -121,8 +126,9 @@ def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
     return True
 
 
-def _other_routes(session: Session, table: ProgressTable, settings: Settings) -> UsageError | None:
-    progress = table.read(session) if table.exists(session) else None
+def _other_routes(
+    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings
+) -> UsageError | None:
     try:
         if progress is not None:
             require_kept_routes(session, table.schema, progress, settings.table_routes)
@@ -184,6 +190,7 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
             FIX,
         )
     yield from _judge_names(facts, settings)
+    yield from _judge_row_format(facts)
     yield _judge_load(facts)
     yield from _judge_open_tables(facts)
     if facts.flavour is Flavour.TIDB:
@@ -244,6 +251,17 @@ def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
             f"the target does not tell names apart by the case of their letters (lower_case_table_names = {said}): to"
             " an upstream that does, a statement may mean one table, or none, that means another one here",
             "see that the upstream has the same setting; otherwise, that no two of its names differ in case only",
+        )
+
+
+def _judge_row_format(facts: ServerFacts) -> Iterator[Finding]:
+    said = facts.variables.get("innodb_default_row_format", "dynamic").lower()
+    if said != "dynamic" and facts.flavour is not Flavour.TIDB:
+        yield warn(
+            "row-format",
+            f"innodb_default_row_format is {said}: a table that a schema change makes takes no index over more than 767"
+            " bytes (error 1709), such as 192 characters of utf8mb4, and stops the pipeline there",
+            "SET GLOBAL innodb_default_row_format = 'dynamic', and in the server's settings",
         )
 
 

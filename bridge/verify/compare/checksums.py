@@ -11,6 +11,7 @@ it is the text of the value times 2^1000, and p-1000.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ldexp
@@ -40,6 +41,8 @@ _PLAIN: Final = frozenset(
         ValueClass.TEMPORAL,
     }
 )
+_EMPTY_MEMBER: Final = re.compile(r"[(,]''[,)]")
+"""Where a SET has a member without letters, the text of its value does not tell whether it has any member."""
 _SCALE: Final = 1000
 _UNHASHED: Final = 10**30
 """What a row without a hash adds to the sum: more than the hashes of all rows do."""
@@ -76,6 +79,10 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
             return _real(f"({name}+0e0)")
         case ValueClass.NUMBER:
             return f"CAST({name} AS UNSIGNED)"
+        case ValueClass.NAME if column.data_type == "set" and not _EMPTY_MEMBER.search(column.type):
+            return (
+                f"CONCAT(LENGTH({name})=0,':',CONVERT({name} USING utf8mb4))"  # TiDB: 1690 by number, with 64 members
+            )
         case ValueClass.NAME:
             return f"CONCAT(CAST({name} AS UNSIGNED)=0,':',CONVERT({name} USING utf8mb4))"
         case ValueClass.TEXT if column.charset in UNICODE:

@@ -27,6 +27,9 @@ _NO_COLUMN: Final = frozenset(
     ]
 )
 
+_UNIQUE: Final = frozenset(["PRIMARY", "UNIQUE"])
+_INDEX: Final = (["INDEX"], ["KEY"], ["CONSTRAINT"])
+
 
 @dataclass(frozen=True)
 class ColumnChanges:
@@ -38,6 +41,7 @@ class ColumnChanges:
     loses_rows: whether partitions were dropped or emptied, and rows with them.
     converts_texts: whether all texts of the table got another character set or collation; they look the same, but
     others of them may be equal.
+    changes_keys: whether unique keys were made or dropped.
     """
 
     renamed: Mapping[str, str]
@@ -45,6 +49,7 @@ class ColumnChanges:
     retyped: frozenset[str]
     loses_rows: bool
     converts_texts: bool = False
+    changes_keys: bool = False
 
 
 def column_changes(statement: str) -> ColumnChanges:
@@ -52,10 +57,11 @@ def column_changes(statement: str) -> ColumnChanges:
     renamed: dict[str, str] = {}
     dropped: set[str] = set()
     retyped: set[str] = set()
-    loses_rows = converts_texts = False
+    loses_rows = converts_texts = changes_keys = False
     for part in _specifications(tokens(statement)):
         words = [token.word for token in part]
         names = [token.name for token in part]
+        changes_keys = changes_keys or _changes_keys(words)
         match words:
             case ["DROP" | "TRUNCATE", "PARTITION", *_]:
                 loses_rows = True
@@ -72,7 +78,12 @@ def column_changes(statement: str) -> ColumnChanges:
                 retyped.add(old)
                 if old != new:
                     renamed[old] = new
-    return ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts)
+    return ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts, changes_keys)
+
+
+def _changes_keys(words: Sequence[str]) -> bool:
+    """Tells whether a specification may make or drop a unique key."""
+    return bool(_UNIQUE.intersection(words)) or (words[0] == "DROP" and words[1:2] in _INDEX)
 
 
 def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:

@@ -19,7 +19,7 @@ from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, runs
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
-from bridge.verify.log.key_cuts import WHOLE, KeyNumbers, divided
+from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers, divided
 
 GONE: Final = "bridge gone"
 KNOWN: Final = "bridge known"

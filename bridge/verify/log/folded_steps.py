@@ -23,11 +23,11 @@ def fold_steps(found: pa.Table) -> pa.Table:
     Tables with a key keep the last step of each key, and the steps that complete it.  For tables without a key, it adds
     up the copies of a change.  Once all steps are folded together, `completed` makes one step for each key.
     """
-    keyed, others = _parted(found, pc.equal(found["copies"], 0))
+    keyed, others = parted(found, pc.equal(found["copies"], 0))
     return pa.concat_tables([_last(keyed), _counted(others)])
 
 
-def _parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
+def parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
     """Gives the steps that a mask names, and the others; nothing is copied where these are all or none: texts
     are large."""
     nothing = found.slice(0, 0)
@@ -41,7 +41,7 @@ def _parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]
 def _last(found: pa.Table) -> pa.Table:
     if found.num_rows == 0 or not _has_parts(found):
         return _last_of_keys(found)
-    linked, others = _parted(found, pc.is_valid(found["unit"]))
+    linked, others = parted(found, pc.is_valid(found["unit"]))
     return pa.concat_tables([linked, _last_whole_and_later(others)])
 
 
@@ -83,7 +83,7 @@ def _last_whole_and_later(found: pa.Table) -> pa.Table:
 def completed(found: pa.Table) -> pa.Table:
     """Makes one step for each key from the steps that `fold_steps` kept: the last image, completed by the values that
     the row had before."""
-    keyed, others = _parted(found, pc.equal(found["copies"], 0))
+    keyed, others = parted(found, pc.equal(found["copies"], 0))
     return pa.concat_tables([_completed(keyed), others])
 
 
@@ -123,7 +123,8 @@ def _replayed(parts: pa.Table) -> pa.Table:
 
 def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
     """Gives a number for each row of a table: equal numbers where the values of these columns are equal."""
-    codes = numbered(found["table_number"].to_numpy())
+    key_numbers = found["key_number"].to_numpy()
+    codes = numbered(found["table_number"].to_numpy().astype(np.int64) * (key_numbers.max() + 1) + key_numbers)
     for name in names:
         encoded = found[name].combine_chunks().dictionary_encode()
         codes = numbered(codes * len(encoded.dictionary) + encoded.indices.to_numpy())
@@ -138,6 +139,7 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
         times = pa.array(_in_partition_order(found, keys, by_time))
         found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
     is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
+    eras = found["era"].to_numpy()
     order = np.lexsort(
         (
             ~is_image,  # the row that moves here has the values of its old key, so images come first
@@ -146,6 +148,7 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
             found["partition"].to_numpy(),
             is_image & ~by_time,
             found["commit_ts"].to_numpy(),
+            *([-eras] if eras.any() else []),  # a change of the key is behind all rows of the earlier key
         )
     )
     return found, order
@@ -172,7 +175,7 @@ def _in_partition_order(
 
 
 _OF_KEYS: Final = ("forms", "basis", "lacks")
-_SAME_CHANGE: Final = ("table_number", "key", "names", "may_be_gone", "commit_ts", "by_time")
+_SAME_CHANGE: Final = ("table_number", "key_number", "era", "key", "names", "may_be_gone", "commit_ts", "by_time")
 
 
 def _counted(found: pa.Table) -> pa.Table:

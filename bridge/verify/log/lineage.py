@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import Final
 
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
@@ -20,6 +21,8 @@ from bridge.rows.moments import Moment
 from bridge.verify.log.column_changes import ColumnChanges, column_changes
 
 NameKey = tuple[str, str]
+_NOTHING: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False)
+_OF_AN_INDEX: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False, changes_keys=True)
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,8 @@ class Span:
     changed.
     converted: how often the texts of all columns got another character set or collation since.
     may_be_gone: whether rows may have been deleted with their table partition.
+    altered: how many schema changes since may have changed the table's key.
+    converted_ever: how many changes of types and conversions of texts there were since, also of columns that are gone.
     """
 
     table: TableName | None
@@ -104,6 +109,8 @@ class Span:
     retyped: Mapping[str, int] = field(default_factory=dict)
     converted: int = 0
     may_be_gone: bool = False
+    altered: int = 0
+    converted_ever: int = 0
 
     def now(self, name: str) -> str | None:
         """Tells what a column of the messages is called now, in lower case."""
@@ -237,6 +244,8 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
             _alter(lineage, tables[0], column_changes(change.text), cut)
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(lineage, tables[0], tables[-1], cut)
+        case StatementKind.CREATE_INDEX | StatementKind.DROP_INDEX:
+            _alter(lineage, tables[0], _OF_AN_INDEX, cut)
 
 
 def _empties_database(classified: Classified) -> bool:
@@ -286,7 +295,7 @@ def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
 
 
 def _alter(lineage: Lineage, name: TableName, changes: ColumnChanges, cut: Cut) -> None:
-    if not (changes.renamed or changes.dropped or changes.retyped or changes.loses_rows or changes.converts_texts):
+    if changes == _NOTHING:
         return
     lineage.history(name)
     lineage.alter(name, partial(_altered, changes=changes))
@@ -305,4 +314,6 @@ def _altered(span: Span, changes: ColumnChanges) -> Span:
         retyped={changes.renamed.get(name, name): n for name, n in retyped.items() if name not in changes.dropped},
         converted=span.converted + changes.converts_texts,
         may_be_gone=span.may_be_gone or changes.loses_rows,
+        altered=span.altered + bool(changes.changes_keys or changes.dropped),
+        converted_ever=span.converted_ever + len(changes.retyped) + changes.converts_texts,
     )

@@ -28,7 +28,8 @@ from bridge.verify.log.expected_tables import (
     ExpectedTable,
 )
 from bridge.verify.log.hashes.literal_hashes import literal
-from bridge.verify.log.key_cuts import WHOLE, KeyNumbers
+from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
+from bridge.verify.log.keys.key_eras import key_eras
 from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.row_groups import ReplicatedTable
 from bridge.verify.log.row_steps import LoggedShape, known_names
@@ -36,6 +37,14 @@ from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
+_WITHOUT_KEY: Final = (
+    "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
+    " now; compare it with the source (--against upstream)"
+)
+_OF_UNKNOWN_KEYS: Final = (
+    "its key was changed, and the messages do not tell which of its rows those of the earlier key are now; compare it"
+    " with the source (--against upstream)"
+)
 
 
 def key_range(numbers: KeyNumbers) -> KeyRange:
@@ -52,8 +61,7 @@ class LoggedTable:
     index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
-    is_lost: whether changes hold parts of rows, and no key tells which rows, so that the log does not say what the rows
-    are.
+    lost: why the log does not say what the rows are, "" where it does.
     overwrites: whether an image may have taken the place of another spelling's row, of which no message says that it
     went.
     """
@@ -65,7 +73,7 @@ class LoggedTable:
     index: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
-    is_lost: bool
+    lost: str
     overwrites: bool
 
     @property
@@ -108,7 +116,7 @@ class LoggedTable:
         tell whether rows are equal (`literal_hashes`)."""
         table = self.expected_table
         key = [self.definition.columns[name].value_class for name in table.key]
-        if set(key) != {ValueClass.INTEGER} or len(table.shapes) != 1 or table.may_be_gone or self.missing:
+        if set(key) != {ValueClass.INTEGER} or len(table.shapes) != 1 or table.may_be_gone or self.missing or self.lost:
             return []
         written = [literal(self.definition.columns[name], _ACTUAL) for name in table.shapes[0].split(SEP)]
         return [one for one in written if one is not None] if None not in written else []
@@ -215,7 +223,8 @@ def choose_log_key(table: Table, definition: Definition, shapes: Sequence[Logged
     """Gives the key to fold by: one of the target's keys that the messages hold, preferably the one they name, and one
     of whole columns; () without any."""
     held = [frozenset(shape.columns.split(SEP)) for shape in shapes]
-    named = [frozenset(shape.handle.split(SEP)) for shape in shapes]
+    latest = min((shape.altered for shape in shapes), default=0)
+    named = [frozenset(shape.handle.split(SEP)) for shape in shapes if shape.altered == latest]
     keys = sorted(table.keys, key=lambda key: key not in definition.keys)
     usable = [key for key in keys if not shapes or any(columns.issuperset(key) for columns in held)]
     handles = [key for key in usable if frozenset(key) in named]
@@ -226,10 +235,12 @@ def logged_table(
     number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
 ) -> LoggedTable:
     """Makes the table from what the log and the target know of it.  schema: the database for temporary tables."""
-    replicated = ReplicatedTable(table, choose_log_key(table, definition, shapes))
-    known = {_known(replicated, shape) for shape in shapes}
     key = lineage.key_of(table.name)
     may_be_gone = key in lineage.may_be_gone
+    replicated, lost = _in_eras(
+        ReplicatedTable(table, choose_log_key(table, definition, shapes)), shapes, may_be_gone=may_be_gone
+    )
+    known = {_known(replicated, shape) for shape in shapes}
     is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
     is_rekeyed = any(_is_rekeyed(replicated, shape) for shape in shapes)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
@@ -253,9 +264,20 @@ def logged_table(
         index,
         tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
         is_whole,
-        not replicated.key and _hold_parts(shapes),
-        any(shape.overwrites for shape in shapes),
+        lost,
+        any(shape.overwrites or shape.hides_updates for shape in shapes),
     )
+
+
+def _in_eras(
+    replicated: ReplicatedTable, shapes: Sequence[LoggedShape], *, may_be_gone: bool
+) -> tuple[ReplicatedTable, str]:
+    """Gives the table with the keys that it had, and why the log does not say what its rows are."""
+    eras = key_eras(replicated.key, shapes, lambda shape: _known_names(replicated, shape), may_be_gone=may_be_gone)
+    if eras is None:
+        return replicated, _OF_UNKNOWN_KEYS
+    replicated = replace(replicated, earlier_keys=eras.earlier_keys, key_numbers=eras.key_numbers)
+    return replicated, _WITHOUT_KEY if not replicated.key and _hold_parts(shapes) else ""
 
 
 def _is_rekeyed(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
@@ -276,6 +298,10 @@ def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
 
 def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:
     """Gives the columns that are loaded; "" for rows whose key the messages do not hold."""
-    names = shape.columns.split(SEP)
-    kept = [names[i] for i in known_names(replicated, shape.retyped.split(SEP), shape.numbered.split(SEP), names)]
+    kept = _known_names(replicated, shape)
     return SEP.join(kept) if set(replicated.key) <= set(kept) else ""
+
+
+def _known_names(replicated: ReplicatedTable, shape: LoggedShape) -> list[str]:
+    names = shape.columns.split(SEP)
+    return [names[i] for i in known_names(replicated, shape.retyped.split(SEP), shape.numbered.split(SEP), names)]

@@ -28,11 +28,14 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable, Insert
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
 from bridge.verify.log.hashes.literal_hashes import fingerprints
+from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
 from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.row_groups import LogPlan
 from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, links, shapes, steps
 
 _EVENTS_PER_BUCKET: Final = 250_000
+_BYTES_PER_BUCKET: Final = 256 << 20
+"""A bucket has about so many events, or bytes of them, at most: a task takes all of it into memory, several times."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """Takes a quarter of the room."""
 _PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
@@ -44,7 +47,8 @@ _EVENTS_TOGETHER: Final = 100_000
 _BYTES_TOGETHER: Final = 64 << 20
 """So many events, or bytes of them, are made steps together, whichever come first."""
 _STEPS_HELD: Final = 500_000
-"""An executor folds its steps when it holds this many."""
+_BYTES_HELD: Final = 128 << 20
+"""An executor folds its steps when it holds so many, or so many bytes of them, whichever come first."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Control:
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each.
     bad: positions and reasons of messages that could not be decoded.
     left_out: tables whose rows are not replicated.
-    events: how many events there are.
+    events, size: how many events there are, and their bytes.
     firsts: by partition, the first commit_ts (TSO) that it holds.
     """
 
@@ -65,6 +69,7 @@ class Control:
     left_out: tuple[LeftOut, ...]
     names: set[TableName]
     events: int
+    size: int
     firsts: dict[PartitionId, int]
 
 
@@ -87,14 +92,15 @@ class Log:
 
     def control(self) -> Control:
         """Gives everything but the rows."""
-        brought = self._exported.map(lambda events: events.control).collect()
-        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(_imported, brought)])
+        brought = self._exported.map(lambda events: (events.control, events.size)).collect()
+        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(control) for control, _ in brought)])
         found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         events = int(pc.sum(rows["index"]).as_py() or 0)
         found, left_out = without_left_out(found)
-        return Control(logged_changes(found), _boundaries(found), _bad(found), left_out, names, events, _firsts(found))
+        changes, size = logged_changes(found), sum(size for _, size in brought)
+        return Control(changes, _boundaries(found), _bad(found), left_out, names, events, size, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`row_steps.shapes`)."""
@@ -102,12 +108,15 @@ class Log:
         found = self._exported.map(lambda events: shapes(plan, _imported(events.all, columns)))
         return set().union(*found.collect())
 
-    def fold(self, plan: LogPlan, events: int) -> FoldedLog:
-        """Plans the last states of all keys.  events: how many there are."""
+    def fold(self, plan: LogPlan, events: int, size: int) -> FoldedLog:
+        """Plans the last states of all keys.  events, size: how many there are, and their bytes."""
         plan = replace(plan, units=self._units(plan))
-        count = max(1, -(-events // _EVENTS_PER_BUCKET))
+        count = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
         step = _stepping(plan, events, count, self._folder)
-        return FoldedLog(self._exported.mapPartitions(step).partitionBy(count, int))
+        found = self._exported.mapPartitions(step).partitionBy(count, int)
+        for number in range(eras_of(plan), 0, -1):
+            found = found.mapPartitions(_ending_era(plan, number, count, self._folder)).partitionBy(count, int)
+        return FoldedLog(found)
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
@@ -141,17 +150,21 @@ class FoldedLog:
 
 
 class _KeptEvents(NamedTuple):
-    """Events of some messages as exported values: all of them, and those that `_control_events` gives."""
+    """Events of some messages as exported values: all of them, and those that `_control_events` gives.
+
+    size: the bytes of all of them.
+    """
 
     all: bytes
     control: bytes
+    size: int
 
 
 def _export_events(tables: Iterable[pa.Table], folder: str | None, count: int) -> Iterator[_KeptEvents]:
     for events in tables:
         messages = pc.count_distinct(events["offset"]).as_py()  # fewer than events, as a message may hold many
         all_bytes = events.nbytes * count / max(1, messages)
-        yield _KeptEvents(_exported(events, folder, all_bytes), _exported(_control_events(events)))
+        yield _KeptEvents(_exported(events, folder, all_bytes), _exported(_control_events(events)), events.nbytes)
 
 
 def _exported(table: pa.Table, folder: str | None = None, all_bytes: float = 0) -> bytes:
@@ -246,7 +259,7 @@ def _stepping(
         held: list[pa.Table] = []
         for events in together(map(_imported, (events.all for events in exported_events))):
             held.append(steps(plan, events))
-            if sum(table.num_rows for table in held) >= _STEPS_HELD:
+            if _has_enough(held, _STEPS_HELD, _BYTES_HELD):
                 yield from in_buckets(held)
                 held = []
         if held:
@@ -261,17 +274,33 @@ def _stepping(
     return step
 
 
+def _ending_era(
+    plan: LogPlan, number: int, count: int, folder: str | None
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, bytes]]]:
+    """Spells all steps of some buckets by the next key (`key_eras`).  count: of buckets."""
+
+    def end(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        steps_found = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in found)])
+        for bucket, mine in buckets(spelled_by_next_key(plan, steps_found, number), count):
+            yield bucket, _exported(mine, folder)
+
+    return end
+
+
 def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Unites tables of events: each call of `steps` takes some time for each table that is replicated."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        rows, size = (sum(column) for column in zip(*((one.num_rows, one.nbytes) for one in held), strict=True))
-        if rows >= _EVENTS_TOGETHER or size >= _BYTES_TOGETHER:
+        if _has_enough(held, _EVENTS_TOGETHER, _BYTES_TOGETHER):
             yield pa.concat_tables(held)
             held = []
     if held:
         yield pa.concat_tables(held)
+
+
+def _has_enough(held: Sequence[pa.Table], rows: int, size: int) -> bool:
+    return bool(sum(table.num_rows for table in held) >= rows or sum(table.nbytes for table in held) >= size)
 
 
 def _fingerprinting(

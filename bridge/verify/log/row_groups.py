@@ -32,12 +32,31 @@ class ReplicatedTable:
     key: lower-case names, () without a key.
     columns: the columns that any message has; empty unless some messages have more columns than others.
     common: the columns that every message has.
+    earlier_keys: the keys that the table had before, the latest first, () where it had none (`key_eras`).
+    key_numbers: by `Span.altered`, the number of the key that identified the rows: 0 is `key`, 1 the latest of
+    `earlier_keys`.  What is not listed is 0.
     """
 
     table: Table
     key: tuple[str, ...]
     columns: frozenset[str] = frozenset()
     common: frozenset[str] = frozenset()
+    earlier_keys: tuple[tuple[str, ...], ...] = ()
+    key_numbers: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], ...]:
+        """The keys by their numbers."""
+        return self.key, *self.earlier_keys
+
+    @property
+    def was_keyless(self) -> bool:
+        """Whether the table has, or had, no key."""
+        return () in self.keys
+
+    def key_number(self, span: Span) -> int:
+        """Gives the number of the key that identified the rows of a span."""
+        return self.key_numbers.get(span.altered, 0)
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,7 @@ class LogPlan:
     units: by table number and key, a name for all keys between which rows move whose messages hold only a part of them.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although limit may be lower.
     identity: which names mean one table.
+    hides_updates: whether an insert may be an update, as the format has no other sign of one than the row before.
     """
 
     tables: tuple[ReplicatedTable, ...]
@@ -61,11 +81,16 @@ class LogPlan:
     units: Mapping[tuple[int, str], str] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
     identity: NameIdentity = field(default_factory=NameIdentity)
+    hides_updates: bool = False
 
     @property
     def has_retyped(self) -> bool:
-        """Whether the type of some column was changed, so that shapes depend on values."""
-        return any(span.retyped or span.converted for history in self.histories.values() for span in history.spans)
+        """Whether the type of some column was changed, or a key, so that shapes depend on values."""
+        return any(
+            span.retyped or span.converted or span.altered
+            for history in self.histories.values()
+            for span in history.spans
+        )
 
     def history(self, name: TableName) -> NameHistory:
         """Gives the history of a name in messages."""

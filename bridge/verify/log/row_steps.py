@@ -46,6 +46,8 @@ STEP_SCHEMA: Final = pa.schema(
         pa.field("basis", TEXT),
         pa.field("unit", TEXT),
         pa.field("lacks", pa.bool_()),
+        pa.field("key_number", pa.int32()),
+        pa.field("era", pa.int32()),
     ]
 )
 """table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
@@ -56,7 +58,12 @@ copies of the image come (> 0) or go; resent: how many of them the producer sent
 basis: for an image that holds only a part of its row, the key whose row had the rest just before; null when the image
 is whole.  unit: a name for all keys between which such rows move, null for other keys; of a table without a key whose
 messages have different columns, the values of those that all have.  lacks: whether the log does not
-hold the rest of the row."""
+hold the rest of the row.
+
+key_number: which of `ReplicatedTable.keys` the key is of; era: which of them identified the row when it was changed
+(`key_eras`)."""
+DROPPED: Final = " "
+"""Stands for the present name of a column that was dropped; no column has that name."""
 
 
 class LoggedShape(NamedTuple):
@@ -64,15 +71,19 @@ class LoggedShape(NamedTuple):
 
     schema, table: the table that holds the rows now.
     columns: the names of the columns there, in message order.
-    handle: the names of the handle key's columns.
+    handle: the names of the handle key's columns; `DROPPED` for those that are gone.
     retyped: columns whose type was changed since.
     numbered: those of them of which some value is a bare number (`numbered_columns`).
     converted: whether the texts of all columns got another character set or collation since.
     overwrites: whether some change of an existing row does not tell the row before, which may have been the row of
-    another spelling of its key.  Only known where a type was changed since, or texts were converted.
+    another spelling of its key.  Only known where a type or a key was changed since, or
+    texts were converted.
     first: the lowest commit_ts of any change.
     in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
     which they lack kept their values; -1 when there is none.
+    altered, converted_ever: as of the span.
+    hides_updates: the same of inserts that may be updates: the format does not tell, and no message of the group has
+    the row before.
     """
 
     schema: str
@@ -85,6 +96,9 @@ class LoggedShape(NamedTuple):
     overwrites: bool
     first: int
     in_place: int
+    altered: int = 0
+    converted_ever: int = 0
+    hides_updates: bool = False
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -103,19 +117,29 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         if span.table is None:
             continue
         names = [span.now(name) for name in split_forms(group.columns)[0].split(SEP)]
-        handle = [span.now(name) for name in group.key.split(SEP)]
-        by_value = changes.filter(pa.array(group_of == number)) if span.retyped or span.converted else None
+        handle = [span.now(name) or DROPPED for name in group.key.split(SEP) if name]
+        by_value = (
+            changes.filter(pa.array(group_of == number)) if span.retyped or span.converted or span.altered else None
+        )
         told = () if by_value is None else numbered_columns(span, by_value, names)
         of_names = names, handle, sorted(span.retyped), sorted(told)
         columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
         since = bool(span.converted), by_value is not None and _overwrites(by_value)
-        found.add(LoggedShape(*span.table, columns, key, retyped, by_number, *since, first, last))
+        hides_updates = plan.hides_updates and by_value is not None and not _tells_rows_before(by_value)
+        changed = span.altered, span.converted_ever
+        found.add(
+            LoggedShape(*span.table, columns, key, retyped, by_number, *since, first, last, *changed, hides_updates)
+        )
     return found
 
 
 def _overwrites(changes: pa.Table) -> bool:
     is_update = pc.equal(changes["kind"], int(Kind.UPDATE))
     return bool(pc.any(pc.and_(is_update, pc.is_null(changes["before"]))).as_py())
+
+
+def _tells_rows_before(changes: pa.Table) -> bool:
+    return bool(pc.any(pc.and_(pc.is_valid(changes["before"]), pc.is_valid(changes["after"]))).as_py())
 
 
 def rekeyed(replicated: ReplicatedTable, span: Span) -> int:
@@ -181,6 +205,9 @@ class _Alike(NamedTuple):
     """What the row changes of a group have in common.
 
     number: of the table in the plan.
+    key: the names of the columns of the key that identified the rows, () without one.
+    unseen_key: the positions of its literals where the target does not have these columns as they were; [] where it
+    does.
     width: how many literals their images have.
     kept: the positions of those that the target should hold; names: the columns of these.
     columns: their names with the forms of their values (`untyped`).
@@ -189,6 +216,8 @@ class _Alike(NamedTuple):
     number: int
     replicated: ReplicatedTable
     span: Span
+    key: tuple[str, ...]
+    unseen_key: list[int]
     width: int
     kept: list[int]
     names: list[str]
@@ -205,7 +234,7 @@ def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     alike = [_alike(plan, group, partial(changes_of, number)) for number, group in enumerate(groups)]
     found = [STEP_SCHEMA.empty_table(), *_keyed_steps(alike, group_of, changes)]
     for number, one in enumerate(alike):
-        if one is not None and not one.replicated.key:
+        if one is not None and not one.key:
             found += _copy_steps(plan, one, changes_of(number))
     return pa.concat_tables(found)
 
@@ -222,13 +251,15 @@ def _alike(plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table]) -> _
     names = [span.now(name) for name in texts.split(SEP)]
     by_number = numbered_columns(span, changes(), names) if span.retyped else ()
     kept = known_names(replicated, span.retyped, by_number, names)
-    if not replicated.key:  # rows are counted by their images, whatever the order of columns was
+    if replicated.was_keyless:  # rows are counted by their images, whatever the order of columns was
         kept.sort(key=lambda i: names[i] or "")
     kept_names = [names[i] or "" for i in kept]
     if not set(replicated.key) <= set(kept_names) or not kept:
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    return _Alike(number, replicated, span, len(names), kept, kept_names, columns)
+    key = replicated.keys[replicated.key_number(span)]
+    handle = [] if set(key) <= set(kept_names) else [texts.split(SEP).index(name) for name in group.key.split(SEP)]
+    return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns)
 
 
 def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
@@ -252,18 +283,21 @@ def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Ta
 
 def _keyed_steps(alike: Sequence[_Alike | None], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:
     """Makes the steps of row changes of tables with a key, of all groups together."""
-    mine = [one for one in alike if one is not None and one.replicated.key]
-    is_mine = np.array([one is not None and bool(one.replicated.key) for one in alike], np.bool_)
+    mine = [one for one in alike if one is not None and one.key]
+    is_mine = np.array([one is not None and bool(one.key) for one in alike], np.bool_)
     if not mine:
         return
     if len(mine) < len(alike):
         changes = changes.filter(pa.array(is_mine[group_of]))
         group_of = (np.cumsum(is_mine) - 1)[group_of[is_mine[group_of]]]
+    unseen = _unseen_keys(mine, group_of, changes)
     changes = _typed(mine, group_of, changes)
-    positions = [[one.names.index(part) for part in one.replicated.key] for one in mine]
+    positions = [[] if one.unseen_key else [one.names.index(part) for part in one.key] for one in mine]
     widths = [len(one.names) for one in mine]
     images = [whole(changes[image]) for image in _IMAGES]
     old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
+    if unseen:
+        old, new = (pc.coalesce(one, other) for one, other in zip((old, new), unseen, strict=True))
     zero = pa.repeat(pa.scalar(0, pa.int64()), changes.num_rows)
     basis = _basis(mine, group_of, changes, pc.coalesce(old, new))
     made = _step_table(mine, group_of, changes, pc.coalesce(new, old), images[1], zero, zero, basis)
@@ -273,6 +307,15 @@ def _keyed_steps(alike: Sequence[_Alike | None], group_of: Longs, changes: pa.Ta
         which = moves.to_numpy(zero_copy_only=False)
         moved, zero = changes.filter(moves), zero.filter(moves)
         yield _step_table(mine, group_of[which], moved, old.filter(moves), pa.nulls(len(zero), TEXT), zero, zero)
+
+
+def _unseen_keys(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> list[pa.Array]:
+    """Gives the old and the new keys of the groups with an `unseen_key`; [] without any."""
+    positions = [one.unseen_key for one in alike]
+    if not any(positions):
+        return []
+    widths = [one.width for one in alike]
+    return [Cells(whole(changes[image]), group_of, widths).joined(positions) for image in _IMAGES]
 
 
 def _basis(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table, keys: pa.Array) -> pa.Array | None:
@@ -332,13 +375,14 @@ def _step_table(
     unit: pa.Array | None = None,
 ) -> pa.Table:
     size, groups = changes.num_rows, pa.array(group_of)
-    number, names, may_be_gone, forms = (
+    number, names, may_be_gone, forms, key_number = (
         pa.array(of_each, STEP_SCHEMA.field(name).type).take(groups)
         for name, of_each in (
             ("table_number", [one.number for one in alike]),
             ("names", [SEP.join(one.names) for one in alike]),
             ("may_be_gone", [one.span.may_be_gone for one in alike]),
             ("forms", [rekeyed(one.replicated, one.span) if one.replicated.key else 0 for one in alike]),
+            ("key_number", [one.replicated.key_number(one.span) for one in alike]),
         )
     )
     arrays = [
@@ -354,6 +398,8 @@ def _step_table(
         pa.nulls(size, TEXT) if basis is None else basis,
         pa.nulls(size, TEXT) if unit is None else unit,
         pa.repeat(False, size),
+        key_number,
+        key_number,
     ]
     return pa.Table.from_arrays(
         [array.cast(f.type) for array, f in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA

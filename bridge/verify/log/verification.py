@@ -58,7 +58,7 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION, Insert
 from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
-from bridge.verify.log.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
+from bridge.verify.log.keys.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
 from bridge.verify.log.loading import LoadedPart, load_parts, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
@@ -73,10 +73,6 @@ from bridge.verify.snapshots import open_target_snapshot
 _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
-_LOST: Final = (
-    "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
-    " now; compare it with the source (--against upstream)"
-)
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED, JournalState.CONFIRMED})
 
 
@@ -158,9 +154,12 @@ class LogVerification:
         plan = LogPlan(
             (), lineage.histories, progress.applied_ts, _read(progress), control.boundaries,
             begins=topic_begins(progress.positions), identity=lineage.identity,
+            hides_updates=self._protocol == "open-protocol",
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage)
-        folded = log.fold(replace(plan, tables=tuple(table.replicated for table in tables)), control.events)
+        folded = log.fold(
+            replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
+        )
         self._state = Checkpoint(
             {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
             resume=self._options.resume,
@@ -360,8 +359,8 @@ class LogVerification:
         result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
         if part.refused:
             result.schema += (f"what the messages say does not fit the table: {part.refused}",)
-        elif table.is_lost:
-            result.schema += (_LOST,)
+        elif table.lost:
+            result.schema += (table.lost,)
         else:
             self._compare_rows(part, reader, throttle, result)
         result.seconds = time.monotonic() - began

@@ -16,6 +16,8 @@ from bridge.commands.check.machine import Folder
 from bridge.filters.routes import Routes
 from bridge.local.server import free_port
 from bridge.mysql.state import schema as own_tables
+from bridge.sources.capture_files import CaptureSource
+from bridge.sources.source import TopicNow
 from tests.support.captures import write_lines
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin, ran_with, sql
@@ -135,6 +137,16 @@ def other_routes(setup: Setup) -> None:
     setup.flags["--route"] = "d.t -> e.t"
 
 
+def another_topic(setup: Setup) -> None:
+    """The pipeline has read one that is gone."""
+    with admin(setup.url) as session:
+        ran_with(session, Routes())
+        session.execute(
+            """UPDATE _bridge.progress SET topics = '{"t": "one"}', positions = '{"t": {"0": [1, 5, 5]}}'"""
+        )
+    setup.patch.setattr(CaptureSource, "topics", lambda _: {"t": TopicNow("two", 1)})
+
+
 def without_transactions(setup: Setup) -> None:
     with admin(setup.url) as session:
         own_tables.make(session, "_bridge")
@@ -179,6 +191,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
         "GRANT DELETE ON `d`.* TO 'poor'@'%'",
     ),
     "no grant on its own database": (poor(f"{NEEDED} ON d.*"), "grants", "`_bridge`.*"),
+    "a topic that was made anew": (another_topic, "topics", "topic t, whose id was one and is now two"),
     "other routes": (other_routes, "routes", "d.t went to d.t, and would go to e.t"),
     "no transactions": (without_transactions, "target", "ALTER TABLE `_bridge`.`progress` ENGINE=InnoDB"),
     "no upstream": (flag("--upstream", f"mysql://root@{nowhere()}/"), "upstream", "does not answer"),

@@ -100,6 +100,8 @@ def test_a_target_that_does_not_tell_names_apart(source: str, warning: list[str]
         (a_server(binlog_format="STATEMENT", log_bin="OFF"), [], []),
         (a_server("5.7.44", binlog_format="ROW", enforce_gtid_consistency="ON", gtid_mode="ON"), [], ["binlog"]),
         (a_server("8.0.36", binlog_format="ROW", enforce_gtid_consistency="ON", gtid_mode="ON"), [], []),
+        (a_server(innodb_default_row_format="compact"), [], ["row-format"]),
+        (a_server(innodb_default_row_format="dynamic"), [], []),
         (a_server(ahead=61.5), [], ["clock"]),
         (a_server(ahead=-6), [], ["clock"]),
         (a_server(limits=(Reach(True, "a balancer", "do not"),)), ["reach"], []),
@@ -110,7 +112,8 @@ def test_a_target_that_does_not_tell_names_apart(source: str, warning: list[str]
     ],
 )
 def test_servers(facts: ServerFacts, failing: list[str], warning: list[str]) -> None:
-    """Binlog formats that InnoDB refuses, clocks, balancers and clusters, more tables than are kept open."""
+    """Binlog formats that InnoDB refuses, short indexes, clocks, balancers and clusters, more tables than are kept
+    open."""
     found = [one for one in server.judge(facts, "there", SETTINGS) if one.check != "encryption"]
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 

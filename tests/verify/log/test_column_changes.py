@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bridge.verify.log.column_changes import ColumnChanges, column_changes
@@ -31,7 +33,22 @@ CASES = [
 def test_effects(case: tuple[str, dict[str, str], set[str], set[str], bool]) -> None:
     """Columns that are renamed, dropped or retyped, and partitions that go with their rows."""
     statement, renamed, dropped, retyped, loses_rows = case
-    assert column_changes(statement) == ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)
+    found = replace(column_changes(statement), changes_keys=False)
+    assert found == ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "changes_keys"),
+    [
+        ("DROP PRIMARY KEY", True), ("ADD CONSTRAINT `p` PRIMARY KEY (a)", True), ("ADD UNIQUE u (a)", True),
+        ("ADD COLUMN a INT, ADD COLUMN b INT UNIQUE", True), ("DROP KEY u", True), ("DROP INDEX IF EXISTS u", True),
+        ("DROP CONSTRAINT u", True), ("ADD INDEX (a)", False), ("ADD COLUMN a INT COMMENT 'UNIQUE'", False),
+        ("DROP COLUMN a", False), ("MODIFY a BIGINT", False), ("DROP FOREIGN KEY f", False),
+    ],
+)  # fmt: skip
+def test_keys_are_changed(change: str, changes_keys: bool) -> None:
+    """By what makes or drops a unique key, or may do so."""
+    assert column_changes(f"ALTER TABLE t {change}").changes_keys is changes_keys
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
 from bridge.verify.log.hashes.literal_hashes import fingerprints, literal, literals_query
-from bridge.verify.log.key_cuts import ranges_of
+from bridge.verify.log.keys.key_cuts import ranges_of
 from bridge.verify.log.row_steps import STEP_SCHEMA
 from tests.support.verify_servers import execute
 
@@ -97,7 +97,7 @@ def test_types_whose_values_have_no_literal_of_their_own(session: Session, kind:
 
 def folded(*rows: tuple[str, str | None]) -> pa.Table:
     """The folded steps of keys and images; values are separated by commas."""
-    nothing = dict.fromkeys(STEP_SCHEMA.names) | {"table_number": NUMBER}
+    nothing = dict.fromkeys(STEP_SCHEMA.names) | {"table_number": NUMBER, "key_number": 0}
     images = [{"key": key, "image": image and image.replace(",", SEP)} for key, image in rows]
     return pa.Table.from_pylist([nothing | row for row in images], STEP_SCHEMA)
 

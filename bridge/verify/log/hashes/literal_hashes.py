@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
-from bridge.verify.log.key_cuts import numbers_of
+from bridge.verify.log.keys.key_cuts import numbers_of
 
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
 _KEY: Final = r"^(0|-?[1-9][0-9]*)(\x00(0|-?[1-9][0-9]*))*$"

@@ -1,0 +1,1 @@
+"""Keys of tables within the log."""

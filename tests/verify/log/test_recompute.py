@@ -1,0 +1,44 @@
+"""How much executors hold at once."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from bridge.model import Column, Table, TableName
+from bridge.protocols.batch_decode import EventDecoder
+from bridge.sources.source import MicroBatch
+from bridge.verify.log import recompute
+from bridge.verify.log.folded_steps import fold_steps
+from bridge.verify.log.recompute import Log
+from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
+from tests.generated.verifying import InProcess, OfEvents
+from tests.support.upstreams import in_one_partition, row_change
+
+LARGE, COUNT = 1 << 20, 48
+
+
+def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as there are bytes for, in each task and in each bucket, however few rows these are."""
+    text, most = "x" * LARGE, 8 * LARGE
+    for name in ("_BYTES_TOGETHER", "_BYTES_HELD", "_BYTES_PER_BUCKET"):
+        monkeypatch.setattr(recompute, name, most, raising=False)
+    folded: list[int] = []
+
+    def fold(found: pa.Table) -> pa.Table:
+        folded.append(found.nbytes)
+        return fold_steps(found)
+
+    monkeypatch.setattr(recompute, "fold_steps", fold)
+    tables = [in_one_partition([row_change(9, "t", ["id", "v"], ["id"], after=[n, text])], n) for n in range(COUNT)]
+    source = OfEvents(pa.concat_tables(tables))
+    monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(tables)))]))
+    log = Log(cast(MicroBatch, source), cast(EventDecoder, None), None, COUNT)
+    control = log.control()
+    table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
+    plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
+    found = log.fold(plan, control.events, control.size).fingerprints({0: ()})
+    assert [one.rows for one in found[0]] == [COUNT]
+    assert max(folded) <= 2 * most
