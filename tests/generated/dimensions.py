@@ -122,10 +122,9 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("route", {"shards"}, "protocol", {name for name, wire in WIRES.items() if not wire.has_commit_ts}),
     # Every other one is held, and waits for people.
     Rule("route", {"shards"}, "schema change", _OTHERS["schema change"] - {"add column"}),
-    # Filters speak of the upstream's database, and a row that is refused may be in both shards.
+    # Filters speak of the upstream's database.
     Rule("route", {"shards"}, "left out", {"table filter"}),
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
-    Rule("route", {"shards"}, "quarantine", _OTHERS["quarantine"]),
     # Routes and filters speak of the plain names.
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),

@@ -334,7 +334,10 @@ class Draughtsman:
         return kept
 
     def _is_one_change(self, table: Table) -> bool:
-        """An update of a key is told as one row change, which, where it lacks columns, is quarantined as one."""
+        """An update of a key is told as one row change, which, where it lacks columns, is quarantined as one; among
+        shards, it may be one of each."""
+        if self.choice["route"] == "shards":
+            return False
         wire = WIRES[self.choice["protocol"]]
         is_split = wire.is_tidb and (table.clustered or self.choice["unique updates"] == "split")
         return wire.moves_at_once and not is_split
