@@ -187,10 +187,10 @@ class Draughtsman:
         for unique in of.uniques:
             for name in unique.columns:
                 column, value = of.column(name), row[name]
-                if column.type == "varchar" and isinstance(value, str):
+                if column.type in {"varchar", "char"} and isinstance(value, str):
                     same = self.upstream.equality.same(value, column, unique.prefix)
                     spellings = [
-                        text for text in KEYS["varchar"]
+                        text for text in KEYS[column.type]
                         if text != value and self.upstream.equality.same(text, column, unique.prefix) == same
                     ]  # fmt: skip
                     if spellings:

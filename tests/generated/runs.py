@@ -658,7 +658,7 @@ class Run:
             return ""
         name, row = self._random.choice(told)
         [table] = (content.table for content in self._upstream.contents if content.table.name == name)
-        if any(table.column(name).type == "enum turned" for name in table.handle):
+        if any(table.column(name).type in {"enum turned", "set and more"} for name in table.handle):
             return ""
         older = [] if table.handle else self._loaded.get(name, [])
         if any(all(one[column] == (row or {}).get(column, one[column]) for column in one) for one in older):
