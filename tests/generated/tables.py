@@ -207,6 +207,16 @@ class Table:
             for name in unique.columns
         )
 
+    def with_names(self, name: str) -> Table:
+        """The table where a column of this name has another one."""
+
+        def named(one: str) -> str:
+            return f"{name}2" if one == name else one
+
+        columns = tuple(replace(column, name=named(column.name)) for column in self.columns)
+        uniques = tuple(replace(unique, columns=tuple(map(named, unique.columns))) for unique in self.uniques)
+        return replace(self, columns=columns, uniques=uniques)
+
     def complete(self, row: Row) -> Row:
         """The row with its generated columns."""
         return {c.name: (_doubled(row["a"]) if c.of else row.get(c.name)) for c in self.columns}

@@ -54,8 +54,8 @@ OTHERS: Final[dict[Flavour, tuple[Rule, ...]]] = {
     Flavour.TIDB: (
         never("names", "alike but for case"),
         Rule("column type", {"json"}, "schema change", {"modify column"}),
-        # TiDB refuses to put the members of an ENUM in another order where it is part of a primary key (8200).
-        Rule("key type", {"enum"}, "schema change", {"modify column"}),
+        # TiDB refuses to alter these in a primary key (8200): the order of an ENUM's members, a CHAR's collation.
+        Rule("key type", {"enum", "char"}, "schema change", {"modify column"}),
     ),
 }
 """What does not meet on other servers than MariaDB."""
