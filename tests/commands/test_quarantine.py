@@ -158,7 +158,7 @@ def test_what_an_earlier_version_put_aside_is_not_written_to_mysql(
     ("message", "meanwhile", "why"),
     [
         (row(10, 1, at=AT), "INSERT INTO m.t VALUES (1, NULL)", "has a row of this key"),
-        (update(10, {"at": AT}, {"at": OTHER}), "DO 0", "not on the target as it was"),
+        (update(10, {"at": AT}, {"at": OTHER}), "DO 0", "has no row of this key any more"),
         (update(10, {"at": AT}, {"at": OTHER}), "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
         ({**row(10, 1, at=AT), "type": "DELETE"}, "INSERT INTO m.t VALUES (1, NULL)", "not on the target as it was"),
         ({**row(10, 1, at=AT), "type": "UPDATE"}, "INSERT INTO m.t VALUES (1, NULL)", "does not hold the old row"),
@@ -214,6 +214,24 @@ def test_refused_rows(target: str, session: Session) -> None:
     assert [done for done, _ in retried(target, "--all")] == [True, True, True]
     assert session.rows("SELECT * FROM m.u") == [(1, "long")]
     assert session.rows("SELECT * FROM m.k") == []
+
+
+def test_a_row_that_gave_way_to_another(target: str, session: Session) -> None:
+    """An update that was refused leaves its row with a unique value that the upstream gave to another row: that one is
+    written, in safe mode, and a retry says what became of the first."""
+    session.execute("CREATE TABLE m.w (id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(3))")
+    columns = ["id", "u", "v"]
+    changes = [
+        row_change(10, "w", columns, ["id"], after=[1, 5, "a"]),
+        row_change(11, "w", columns, ["id"], before=[1, 5, "a"], after=[1, 6, "long"]),
+        row_change(12, "w", columns, ["id"], after=[2, 5, "b"]),
+    ]
+    run_all(target, in_one_partition([*changes, boundary(20)]), quarantine=True, rows_per_transaction=1)
+    session.execute("ALTER TABLE m.w MODIFY v VARCHAR(9)")
+    [(done, why)] = retried(target, "--all")
+    assert not done
+    assert "took a unique value that it still held" in why
+    assert session.rows("SELECT * FROM m.w") == [(2, 5, "b")]
 
 
 SINCE = [

@@ -50,6 +50,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "unique updates": ("whole", "split"),
     "schema change": (
         *(NONE, "add column", "drop column", "modify column", "add unique", "drop unique", "truncate", "rename"),
+        *("rename column", "recreate", "swap names"),
     ),
     "redelivery": (NONE, "copies", "whole topic", "from below"),
     "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS, SOME_SHARDS),
@@ -115,6 +116,13 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # beginnings of values only, whether a later change finds such a row depends on what is written with it.
     Rule("event filter", _OTHERS["event filter"], "shape", set(SHAPES) - {"single key"}),
     Rule("event filter", _OTHERS["event filter"] - {"schema changes"}, "schema change", {"add unique"}),
+    Rule("event filter", _OTHERS["event filter"], "schema change", {"rename column", "recreate", "swap names"}),
+    # What the target's table has of its own, or is too narrow for, goes with it.
+    Rule("schema change", {"recreate"}, "shape", {"target-only", "no key"}),
+    Rule("schema change", {"recreate"}, "quarantine", _OTHERS["quarantine"]),
+    # The other table's name is left out, or leads elsewhere.
+    Rule("schema change", {"swap names"}, "left out", {"table filter"}),
+    Rule("schema change", {"swap names"}, "goes on with", {"fewer tables"}),
     # A part of a row is no row where the rest was left out, nor is one that was refused.
     Rule("event filter", _OTHERS["event filter"], "protocol", {name for name in WIRES if WIRES[name].is_partial}),
     Rule("event filter", _OTHERS["event filter"], "quarantine", _OTHERS["quarantine"]),
@@ -122,10 +130,9 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("route", {"shards"}, "protocol", {name for name, wire in WIRES.items() if not wire.has_commit_ts}),
     # Every other one is held, and waits for people.
     Rule("route", {"shards"}, "schema change", _OTHERS["schema change"] - {"add column"}),
-    # Filters speak of the upstream's database, and a row that is refused may be in both shards.
+    # Filters speak of the upstream's database.
     Rule("route", {"shards"}, "left out", {"table filter"}),
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
-    Rule("route", {"shards"}, "quarantine", _OTHERS["quarantine"]),
     # Routes and filters speak of the plain names.
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),

@@ -187,10 +187,10 @@ class Draughtsman:
         for unique in of.uniques:
             for name in unique.columns:
                 column, value = of.column(name), row[name]
-                if column.type == "varchar" and isinstance(value, str):
+                if column.type in {"varchar", "char"} and isinstance(value, str):
                     same = self.upstream.equality.same(value, column, unique.prefix)
                     spellings = [
-                        text for text in KEYS["varchar"]
+                        text for text in KEYS[column.type]
                         if text != value and self.upstream.equality.same(text, column, unique.prefix) == same
                     ]  # fmt: skip
                     if spellings:
@@ -300,7 +300,22 @@ class Draughtsman:
             return Alter(table, kind, unique=Unique("added unique", ("n",)))
         if kind == "drop unique":
             return Alter(table, kind, name=of.uniques[-1].name)
+        if kind == "rename column":
+            names = [name for name in of.names if name in {"k", "n", "s", "u", "w"}]
+            return Alter(table, kind, name=self.random.choice(names or ["n"]))
+        if kind == "recreate":
+            return Alter(table, kind, made=self._made_anew(of))
         return Alter(table, kind, name="t0" if of.name == "renamed" else "renamed")
+
+    def _made_anew(self, of: Table) -> Table:
+        """The table with its columns in another order, one of them less, and perhaps another kind of key."""
+        spare = [c.name for c in of.columns if c.name in {"n", "s", "x", "added"} and c.name not in of.unique_columns]
+        gone = self.random.choice([*spare, ""])
+        columns = tuple(column for column in of.columns if column.name != gone)
+        has_primary = of.has_primary and (bool(of.uniques[0].prefix) or self.random.random() < 0.5)
+        clustered = has_primary and self.random.random() < 0.6
+        shuffled = tuple(self.random.sample(columns, k=len(columns)))
+        return replace(of, columns=shuffled, has_primary=has_primary, clustered=clustered)
 
     def _modified(self, of: Table) -> list[Column]:
         columns = [column for column in of.columns if column.name in {"x", "k"} and column.type in MODIFIED]
@@ -334,7 +349,10 @@ class Draughtsman:
         return kept
 
     def _is_one_change(self, table: Table) -> bool:
-        """An update of a key is told as one row change, which, where it lacks columns, is quarantined as one."""
+        """An update of a key is told as one row change, which, where it lacks columns, is quarantined as one; among
+        shards, it may be one of each."""
+        if self.choice["route"] == "shards":
+            return False
         wire = WIRES[self.choice["protocol"]]
         is_split = wire.is_tidb and (table.clustered or self.choice["unique updates"] == "split")
         return wire.moves_at_once and not is_split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -32,6 +32,17 @@ KEYS: Final[dict[str, tuple[Value, ...]]] = {
     "bit": (b"\0\0", b"\0\1", b"\1\xff", b"\0'"),
     "date": (date(2024, 2, 29), date(1999, 12, 31), date(1000, 1, 1)),
     "timestamp": (datetime(2024, 3, 31, 2, 30), datetime(2024, 3, 31, 2, 30, 0, 500_000), datetime(2038, 1, 19, 3, 14)),
+    "float": (0.0, 0.1, -1.5, 65536.0, 3.5e-20, 3.40282e38),
+    "double": (0.0, -0.0, 0.1, 0.30000000000000004, 1e22, -1.7976931348623157e308, 5e-324),
+    "char": tuple(text for text in TEXTS if not text.endswith(" ")),
+    "time": (timedelta(), timedelta(milliseconds=-1500), timedelta(hours=100), -timedelta(hours=838, minutes=59)),
+    "year": (0, 1901, 2000, 2155),
+    "set": ("", "x", "x,y", "z's", "x,y,z's"),
+    "microseconds": (
+        datetime(1000, 1, 1, 0, 0, 0, 1),
+        datetime(2024, 2, 29, 12, 34, 56, 500_000),
+        datetime(1970, 1, 1),
+    ),
 }
 SPARE_KEYS: Final[dict[str, tuple[Value, ...]]] = {
     "int": (90, 91),
@@ -45,6 +56,13 @@ SPARE_KEYS: Final[dict[str, tuple[Value, ...]]] = {
     "bit": (b"\1\0", b"\0\\"),
     "date": (date(2030, 1, 1), date(2030, 1, 2)),
     "timestamp": (datetime(2030, 1, 1), datetime(2030, 1, 2)),
+    "float": (90.0, 91.25),
+    "double": (90.0, 91.3),
+    "char": SPARE_TEXTS,
+    "time": (timedelta(hours=90), timedelta(hours=91)),
+    "year": (2090, 2091),
+    "set": ("y", "y,z's"),
+    "microseconds": (datetime(2030, 1, 1), datetime(2030, 1, 1, 0, 0, 0, 1)),
 }
 """Keys that no other change of a run has."""
 LARGE: Final = tuple(letter * 60_000 + "é'\\\n" * 10_000 for letter in "xyz")
@@ -86,7 +104,7 @@ class Column:
     @property
     def is_text(self) -> bool:
         """Whether a collation compares its values."""
-        return self.type in {"varchar", "mediumtext"}
+        return self.type in {"varchar", "mediumtext", "char"}
 
     @property
     def has_beginnings(self) -> bool:
@@ -188,6 +206,16 @@ class Table:
             f"`{name}`({unique.prefix})" if unique.prefix and self.column(name).has_beginnings else f"`{name}`"
             for name in unique.columns
         )
+
+    def with_names(self, name: str) -> Table:
+        """The table where a column of this name has another one."""
+
+        def named(one: str) -> str:
+            return f"{name}2" if one == name else one
+
+        columns = tuple(replace(column, name=named(column.name)) for column in self.columns)
+        uniques = tuple(replace(unique, columns=tuple(map(named, unique.columns))) for unique in self.uniques)
+        return replace(self, columns=columns, uniques=uniques)
 
     def complete(self, row: Row) -> Row:
         """The row with its generated columns."""
@@ -315,7 +343,7 @@ def make_table(
     def text(column: str, *, nullable: bool = True) -> Column:
         return Column(column, "varchar", nullable, collation)
 
-    key = Column("k", key_type, shape == "no key", collation if key_type == "varchar" else "")
+    key = Column("k", key_type, shape == "no key", collation if key_type in {"varchar", "char"} else "")
     rest = (*_MESSAGE_COLUMNS, text("s"), *((QUARANTINES[quarantine],) if quarantine != "none" else ()))
     if special != "none":
         rest = (rest[0], Column("x", special, collation=_COLLATIONS.get(special, "")), *rest[1:])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tests.generated.kinds import Value
 from tests.generated.tables import Column, Equality, Row, Table, Unique
@@ -41,15 +41,19 @@ class Delete(NamedTuple):
 
 
 class Alter(NamedTuple):
-    """A schema change, by its kind and what it is about; a statement of its own."""
+    """A schema change, by its kind and what it is about, alone in its transaction.  made: the table in the place
+    of the old one."""
 
     table: int
     kind: str
     column: Column | None = None
     unique: Unique | None = None
     name: str = ""
+    made: Table | None = None
 
 
+STATEMENTS_APART: Final = "\n"
+"""Stands between statements of one schema change, which come as messages of their own with one commit ts."""
 Statement = Insert | Update | Delete | Alter
 
 
@@ -258,14 +262,18 @@ class Upstream:
     def _alter(self, alter: Alter) -> tuple[Table, Table, str] | None:
         content = self.contents[alter.table]
         old, kept = content.table, dict(content.rows)
+        if alter.kind == "swap names":
+            return self._swap_names(content)
         found = self._altered(content, alter)
         if found is None:
             return None
         content.table, text = found
+        if alter.kind == "rename column":
+            kept = {number: renamed(row, alter.name) for number, row in kept.items()}
         content.rows = {
             number: content.table.complete(with_defaults(content.table, row)) for number, row in kept.items()
         }
-        if alter.kind == "truncate":
+        if alter.kind in {"truncate", "recreate"}:
             for number in list(content.rows):
                 self._bury(content, number)
             content.rows = {}
@@ -273,6 +281,21 @@ class Upstream:
             content.table, content.rows = old, kept
             return None
         return old, content.table, text
+
+    def _swap_names(self, content: Content) -> tuple[Table, Table, str] | None:
+        """Two tables exchange their names; TiDB tells it table by table."""
+        if len(self.contents) < 2:
+            return None
+        other = next(one for one in self.contents if one is not content)
+        old, name = content.table, other.table.name
+        content.table, other.table = replace(old, name=name), replace(other.table, name=old.name)
+        steps = (
+            f"`m`.`{old.name}` TO `m`.`aside`",
+            f"`m`.`{name}` TO `m`.`{old.name}`",
+            f"`m`.`aside` TO `m`.`{name}`",
+        )
+        told = STATEMENTS_APART.join(f"RENAME TABLE {one}" for one in steps) if self.nets else None
+        return old, content.table, told or f"RENAME TABLE {', '.join(steps)}"
 
     def _altered(self, content: Content, alter: Alter) -> tuple[Table, str] | None:
         table, column, unique = content.table, alter.column, alter.unique
@@ -297,9 +320,19 @@ class Upstream:
             return replace(table, uniques=left), f"{head}DROP INDEX `{alter.name}`"
         if alter.kind == "truncate":
             return table, f"TRUNCATE TABLE `{table.name}`"
+        if alter.kind == "recreate" and alter.made:
+            made = replace(alter.made, name=table.name)
+            return made, f"DROP TABLE `{table.name}`{STATEMENTS_APART}{made.create(on_target=False)}"
+        if alter.kind == "rename column" and alter.name in table.names and f"{alter.name}2" not in table.names:
+            return table.with_names(alter.name), f"{head}RENAME COLUMN `{alter.name}` TO `{alter.name}2`"
         if alter.kind == "rename" and alter.name not in {c.table.name for c in self.contents}:
             return replace(table, name=alter.name), f"RENAME TABLE `m`.`{table.name}` TO `m`.`{alter.name}`"
         return None
+
+
+def renamed(row: Row, name: str) -> Row:
+    """A row whose column of this name has another one."""
+    return {f"{name}2" if one == name else one: value for one, value in row.items()}
 
 
 def with_defaults(table: Table, row: Row) -> Row:
@@ -311,7 +344,7 @@ def written(statement: Statement, tables: Sequence[Table]) -> str:
     """A statement for people."""
     name = tables[statement.table].name
     if isinstance(statement, Alter):
-        about = statement.column.sql if statement.column else statement.unique or statement.name
+        about = statement.column.sql if statement.column else statement.unique or statement.made or statement.name
         return f"{statement.kind} of {name}: {about}"
     if isinstance(statement, Insert):
         return f"INSERT INTO {name} {_shown(statement.row)}"

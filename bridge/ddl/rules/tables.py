@@ -27,14 +27,24 @@ from bridge.quoting import has_long_characters, quote_name
 
 
 def possible_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses names with characters that only TiDB takes in a name; other servers refuse even questions about them."""
+    """Refuses names with characters that only TiDB takes in a name.  Other servers refuse even questions about such
+    tables, and MySQL makes a question mark of each in the name of a column, an index or a constraint."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
     known = statement.classified
     names = (known.database, *(part for name in known.tables for part in name))
     name = next((name for name in names if has_long_characters(name)), None)
-    if name is not None and not site.target.has(Feature.TIDB_SYNTAX):
+    if name is not None:
         raise UnsupportedError(
             f"the target can have no name with such characters as {name!r}: give it another one with --route, or leave"
             " it out with --filter, and start again"
+        )
+    name = next((token.name for token in statement.tokens if token.name and has_long_characters(token.name)), None)
+    if name is not None:
+        raise UnsupportedError(
+            f"the target can have no name with such characters as {name!r}: if it is a column's, rename the column"
+            " upstream, or leave the table out with --filter and start again; otherwise `bridge ddl replace` the"
+            " statement with one that has another name"
         )
     yield from ()
 

@@ -47,6 +47,11 @@ def _changed_since(session: Session, table: Table, change: Event) -> str:
     columns, key = change.columns or "", _key_of(table, change)
     if change.before is not None:
         if not _finds(session, table, binary_match(table, Image(columns, change.before))):
+            if key and not _finds(session, table, _key_match(table, change, change.before, key)):
+                return (
+                    f"{table.name} has no row of this key any more: a later change deleted it, or took a unique value"
+                    " that it still held (safe_mode in the log); `bridge verify` tells, and writes it if it is missing"
+                )
             return f"the row of {table.name} is not on the target as it was before this change"
     elif change.kind is not Kind.INSERT:
         return "the message does not hold the old row, so nothing tells whether the target's row is still the same"

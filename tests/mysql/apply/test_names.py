@@ -13,7 +13,7 @@ from bridge.events import Event
 from bridge.local.mariadb import MariaDB
 from bridge.mysql.connection import Session
 from bridge.protocols.ruled_rows import ruled
-from tests.support.pipelines import admin, drop_all, run_all
+from tests.support.pipelines import admin, drop_all, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 
@@ -92,3 +92,21 @@ def test_names_that_only_tidb_takes(target: str, session: Session) -> None:
     assert session.rows("SELECT id FROM m.smile") == [(1,)]
     with pytest.raises(ApplyError, match=r"the target has no table m\.😀"):
         run_all(target, in_one_partition([insert(30, "😀"), insert(30, "smile"), boundary(40)], start=9))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE t (id INT PRIMARY KEY, `a😀` INT)",
+        "ALTER TABLE o ADD COLUMN `a😀` INT",
+        "ALTER TABLE o DROP COLUMN `a😀`",
+        "ALTER TABLE o ADD INDEX `a😀` (id)",
+    ],
+)
+def test_names_within_a_table_that_only_tidb_takes(mysql_target: str, text: str) -> None:
+    """MySQL would make a question mark of them without a word, and drop the column whose name that is."""
+    sql(mysql_target, "CREATE DATABASE m", "CREATE TABLE m.o (id INT PRIMARY KEY, `a?` INT)", "DO 0")
+    with pytest.raises(HeldError, match="no name with such characters as 'a😀': if it is a column's, rename"):
+        run_all(mysql_target, in_one_partition([schema_change(10, text), boundary(20)]))
+    columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'm' ORDER BY ordinal_position"
+    assert sql(mysql_target, columns) == [("id",), ("a?",)]
