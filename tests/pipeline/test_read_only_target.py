@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -227,9 +228,12 @@ def failing_over(server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch) ->
         yield pipeline, there
 
 
-def copy(here: Session, there: Session) -> None:
+COPIED = ("m.t", "m.k", "_bridge.progress", "_bridge.owner")
+
+
+def copy(here: Session, there: Session, tables: Iterable[str] = COPIED) -> None:
     """Replication."""
-    for table in ("m.t", "m.k", "_bridge.progress", "_bridge.owner"):
+    for table in tables:
         there.execute(f"DELETE FROM {table}")
         for row in here.rows(f"SELECT * FROM {table}"):
             there.execute(f"INSERT INTO {table} VALUES ({','.join(['%s'] * len(row))})", row)
@@ -266,10 +270,34 @@ def test_a_server_that_lagged_is_not_written_past(
         pipeline.take(in_one_partition(rows(20), start=3))
         demote(session, pipeline, old_target)
         more = [schema_change(30, "ALTER TABLE m.t ADD COLUMN c INT"), *rows(40)]
-        with pytest.raises(TargetWentBack, match="is at commit ts 11, and was at 21"):
+        with pytest.raises(TargetWentBack, match="is at commit ts 11, and was at commit ts 21"):
             pipeline.take(in_one_partition(more, start=6))
         assert shown(there) == [(10,), (10,)]
         assert pipeline.writer.progress().applied_ts == 11
+
+
+def test_a_server_that_lacks_a_schema_change_is_not_written_past(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lagged by what came between progress and its schema change has the same commit ts, and the change still
+    to run: it runs there before anything else is written."""
+    done = ProgressTable.set_pending
+
+    def lagging(*of: Any) -> bool:
+        with admin(server.url) as here, admin(old_target) as there:
+            copy(here, there, ["_bridge.progress"])
+        return done(*of)
+
+    with failing_over(server, old_target, monkeypatch) as (pipeline, there):
+        monkeypatch.setattr(ProgressTable, "set_pending", lagging)
+        pipeline.take(in_one_partition([schema_change(30, "TRUNCATE m.t"), boundary(31)], start=3))
+        assert shown(session) == [(10,)]
+        assert shown(there) == [(10,), (10,)]
+        demote(session, pipeline, old_target)
+        with pytest.raises(TargetWentBack, match="is at commit ts 31, with schema changes still to run"):
+            pipeline.take(in_one_partition(rows(40), start=5))
+        pipeline.applier.finish_pending(pipeline.writer.progress().pending)
+        assert shown(there) == [(10,)]
 
 
 def test_a_server_that_does_not_know_this_bridge(
