@@ -216,10 +216,12 @@ class Name(Target):
 
 
 @contextmanager
-def failing_over(server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Session]]:
+def failing_over(
+    server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch, *, writers: int = 0
+) -> Iterator[tuple[Pipeline, Session]]:
     """A pipeline that has written one transaction, and a session on the other server, which has it too."""
     monkeypatch.setattr("tests.support.pipelines.Target", Name)
-    with opened(server.url, [("cdc", 0)]) as pipeline, admin(heir) as there:
+    with opened(server.url, [("cdc", 0)], writers=writers) as pipeline, admin(heir) as there:
         pipeline.take(in_one_partition(rows(10)))
         make_tables(there)
         ProgressTable("bridge").create(there)
@@ -259,6 +261,29 @@ def test_a_failover_is_followed(
         assert there.rows("SELECT connections FROM _bridge.owner")[0][0].startswith(
             str(pipeline.ownership.control.connection_id)
         )
+
+
+def test_several_connections_follow_a_failover(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When only the address moves, the server before it still takes writes: none of the connections stays there, also
+    when only those were cut that say that a step begins."""
+    with failing_over(server, old_target, monkeypatch, writers=2) as (pipeline, there):
+        mark, name = ProgressTable.mark, pipeline.target
+        assert isinstance(name, Name)
+
+        def moving(table: ProgressTable, writing: Session, *of: Any) -> int | None:
+            if name.leads_to is None:
+                name.leads_to = Target(old_target)
+                for cut in (writing, pipeline.ownership.control):
+                    session.execute(f"KILL {cut.connection_id}")
+            return mark(table, writing, *of)
+
+        monkeypatch.setattr(ProgressTable, "mark", moving)
+        for ts in (20, 30):
+            pipeline.take(in_one_partition(rows(ts), start=ts))
+        assert shown(session) == [(10,), (10,)]
+        assert shown(there) == [(10,), (10,), (20,), (20,), (30,), (30,)]
 
 
 def test_a_server_that_lagged_is_not_written_past(
