@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -215,10 +216,12 @@ class Name(Target):
 
 
 @contextmanager
-def failing_over(server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipeline, Session]]:
+def failing_over(
+    server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch, *, writers: int = 0
+) -> Iterator[tuple[Pipeline, Session]]:
     """A pipeline that has written one transaction, and a session on the other server, which has it too."""
     monkeypatch.setattr("tests.support.pipelines.Target", Name)
-    with opened(server.url, [("cdc", 0)]) as pipeline, admin(heir) as there:
+    with opened(server.url, [("cdc", 0)], writers=writers) as pipeline, admin(heir) as there:
         pipeline.take(in_one_partition(rows(10)))
         make_tables(there)
         ProgressTable("bridge").create(there)
@@ -227,9 +230,12 @@ def failing_over(server: MariaDB, heir: str, monkeypatch: pytest.MonkeyPatch) ->
         yield pipeline, there
 
 
-def copy(here: Session, there: Session) -> None:
+COPIED = ("m.t", "m.k", "_bridge.progress", "_bridge.owner")
+
+
+def copy(here: Session, there: Session, tables: Iterable[str] = COPIED) -> None:
     """Replication."""
-    for table in ("m.t", "m.k", "_bridge.progress", "_bridge.owner"):
+    for table in tables:
         there.execute(f"DELETE FROM {table}")
         for row in here.rows(f"SELECT * FROM {table}"):
             there.execute(f"INSERT INTO {table} VALUES ({','.join(['%s'] * len(row))})", row)
@@ -257,6 +263,29 @@ def test_a_failover_is_followed(
         )
 
 
+def test_several_connections_follow_a_failover(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When only the address moves, the server before it still takes writes: none of the connections stays there, also
+    when only those were cut that say that a step begins."""
+    with failing_over(server, old_target, monkeypatch, writers=2) as (pipeline, there):
+        mark, name = ProgressTable.mark, pipeline.target
+        assert isinstance(name, Name)
+
+        def moving(table: ProgressTable, writing: Session, *of: Any) -> int | None:
+            if name.leads_to is None:
+                name.leads_to = Target(old_target)
+                for cut in (writing, pipeline.ownership.control):
+                    session.execute(f"KILL {cut.connection_id}")
+            return mark(table, writing, *of)
+
+        monkeypatch.setattr(ProgressTable, "mark", moving)
+        for ts in (20, 30):
+            pipeline.take(in_one_partition(rows(ts), start=ts))
+        assert shown(session) == [(10,), (10,)]
+        assert shown(there) == [(10,), (10,), (20,), (20,), (30,), (30,)]
+
+
 def test_a_server_that_lagged_is_not_written_past(
     server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,10 +295,34 @@ def test_a_server_that_lagged_is_not_written_past(
         pipeline.take(in_one_partition(rows(20), start=3))
         demote(session, pipeline, old_target)
         more = [schema_change(30, "ALTER TABLE m.t ADD COLUMN c INT"), *rows(40)]
-        with pytest.raises(TargetWentBack, match="is at commit ts 11, and was at 21"):
+        with pytest.raises(TargetWentBack, match="is at commit ts 11, and was at commit ts 21"):
             pipeline.take(in_one_partition(more, start=6))
         assert shown(there) == [(10,), (10,)]
         assert pipeline.writer.progress().applied_ts == 11
+
+
+def test_a_server_that_lacks_a_schema_change_is_not_written_past(
+    server: MariaDB, session: Session, old_target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lagged by what came between progress and its schema change has the same commit ts, and the change still
+    to run: it runs there before anything else is written."""
+    done = ProgressTable.set_pending
+
+    def lagging(*of: Any) -> bool:
+        with admin(server.url) as here, admin(old_target) as there:
+            copy(here, there, ["_bridge.progress"])
+        return done(*of)
+
+    with failing_over(server, old_target, monkeypatch) as (pipeline, there):
+        monkeypatch.setattr(ProgressTable, "set_pending", lagging)
+        pipeline.take(in_one_partition([schema_change(30, "TRUNCATE m.t"), boundary(31)], start=3))
+        assert shown(session) == [(10,)]
+        assert shown(there) == [(10,), (10,)]
+        demote(session, pipeline, old_target)
+        with pytest.raises(TargetWentBack, match="is at commit ts 31, with schema changes still to run"):
+            pipeline.take(in_one_partition(rows(40), start=5))
+        pipeline.applier.finish_pending(pipeline.writer.progress().pending)
+        assert shown(there) == [(10,)]
 
 
 def test_a_server_that_does_not_know_this_bridge(

@@ -281,8 +281,10 @@ class Writer:
         try:
             self._ownership.check()
             self._runner.run(self._ownership.control, change)
+            self._ownership.taking_off(rest)
             if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
                 raise self._ownership.lost()
+            self._ownership.taken_off()
         except (MySQLError, OSError) as error:
             if isinstance(error, LOST):
                 self._ownership.reconnect()

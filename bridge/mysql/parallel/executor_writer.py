@@ -20,8 +20,9 @@ from bridge.rows.sql.statement import NotWritten, Statement
 _ATTEMPTS: Final = 5
 """How often a part is begun anew after a lock conflict, before one connection writes the whole step."""
 
-_sessions: Final[dict[tuple[str, int], Session]] = {}
-"""The session of this process, by the lock of its pipeline and the epoch."""
+_sessions: Final[dict[tuple[str, int, str], Session]] = {}
+"""The session of this process, by the lock of its pipeline, the epoch and the server that the driver writes to: after a
+failover, the server before it may go on, with the progress of that time."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class ExecutorWriter:
         return None, False
 
     def _session(self) -> Session:
-        key = (self.lock, self.fence.epoch)
+        key = (self.lock, self.fence.epoch, self.server)
         if key not in _sessions:
             self._close()
             session = self.target.connect()

@@ -120,8 +120,7 @@ class ParallelWriter(Writer):
 
         try:
             fence = self._mark(step)
-            server = "" if self.session().is_tidb else self.session().server
-            write = ExecutorWriter(self._target, fence, self._ownership.lock, server)
+            write = ExecutorWriter(self._target, fence, self._ownership.lock, self._server())
             rendering = self._rendering(may_load=True)
             self.phases.enter(Phase.SERVER)
             if not self._is_told:
@@ -237,8 +236,15 @@ class ParallelWriter(Writer):
         self._trace("marked")
         return Fence(self._table, self._ownership.epoch, step.old_ts, marked_ts)
 
+    def _server(self) -> str:
+        """Gives the server that progress is moved on, where parts have to be written; "" for a TiDB, whose servers are
+        one."""
+        session = self.session()
+        return "" if session.is_tidb else session.server
+
     def _open(self) -> None:
-        opened = [shard.open() for shard in self._shards]
+        server = self._server()
+        opened = [shard.open(server) for shard in self._shards]
         if any(opened):
             self._ownership.announce(self.session(), self.connections)
 
@@ -269,11 +275,18 @@ class _Shard:
         session = self._session
         return session.connection_id if session else None
 
-    def open(self) -> bool:
-        """Connects unless it is connected; tells whether it did."""
+    def open(self, server: str) -> bool:
+        """Connects unless it is connected to this server ("": to any); tells whether it did.  Raises ConnectionError
+        when the address leads elsewhere."""
+        if self._session is not None and server not in ("", self._session.server):
+            self.close()
         if self._session is not None:
             return False
         self._session = self._target.connect()
+        if server not in ("", self._session.server):
+            elsewhere = self._session.server
+            self.close()
+            raise ConnectionError(f"the address leads to {elsewhere}, and to {server} from another connection")
         self._ownership.check_progress(self._session)
         self._ownership.mark(self._session)
         return True

@@ -19,7 +19,7 @@ from pymysql.err import MySQLError
 
 from bridge.ends.end import Abandoned
 from bridge.errors import OwnedError, TargetError
-from bridge.model import Advance, Positions
+from bridge.model import Advance, Positions, SchemaChange
 from bridge.mysql import tidb
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection import Session, Target
@@ -47,11 +47,15 @@ _LOCK_WAIT: Final = 1205
 
 
 class Standing(NamedTuple):
-    """What a transaction leaves in the progress row; where only partitions have an order, applied_ts alone does not
-    tell one from the next."""
+    """What a transaction, or a schema change, leaves in the progress row; applied_ts alone does not tell one from the
+    next where only partitions have an order, nor whether a schema change has run."""
 
     applied_ts: int
     positions: Positions
+    pending: tuple[SchemaChange, ...]
+
+    def __str__(self) -> str:
+        return f"at commit ts {self.applied_ts}" + (", with schema changes still to run" if self.pending else "")
 
 
 class TargetWentBack(Exception):  # noqa: N818  # not an error: the bridge reads again from the progress
@@ -148,19 +152,27 @@ class Ownership:
             )
         if progress is None or progress.epoch != self.epoch:
             raise self.lost()
-        found = Standing(progress.applied_ts, progress.positions)
+        found = Standing(progress.applied_ts, progress.positions, progress.pending)
         known, self._stands = self._stands, self._stands or (found,)
         if known and found not in known:
             self._stands = ()
-            raise TargetWentBack(f"the target is at commit ts {found.applied_ts}, and was at {known[0].applied_ts}")
+            raise TargetWentBack(f"the target is {found}, and was {known[0]}")
 
     def committing(self, step: Advance) -> None:
         """Notes that progress may be moved by this step."""
-        self._stands = (*self._stands[:1], Standing(step.new_ts, step.positions))
+        self._stands = (*self._stands[:1], Standing(step.new_ts, step.positions, step.pending))
 
     def committed(self, step: Advance) -> None:
         """Notes that progress was moved by this step."""
-        self._stands = (Standing(step.new_ts, step.positions),)
+        self._stands = (Standing(step.new_ts, step.positions, step.pending),)
+
+    def taking_off(self, rest: tuple[SchemaChange, ...]) -> None:
+        """Notes that of the schema changes still to run only these may be left.  Call it after `check`."""
+        self._stands = (self._stands[0], self._stands[0]._replace(pending=rest))
+
+    def taken_off(self) -> None:
+        """Notes that what `taking_off` said is so."""
+        self._stands = self._stands[-1:]
 
     def lost(self) -> OwnedError:
         """Makes the error of an owner that was taken over."""
