@@ -32,11 +32,12 @@ from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.keys.key_eras import key_eras
 from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.row_groups import ReplicatedTable
-from bridge.verify.log.row_steps import LoggedShape, known_names
+from bridge.verify.log.row_steps import LoggedShape, known_names, unread
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
+_KNOWN: Final = f"{_EXPECTED}.{quote_name(KNOWN)}"
 _WITHOUT_KEY: Final = (
     "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
     " now; compare it with the source (--against upstream)"
@@ -165,6 +166,7 @@ class LoggedTable:
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
+        whole = PartlyKnown(_KNOWN, frozenset(range(len(shape.expected)))) if self.expected_table.may_lack else None
         expected = Side(
             reader,
             f"{self.expected_table.name} {_EXPECTED}",
@@ -172,7 +174,7 @@ class LoggedTable:
             key_parts(key, key, _EXPECTED),
             condition=f"{self.within(part, _EXPECTED)} AND {self._expected_rows()}",
             alias=_EXPECTED,
-            partly=partly,
+            partly=partly or whole,
         )
         actual = self.actual_side(reader, self.expected_table.ranges[part])
         if not self.replicated.key:
@@ -192,7 +194,7 @@ class LoggedTable:
             return None
         common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
         always = frozenset(i for i, name in enumerate(self.expected_table.named_columns) if name in common)
-        return PartlyKnown(f"{_EXPECTED}.{quote_name(KNOWN)}", always)
+        return PartlyKnown(_KNOWN, always)
 
     def _expected_rows(self) -> str:
         stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
@@ -253,6 +255,7 @@ def logged_table(
         index,
         may_be_gone and bool(replicated.key),
         is_rekeyed,
+        any(_lacks_values(replicated, shape) for shape in shapes),
     )
     return LoggedTable(
         number,
@@ -294,6 +297,11 @@ def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
         for shape in shapes
         for other in shapes
     )
+
+
+def _lacks_values(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
+    """Tells whether `unread` says so of some span with this shape."""
+    return unread(replicated, shape.retyped.split(SEP), _known_names(replicated, shape))
 
 
 def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:
