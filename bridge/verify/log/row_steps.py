@@ -193,7 +193,7 @@ def unread(replicated: ReplicatedTable, retyped: Collection[str], known: Collect
 
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out."""
-    return _with_units(plan, _steps(plan, events))
+    return with_units(plan, _steps(plan, events))
 
 
 def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
@@ -272,7 +272,8 @@ def _alike(plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table]) -> _
     return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns, lacks)
 
 
-def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
+def with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
+    """Gives steps the units of their keys."""
     if not plan.units:
         return found
     keys = zip(found["table_number"].to_pylist(), found["key"].to_pylist(), strict=True)
