@@ -1,4 +1,8 @@
-"""Turns differences into the statements that fix them: the writer's own statements, in one transaction."""
+"""Turns differences into the statements that fix them: the writer's own statements, in one transaction.
+
+A row that is missing, and of which the log does not hold every value, is not written: what is left out would become
+NULL or a default, and no later comparison would see it.  The file names such rows as comments.
+"""
 
 from __future__ import annotations
 
@@ -52,21 +56,21 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
 
 
 def _sorted(
-    shape: ComparedColumns, differences: Iterable[Difference]
+    table: Table, shape: ComparedColumns, differences: Iterable[Difference]
 ) -> tuple[list[Difference], list[Difference], list[ComparedRow]]:
     """Sorts differences into three groups: those that are fixed by writing whole rows; rows of the target that are
     updated in place, because only a part of their expected values is known; and rows that cannot be written."""
     whole, parts, unknown = [], [], []
+    has_others = len(shape.actual) < sum(not column.generated for column in table.columns.values())
     for difference in differences:
         row = difference.expected
-        if row is None or not shape.key or all(map(row.knows, range(len(row.values)))):
-            whole.append(difference)
-        elif difference.actual is not None:
-            parts.append(difference)
-        elif row.lacks:
+        is_known = row is None or all(map(row.knows, range(len(row.values))))
+        if row and row.lacks and difference.actual is None and (has_others or not is_known):
             unknown.append(row)
-        else:
+        elif is_known or not shape.key or difference.actual is None:
             whole.append(difference)
+        else:
+            parts.append(difference)
     return whole, parts, unknown
 
 
@@ -133,13 +137,14 @@ class FixFile:
 
     def _render_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Makes the statements of a table, all at once: those of two parts would use one temporary table."""
-        whole, parts, unknown = _sorted(shape, differences)
+        whole, parts, unknown = _sorted(table, shape, differences)
         for statement in render(net_changes(table, shape, whole), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)
         self._statements[Stage.WRITE] += (_update(table, shape, part) for part in parts)
         for row in unknown:
-            key = ", ".join(literal_of(shape.actual[i], row.values[i]) for i in shape.key)
-            lacks = f"{table.name} lacks the row {key}, of which the log holds only a part: copy it by hand"
+            told = shape.key or [i for i in range(len(row.values)) if row.knows(i)]
+            values = ", ".join(literal_of(shape.actual[i], row.values[i]) for i in told)
+            lacks = f"{table.name} lacks the row {values}, of which the log holds only a part: copy it by hand"
             self._cannot.append(lacks)
 
     def write(self, heading: str) -> int:

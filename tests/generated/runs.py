@@ -189,13 +189,14 @@ def make_case(
 class Bench:
     """A real server, and what runs share.  spark: of runs on executors.  verifies_one_in: of so many runs one has its
     target verified against its messages; 0 for none.  fixes: the file in which verify then writes how it repairs
-    a row that is damaged; None for no damage."""
+    rows that are damaged; None for no damage.  damages_one_in: so many runs have rows damaged."""
 
     url: str
     session: Session
     spark: SparkSession | None = None
     verifies_one_in: int = 1
     fixes: Path | None = None
+    damages_one_in: int = 1
 
     def __post_init__(self) -> None:
         self.equality = Equality(self.session.rows)
@@ -607,6 +608,17 @@ class Run:
         names, extras = self._upstream.state(), self._upstream.extras()
         if self._tables_there() != set(map(self._place, names)):
             raise Failure("tables differ", f"{names.keys()}, now {self._tables_there()}")
+        self._compare_rows()
+        for content in self._upstream.contents:
+            table, rows = content.table, self._end_state[content.table.name]
+            if (
+                table.name not in self._frozen
+                and table.extra
+                and (self._case.wire.has_commit_ts or not self._may_be_ahead())
+            ):
+                self._compare_extras(table, rows, extras[table.name])
+
+    def _compare_rows(self) -> None:
         for content in self._upstream.contents:
             table, rows = content.table, self._end_state[content.table.name]
             if table.name in self._frozen:
@@ -615,8 +627,6 @@ class Run:
             found = self._rows(table.name, table.names)
             if _sorted(found) != _sorted([tuple(row.values()) for row in rows]):
                 raise Failure("rows differ", _difference(table.name, rows, found))
-            if table.extra and (self._case.wire.has_commit_ts or not self._may_be_ahead()):
-                self._compare_extras(table, rows, extras[table.name])
 
     def _verify(self, log: Sequence[Placed]) -> None:
         """What is right must be equal to the messages, in whatever parts executors read them."""
@@ -628,12 +638,24 @@ class Run:
             parts += [messages_of(part) for part in (mine[:cut], mine[cut:]) if part]
         if different := self._different(parts, ends):
             raise Failure("verify differs", different)
-        if (fixes := self._bench.fixes) and (damage := self._damage()):
-            if not self._different(parts, ends, fixes):
-                raise Failure("damage is not found", damage)
-            run_file(self._bench.url, fixes)
-            if "by hand" not in fixes.read_text() and (different := self._different(parts, ends)):
-                raise Failure("the fix does not repair", f"{damage}\n{fixes.read_text()}\n{different}")
+        is_damaged = self._case.seed % self._bench.damages_one_in == 0
+        if self._bench.fixes and is_damaged and (damage := self._damage()):
+            self._repair(damage, parts, ends, self._bench.fixes)
+
+    def _repair(self, damage: str, parts: Sequence[Messages], ends: dict[tuple[str, int], int], fixes: Path) -> None:
+        """What is damaged is found, and equal to the model once the file has fixed it."""
+        if not self._different(parts, ends, fixes):
+            raise Failure("damage is not found", damage)
+        run_file(self._bench.url, fixes)
+        if "by hand" in fixes.read_text():
+            return
+        told = f"{damage}\n{fixes.read_text()}"
+        if different := self._different(parts, ends):
+            raise Failure("the fix does not repair", f"{told}\n{different}")
+        try:
+            self._compare_rows()
+        except Failure as failure:
+            raise Failure("verify calls other rows equal after the fix", f"{told}\n{failure}") from failure
 
     def _different(self, parts: Sequence[Messages], ends: dict[tuple[str, int], int], fixes: Path | None = None) -> str:
         try:
@@ -644,6 +666,11 @@ class Run:
         return "\n".join(str(one) for one in report.tables if not one.is_equal)
 
     def _damage(self) -> str:
+        """Damages up to six rows; tells how, "" where there are none."""
+        count = self._random.choice((1, 1, 2, 3, 6))
+        return "\n".join(filter(None, (self._damage_row() for _ in range(count))))
+
+    def _damage_row(self) -> str:
         """Deletes a row that the messages tell of, or changes it; tells what, "" where there is none.  Of a table
         without a key a changed row is another one, of which messages say nothing, and so may be a row that stays when
         one of two is deleted; nor do they say anything of what is left out, of the column that a schema change may have

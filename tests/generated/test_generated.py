@@ -10,7 +10,6 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -31,6 +30,8 @@ EXECUTOR_RUNS: Final = 3
 EXECUTORS: Final = {"where": "executors"}
 VERIFIES_ONE_IN: Final = 4
 """So many of these runs are verified against their messages; of the soak, every one."""
+DAMAGES_ONE_IN: Final = 12
+"""Of so many runs some rows of the target are then damaged, and fixed; of the soak, of every one."""
 ONE_IN: Final = 40
 """So many runs of the soak are on executors."""
 MOST_KINDS: Final = 10
@@ -92,8 +93,9 @@ def check(bench: Bench, seed: int, forced: Mapping[str, str] = NO_FORCE) -> None
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_runs(bench: Bench, block: int) -> None:
     """Whatever the protocol, the mode, the tables, the windows, the crash: the target ends as the upstream did, byte
-    for byte, and in between holds only what the upstream held, where transactions are whole; and verify says so."""
-    bench.verifies_one_in = VERIFIES_ONE_IN
+    for byte, and in between holds only what the upstream held, where transactions are whole; and verify says so.  Rows
+    that are damaged then are found, and fixed."""
+    bench.verifies_one_in, bench.damages_one_in = VERIFIES_ONE_IN, DAMAGES_ONE_IN
     for seed in range(block * RUNS, (block + 1) * RUNS):
         check(bench, seed)
 
@@ -105,7 +107,7 @@ def test_runs_on_mysql(mysql_bench: Bench) -> None:
 
 def run_some(bench: Bench) -> None:
     """A few runs on another server; those with a type that servers treat unlike come first."""
-    bench.verifies_one_in = VERIFIES_ONE_IN
+    bench.verifies_one_in, bench.damages_one_in = VERIFIES_ONE_IN, DAMAGES_ONE_IN
     for seed, kind in enumerate(("all bits", "set", "timestamp", "double")):
         check(bench, seed, {"column type": kind})
     for seed in range(OTHER_RUNS):
@@ -129,15 +131,13 @@ def test_one_seed(bench: Bench, spark: SparkSession) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_generated_runs_for_long(
-    chosen_bench: Bench, spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_generated_runs_for_long(chosen_bench: Bench, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """The same for as long as GENERATED_MINUTES says (5), from the seed GENERATED_FROM on, and every run is verified: a
     row that is damaged is found and repaired.  On the server whose fixture GENERATED_ON names, such as tidb; with the
     values of dimensions in GENERATED_WITH, such as "route=shards,crash=begun".  Prints which pairs of dimensions have
     met."""
     bench = chosen_bench
-    bench.spark, bench.fixes = spark, tmp_path / "fixes.sql"
+    bench.spark = spark
     coverage, failures = Coverage(), dict[str, str]()
     kinds = Counter[str]()
     first = seed = int(os.environ.get("GENERATED_FROM", "1000000"))

@@ -33,7 +33,7 @@ class ComparedRow:
     """A row as one side has it.
 
     known: numbers of the columns whose values are known, None when all are.
-    lacks: whether the row had other columns whose values nobody knows.
+    lacks: whether the row had other values, which nobody knows.
     """
 
     values: KeyValues
@@ -237,12 +237,12 @@ def as_multisets(
 ) -> list[Difference]:
     """Tells what differs between rows without keys: equal rows are counted, and a row that differs is one missing and
     one extra.  An expected row of which only some values are known matches any row of the target that has these
-    values."""
+    values.  Of equal rows, one that lacks values stands for all."""
     left, right = list(expected), list(actual)
     balance = Counter(_identity_of(shape, row) for row in left)
     balance.subtract(_identity_of(shape, row) for row in right)
     _match_partly_known(balance)
-    examples = {_identity_of(shape, row): row for row in (*left, *right)}
+    examples = {_identity_of(shape, row): row for row in (*right, *sorted(left, key=lambda row: row.lacks))}
     differences = []
     for identity, copies in balance.items():
         row = examples[identity]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridge.verify.snapshot_reader import SnapshotReader  # brings SQLAlchemy, which executors do without
 
 LACKS: Final = "?"
-"""Marks a column that the row had but whose value the log does not hold."""
+"""Stands behind the code of a row that had further values, which the log does not hold."""
 
 
 @dataclass(frozen=True)

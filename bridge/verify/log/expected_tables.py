@@ -99,6 +99,7 @@ class ExpectedTable:
     index: columns of the index that a table without a key is compared by.
     may_be_gone: whether some rows may have been deleted with their table partitions.
     is_rekeyed: whether the type or the collation of the key was changed within the log.
+    may_lack: whether the log may not hold a value that a row had.
     ranges: of the first key column, one for each part that is loaded (`key_cuts`).
 
     Two keys of the log may be one for the target.  Then the last step counts.  Where the key was changed, keys of
@@ -113,6 +114,7 @@ class ExpectedTable:
     index: tuple[str, ...] = ()
     may_be_gone: bool = False
     is_rekeyed: bool = False
+    may_lack: bool = False
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
 
     @property
@@ -163,10 +165,10 @@ class ExpectedTable:
 
     def _known(self, names: str, *, lacks: bool) -> str:
         """Gives the code of `PartlyKnown` for rows with these columns, "" where every row has all columns."""
-        if not self.is_partly_known:
+        if not (self.is_partly_known or self.may_lack):
             return ""
-        mine, other = names.split(SEP), LACKS if lacks else "0"
-        return "".join("1" if name in mine else other for name in self.named_columns)
+        mine = names.split(SEP)
+        return "".join("1" if name in mine else "0" for name in self.named_columns) + LACKS * lacks
 
     def _load(
         self, rows: pa.Table, names: Sequence[str], values: str, known: str | None, *, by_time: bool
@@ -220,7 +222,7 @@ class ExpectedTable:
 
     def _meta(self) -> list[tuple[str, str]]:
         """The columns that are added, and their types: those that would be the same in all rows are left out."""
-        differs = {KNOWN: self.is_partly_known, MAY_BE_GONE: self.may_be_gone}
+        differs = {KNOWN: self.is_partly_known or self.may_lack, MAY_BE_GONE: self.may_be_gone}
         differs |= dict.fromkeys(_REKEYED, self.is_rekeyed)
         return [(name, kind) for name, kind in _META if differs.get(name, True)]
 

@@ -111,7 +111,7 @@ def _replayed(parts: pa.Table) -> pa.Table:
             values = dict(zip(step["names"].split(SEP), step["image"].split(SEP), strict=True))
             if step["basis"] is not None:
                 before = (step["table_number"], step["basis"])
-                step["lacks"] = before not in states or rows[before]["lacks"]
+                step["lacks"] = step["lacks"] or before not in states or rows[before]["lacks"]
                 values = states.get(before, {}) | values
             step |= {"names": SEP.join(values), "image": SEP.join(values.values())}
             states[key] = values
@@ -174,7 +174,8 @@ def _in_partition_order(
     return np.where(by_time, raised, times)
 
 
-_OF_KEYS: Final = ("forms", "basis", "lacks")
+_OF_KEYS: Final = ("forms", "basis")
+_ADDED: Final = {"copies": "sum", "resent": "sum", "lacks": "max"}
 _SAME_CHANGE: Final = ("table_number", "key_number", "era", "key", "names", "may_be_gone", "commit_ts", "by_time")
 
 
@@ -190,22 +191,19 @@ def _counted(found: pa.Table) -> pa.Table:
         .aggregate(
             [
                 ("image", "min"), ("topic", "min"), ("partition", "min"), ("offset", "min"), ("index", "min"),
-                ("unit", "min"), ("copies", "sum"), ("resent", "sum"),
+                ("unit", "min"), *_ADDED.items(),
             ]
         )
     )  # fmt: skip
     columns = {
         field.name: added[
-            field.name
-            if field.name in _SAME_CHANGE
-            else f"{field.name}_{'sum' if field.name in ('copies', 'resent') else 'min'}"
+            field.name if field.name in _SAME_CHANGE else f"{field.name}_{_ADDED.get(field.name, 'min')}"
         ].combine_chunks()
         for field in STEP_SCHEMA
         if field.name not in _OF_KEYS
     } | {
         "forms": pa.repeat(0, added.num_rows),
         "basis": pa.nulls(added.num_rows, TEXT),
-        "lacks": pa.repeat(False, added.num_rows),
     }
     return pa.Table.from_arrays([columns[field.name].cast(field.type) for field in STEP_SCHEMA], schema=STEP_SCHEMA)
 
@@ -238,6 +236,8 @@ def balance(found: pa.Table) -> pa.Table:
     one = found.take(pa.array(first))
     total = _gone_with_more_columns(one, total)
     one = one.set_column(one.schema.get_field_index("copies"), STEP_SCHEMA.field("copies"), pa.array(total))
+    lacks = np.bincount(codes, weights=found["lacks"].to_numpy()) > 0
+    one = one.set_column(one.schema.get_field_index("lacks"), STEP_SCHEMA.field("lacks"), pa.array(lacks))
     return one.filter(pc.greater(one["copies"], 0))
 
 

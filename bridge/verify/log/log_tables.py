@@ -1,8 +1,13 @@
-"""Plans how a table of the log is compared with the target's: by which key and columns, and with which SQL.  Pure."""
+"""Plans how a table of the log is compared with the target's: by which key and columns, and with which SQL.  Pure.
+
+A column that no message has is either the target's own or one that updates left out: where messages go by event time,
+they may hold only a part of their rows.  Nothing tells which.  So a row of which the log has only such updates counts
+as incomplete; one of which it has the insert is whole, as inserts hold every column.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,11 +37,12 @@ from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.keys.key_eras import key_eras
 from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.row_groups import ReplicatedTable
-from bridge.verify.log.row_steps import LoggedShape, known_names
+from bridge.verify.log.row_steps import LoggedShape, known_names, unread
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
+_KNOWN: Final = f"{_EXPECTED}.{quote_name(KNOWN)}"
 _WITHOUT_KEY: Final = (
     "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
     " now; compare it with the source (--against upstream)"
@@ -165,6 +171,7 @@ class LoggedTable:
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
+        whole = PartlyKnown(_KNOWN, frozenset(range(len(shape.expected)))) if self.expected_table.may_lack else None
         expected = Side(
             reader,
             f"{self.expected_table.name} {_EXPECTED}",
@@ -172,7 +179,7 @@ class LoggedTable:
             key_parts(key, key, _EXPECTED),
             condition=f"{self.within(part, _EXPECTED)} AND {self._expected_rows()}",
             alias=_EXPECTED,
-            partly=partly,
+            partly=partly or whole,
         )
         actual = self.actual_side(reader, self.expected_table.ranges[part])
         if not self.replicated.key:
@@ -192,7 +199,7 @@ class LoggedTable:
             return None
         common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
         always = frozenset(i for i, name in enumerate(self.expected_table.named_columns) if name in common)
-        return PartlyKnown(f"{_EXPECTED}.{quote_name(KNOWN)}", always)
+        return PartlyKnown(_KNOWN, always)
 
     def _expected_rows(self) -> str:
         stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
@@ -243,6 +250,7 @@ def logged_table(
     known = {_known(replicated, shape) for shape in shapes}
     is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
     is_rekeyed = any(_is_rekeyed(replicated, shape) for shape in shapes)
+    others = _left_out(replicated, shapes, known)
     everywhere = frozenset.intersection(*(frozenset(names.split(SEP)) for names in known)) if known else frozenset()
     index = index_for_ranges(definition, definition, everywhere) if is_whole and not replicated.key else ()
     expected_table = ExpectedTable(
@@ -253,11 +261,12 @@ def logged_table(
         index,
         may_be_gone and bool(replicated.key),
         is_rekeyed,
+        bool(others) or any(_lacks_values(replicated, shape) for shape in shapes),
     )
     return LoggedTable(
         number,
-        replace(replicated, columns=frozenset(expected_table.named_columns), common=everywhere)
-        if expected_table.is_partly_known
+        replace(replicated, columns=others.union(expected_table.named_columns), common=everywhere)
+        if others or expected_table.is_partly_known
         else replicated,
         definition,
         expected_table,
@@ -294,6 +303,20 @@ def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:
         for shape in shapes
         for other in shapes
     )
+
+
+def _left_out(replicated: ReplicatedTable, shapes: Sequence[LoggedShape], known: Collection[str]) -> frozenset[str]:
+    """Gives the columns of the target that no message has, where updates may have left them out.  known: the columns
+    that are loaded, as of `_known`."""
+    if not replicated.key or all(shape.in_place < 0 for shape in shapes):
+        return frozenset()
+    mine = {name for name, column in replicated.table.columns.items() if not column.generated}
+    return frozenset(mine.difference(*(names.split(SEP) for names in known)))
+
+
+def _lacks_values(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
+    """Tells whether `unread` says so of some span with this shape."""
+    return unread(replicated, shape.retyped.split(SEP), _known_names(replicated, shape))
 
 
 def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:

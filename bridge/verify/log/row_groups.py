@@ -30,7 +30,7 @@ class ReplicatedTable:
     """A table of the target.
 
     key: lower-case names, () without a key.
-    columns: the columns that any message has; empty unless some messages have more columns than others.
+    columns: the columns that rows may have; empty unless some messages have fewer.
     common: the columns that every message has.
     earlier_keys: the keys that the table had before, the latest first, () where it had none (`key_eras`).
     key_numbers: by `Span.altered`, the number of the key that identified the rows: 0 is `key`, 1 the latest of

@@ -57,8 +57,8 @@ copies of the image come (> 0) or go; resent: how many of them the producer sent
 
 basis: for an image that holds only a part of its row, the key whose row had the rest just before; null when the image
 is whole.  unit: a name for all keys between which such rows move, null for other keys; of a table without a key whose
-messages have different columns, the values of those that all have.  lacks: whether the log does not
-hold the rest of the row.
+messages have different columns, the values of those that all have.  lacks: whether the row has values that the log does
+not hold: the rest of a row, or what a change of a column's type has made of it.
 
 key_number: which of `ReplicatedTable.keys` the key is of; era: which of them identified the row when it was changed
 (`key_eras`)."""
@@ -184,9 +184,16 @@ def known_names(
     ]
 
 
+def unread(replicated: ReplicatedTable, retyped: Collection[str], known: Collection[str]) -> bool:
+    """Tells whether rows have values that the messages do not tell, as the type of their column was changed since.
+    retyped: these columns; known: those with values that the target should hold."""
+    columns = replicated.table.columns
+    return any(name in columns and not columns[name].generated and name not in known for name in retyped)
+
+
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out."""
-    return _with_units(plan, _steps(plan, events))
+    return with_units(plan, _steps(plan, events))
 
 
 def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
@@ -211,6 +218,7 @@ class _Alike(NamedTuple):
     width: how many literals their images have.
     kept: the positions of those that the target should hold; names: the columns of these.
     columns: their names with the forms of their values (`untyped`).
+    lacks: as of `unread`.
     """
 
     number: int
@@ -222,6 +230,7 @@ class _Alike(NamedTuple):
     kept: list[int]
     names: list[str]
     columns: str
+    lacks: bool
 
 
 def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
@@ -259,10 +268,12 @@ def _alike(plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table]) -> _
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     key = replicated.keys[replicated.key_number(span)]
     handle = [] if set(key) <= set(kept_names) else [texts.split(SEP).index(name) for name in group.key.split(SEP)]
-    return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns)
+    lacks = unread(replicated, span.retyped, kept_names)
+    return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns, lacks)
 
 
-def _with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
+def with_units(plan: LogPlan, found: pa.Table) -> pa.Table:
+    """Gives steps the units of their keys."""
     if not plan.units:
         return found
     keys = zip(found["table_number"].to_pylist(), found["key"].to_pylist(), strict=True)
@@ -375,13 +386,14 @@ def _step_table(
     unit: pa.Array | None = None,
 ) -> pa.Table:
     size, groups = changes.num_rows, pa.array(group_of)
-    number, names, may_be_gone, forms, key_number = (
+    number, names, may_be_gone, forms, lacks, key_number = (
         pa.array(of_each, STEP_SCHEMA.field(name).type).take(groups)
         for name, of_each in (
             ("table_number", [one.number for one in alike]),
             ("names", [SEP.join(one.names) for one in alike]),
             ("may_be_gone", [one.span.may_be_gone for one in alike]),
             ("forms", [rekeyed(one.replicated, one.span) if one.replicated.key else 0 for one in alike]),
+            ("lacks", [one.lacks for one in alike]),
             ("key_number", [one.replicated.key_number(one.span) for one in alike]),
         )
     )
@@ -397,7 +409,7 @@ def _step_table(
         resent,
         pa.nulls(size, TEXT) if basis is None else basis,
         pa.nulls(size, TEXT) if unit is None else unit,
-        pa.repeat(False, size),
+        lacks,
         key_number,
         key_number,
     ]

@@ -17,7 +17,7 @@ from bridge.events import SEP
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.verify.log.folded_steps import balance, completed, fold_steps, parted
 from bridge.verify.log.row_groups import LogPlan
-from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape
+from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, with_units
 
 _NAMES: Final = ("table_number", "names")
 
@@ -98,7 +98,8 @@ def spelled_by_next_key(plan: LogPlan, found: pa.Table, number: int) -> pa.Table
     folded = completed(fold_steps(mine))
     keyed, counted = parted(folded, pc.equal(folded["copies"], 0))
     left = pa.concat_tables([keyed.filter(pc.is_valid(keyed["image"])), balance(counted)])
-    return pa.concat_tables([others, *_spelled(plan, left, number - 1)])
+    spelled = pa.concat_tables([STEP_SCHEMA.empty_table(), *_spelled(plan, left, number - 1)])
+    return pa.concat_tables([others, with_units(plan, spelled)])
 
 
 def _spelled(plan: LogPlan, rows: pa.Table, number: int) -> Iterator[pa.Table]:

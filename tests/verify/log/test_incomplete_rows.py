@@ -1,0 +1,100 @@
+"""Rows of which the log holds only a part: the fix file never writes them as if it were the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bridge.events import Event
+from bridge.verify.log import recompute
+from tests.generated.verifying import verify_events
+from tests.support.clients import run_file
+from tests.support.pipelines import run_all
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.verify_servers import execute
+
+COLUMNS = ("id", "n", "v")
+
+
+def inserts(key: Sequence[str], *ids: int, first: int = 10) -> list[Event]:
+    """Rows whose n is 5."""
+    return [row_change(first + i, "t", COLUMNS, key, after=[one, 5, 1]) for i, one in enumerate(ids)]
+
+
+RETYPED: dict[str, tuple[str, list[str], Sequence[int], str]] = {
+    "all rows are older": ("PRIMARY KEY", ["id"], (), "DELETE FROM m.t WHERE id = 1"),
+    "some rows are": ("PRIMARY KEY", ["id"], (3, 4), "DELETE FROM m.t WHERE id IN (1, 3)"),
+    "without a key": ("", [], (3, 4), "DELETE FROM m.t WHERE id IN (1, 3)"),
+    "one of two equal ones": ("", [], (), "DELETE FROM m.t WHERE id = 2 LIMIT 1"),
+}
+"""The key, the rows that come behind the change of a column's type, and the damage."""
+
+
+@pytest.mark.parametrize("case", RETYPED)
+def test_a_column_whose_type_was_changed(target: str, tmp_path: Path, case: str) -> None:
+    """What became of its values the messages do not tell: a lost row is not written without it."""
+    made, key, later, damage = RETYPED[case]
+    log = [schema_change(5, f"CREATE TABLE t (id INT NOT NULL {made}, n INT, v INT)")]
+    log += inserts(key, 1, 2, *((2,) if not key else ()))
+    log += [schema_change(20, "ALTER TABLE t MODIFY n BIGINT"), *inserts(key, *later, first=30), boundary(91)]
+    events = in_one_partition(log)
+    execute(target, "CREATE DATABASE m")
+    run_all(target, events)
+    assert verify_events(target, events).is_equal
+    execute(target, damage)
+    assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].missing == 1 + bool(later)
+    assert "copy it by hand" in (tmp_path / "fix.sql").read_text()
+    run_file(target, tmp_path / "fix.sql")
+    assert execute(target, "SELECT COUNT(*) FROM m.t WHERE n IS NULL") == [(0,)]
+    assert verify_events(target, events).tables[0].missing == 1
+
+
+def untold(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+    """A row change by event time, of a table whose column v no message has."""
+    return row_change(ts, "t", ["id", "n"], ["id"], before=before, after=after)._replace(by_time=True)
+
+
+def test_a_column_that_no_message_has(target: str, tmp_path: Path) -> None:
+    """Updates may have left it out: a lost row of which the log has no insert is not written without it.  One that was
+    inserted never had it upstream, whatever key it has since."""
+    log = [untold(10, [1, 5], [1, 6]), untold(11, None, [2, 5]), untold(12, [2, 5], [2, 6]), untold(13, None, [3, 5])]
+    log += [
+        untold(14, [3, 5], [4, 6]),
+        untold(15, [5, 5], [6, 5]),
+        untold(16, [7, 5], [7, 6]),
+        untold(17, [7, 6], None),
+    ]
+    events = in_one_partition([*log, untold(18, None, [7, 7])])
+    execute(target, "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, n INT, v INT DEFAULT 9)")
+    execute(target, "INSERT INTO m.t VALUES (1, 5, 1), (5, 5, 1), (7, 5, 1), (8, 5, 1)")
+    run_all(target, events, boundary_seconds=None)
+    assert verify_events(target, events).is_equal
+    execute(target, "DELETE FROM m.t")
+    [table] = verify_events(target, events, fixes=tmp_path / "fix.sql").tables
+    assert table.missing == 5
+    text = (tmp_path / "fix.sql").read_text()
+    assert [one in text for one in ("lacks the row 1,", "lacks the row 6,")] == [True, True]
+    run_file(target, tmp_path / "fix.sql")
+    assert execute(target, "SELECT id, n, v FROM m.t ORDER BY id") == [(2, 6, 9), (4, 6, 9), (7, 7, 9)]
+    assert verify_events(target, events).tables[0].missing == 2
+
+
+def test_rows_stay_whole_when_their_key_becomes_another_one(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those whose key has moved since, and whatever executor has them."""
+    monkeypatch.setattr(recompute, "_EVENTS_PER_BUCKET", 1)
+    changed = schema_change(20, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (n)")._replace(by_time=True)
+    log = [untold(10 + n, None, [n, n]) for n in range(1, 9)]
+    moves = [untold(30 + n, [n, n], [n, n + 50])._replace(key="n") for n in range(1, 5)]
+    events = in_one_partition([*log, changed, *moves])
+    made = "CREATE TABLE m.t (id INT NOT NULL PRIMARY KEY, n INT NOT NULL, v INT DEFAULT 9)"
+    execute(target, f"CREATE DATABASE m; {made}")
+    run_all(target, events, boundary_seconds=None)
+    assert verify_events(target, events).is_equal
+    execute(target, "DELETE FROM m.t")
+    assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].missing == 8
+    run_file(target, tmp_path / "fix.sql")
+    assert verify_events(target, events).is_equal
