@@ -149,7 +149,7 @@ class LogVerification:
             control.names,
             self._applied(control.changes, progress),
             max(cut.values(), default=0),
-            NameIdentity.among([*there, *control.names]),
+            self._identity([*there, *control.names]),
         )
         plan = LogPlan(
             (), lineage.histories, progress.applied_ts, _read(progress), control.boundaries,
@@ -181,6 +181,12 @@ class LogVerification:
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
+
+    def _identity(self, names: Iterable[TableName]) -> NameIdentity:
+        """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
+        apart by the case of their letters has one table for all of them."""
+        is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
+        return NameIdentity() if is_folding else NameIdentity.among(names)
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
         """Gives the schema changes that have run on the target, with the operator's text where one was replaced."""

@@ -13,6 +13,7 @@ from bridge.events import Event
 from bridge.local.mariadb import MariaDB
 from bridge.mysql.connection import Session
 from bridge.protocols.ruled_rows import ruled
+from tests.generated.verifying import verify_events
 from tests.support.pipelines import admin, drop_all, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -42,13 +43,16 @@ def test_a_target_that_tells_names_apart(target: str, session: Session, names: t
 
 @pytest.mark.server
 def test_a_target_that_does_not() -> None:
-    """A table is found by the upstream's name; rows of two tables are never mixed in one."""
+    """A table is found by the upstream's name, also by verify; rows of two tables are never mixed in one."""
     with MariaDB(options=["--lower-case-table-names=1"]) as server, admin(server.url) as session:
         alter = schema_change(12, "ALTER TABLE Orders ADD COLUMN c INT")
         made = [schema_change(9, "CREATE DATABASE m"), created(10, "Orders")]
         events = [*made, insert(11, "Orders"), alter, insert(13, "Orders", 2), insert(14, "Orders", 7), boundary(20)]
         run_all(server.url, in_one_partition(events), writers=2)
         assert session.rows("SELECT id, c FROM m.orders") == [(1, None), (2, None), (7, None)]
+        assert verify_events(server.url, in_one_partition(events)).is_equal
+        session.execute("DELETE FROM m.orders WHERE id = 2")
+        assert [table.missing for table in verify_events(server.url, in_one_partition(events)).tables] == [1]
         drop_all(session)
         two = [schema_change(9, "CREATE DATABASE m"), created(10, "T"), created(11, "t")]
         events = [*two, insert(12, "T"), boundary(13), insert(14, "t"), boundary(20)]
