@@ -28,6 +28,9 @@ _NO_COLUMN: Final = frozenset(
 )
 
 _UNIQUE: Final = frozenset(["PRIMARY", "UNIQUE"])
+_CONSTANTS: Final = frozenset(["NULL", "TRUE", "FALSE"])
+_NO_NULL: Final = frozenset(["NOT", "PRIMARY", "KEY", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP"])
+"""Words of a column without a default of its own that may hold something else than NULL."""
 _INDEX: Final = (["INDEX"], ["KEY"], ["CONSTRAINT"])
 
 
@@ -42,6 +45,8 @@ class ColumnChanges:
     converts_texts: whether all texts of the table got another character set or collation; they look the same, but
     others of them may be equal.
     changes_keys: whether unique keys were made or dropped.
+    undefaulted: columns, as they are called after the statement, in which rows that were there before may have another
+    value than a new row gets that does not name them.
     """
 
     renamed: Mapping[str, str]
@@ -50,6 +55,7 @@ class ColumnChanges:
     loses_rows: bool
     converts_texts: bool = False
     changes_keys: bool = False
+    undefaulted: frozenset[str] = frozenset()
 
 
 def column_changes(statement: str) -> ColumnChanges:
@@ -57,6 +63,7 @@ def column_changes(statement: str) -> ColumnChanges:
     renamed: dict[str, str] = {}
     dropped: set[str] = set()
     retyped: set[str] = set()
+    undefaulted: set[str] = set()
     loses_rows = converts_texts = changes_keys = False
     for part in _specifications(tokens(statement)):
         words = [token.word for token in part]
@@ -71,6 +78,10 @@ def column_changes(statement: str) -> ColumnChanges:
                 renamed[_lower(names[2])] = _lower(names[4])
             case ["DROP", *_]:
                 dropped.update(_column(part))
+            case ["ALTER", *_]:
+                undefaulted.update(_column(part))
+            case ["ADD", *_]:
+                undefaulted.update(_without_sure_default(part))
             case ["MODIFY", *_]:
                 retyped.update(_column(part))
             case ["CHANGE", *_]:
@@ -78,7 +89,36 @@ def column_changes(statement: str) -> ColumnChanges:
                 retyped.add(old)
                 if old != new:
                     renamed[old] = new
-    return ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts, changes_keys)
+    after = frozenset(renamed.get(name, name) for name in undefaulted)
+    return ColumnChanges(
+        renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts, changes_keys, after
+    )
+
+
+def _without_sure_default(part: Sequence[Token]) -> Iterator[str]:
+    """Gives the columns of an ADD for which a new row does not surely get the value that the rows before got."""
+    at = 2 if part[1:2] and part[1].word == "COLUMN" else 1
+    if part[at : at + 1] and part[at].text == "(":
+        for definition in _split_at_commas(part[at + 1 : -1]):
+            yield from _without_sure_default([part[0], *definition])
+    elif (names := _column(part)) and not _is_sure(part):
+        yield from names
+
+
+def _is_sure(definition: Sequence[Token]) -> bool:
+    """Tells whether a column gets a constant, or NULL, in every row that does not name it."""
+    words = [token.word for token in definition]
+    if "DEFAULT" in words:
+        behind = definition[words.index("DEFAULT") + 1 :]
+        if behind[:1] and behind[0].text in {"-", "+"}:
+            behind = behind[1:]
+        is_last_or_option = len(behind) < 2 or behind[1].text != "("
+        return bool(behind) and is_last_or_option and (behind[0].word in _CONSTANTS or _is_literal(behind[0]))
+    return not _NO_NULL.intersection(words)
+
+
+def _is_literal(token: Token) -> bool:
+    return token.text[0] in "'\"0123456789."
 
 
 def _changes_keys(words: Sequence[str]) -> bool:
@@ -88,11 +128,15 @@ def _changes_keys(words: Sequence[str]) -> bool:
 
 def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
     """Gives the specifications between the commas of an ALTER TABLE, without the table's name."""
-    start, depth = _behind_table(found), 0
-    at = start
-    for at in range(start, len(found)):
-        depth += {"(": 1, ")": -1}.get(found[at].text, 0)
-        if found[at].text == "," and depth == 0:
+    return _split_at_commas(found[_behind_table(found) :])
+
+
+def _split_at_commas(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Gives the parts between commas that are in no parentheses."""
+    start = depth = 0
+    for at, token in enumerate(found):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if token.text == "," and depth == 0:
             yield found[start:at]
             start = at + 1
     if start < len(found):
@@ -115,8 +159,11 @@ def _column(part: Sequence[Token], count: int = 1) -> list[str]:
         at += 1
     elif part[at : at + 1] and part[at].word in _NO_COLUMN:
         return []
-    if [token.word for token in part[at : at + 2]] == ["IF", "EXISTS"]:
+    words = [token.word for token in part[at : at + 3]]
+    if words[:2] == ["IF", "EXISTS"]:
         at += 2
+    elif words == ["IF", "NOT", "EXISTS"]:
+        at += 3
     return [_lower(token.name) for token in part[at : at + count]]
 
 

@@ -102,6 +102,7 @@ class Span:
     may_be_gone: whether rows may have been deleted with their table partition.
     altered: how many schema changes since may have changed the table's key.
     converted_ever: how many changes of types and conversions of texts there were since, also of columns that are gone.
+    undefaulted: columns, by their present names, whose values the rows do not get when they are inserted without them.
     """
 
     table: TableName | None
@@ -111,6 +112,7 @@ class Span:
     may_be_gone: bool = False
     altered: int = 0
     converted_ever: int = 0
+    undefaulted: frozenset[str] = frozenset()
 
     def now(self, name: str) -> str | None:
         """Tells what a column of the messages is called now, in lower case."""
@@ -316,4 +318,5 @@ def _altered(span: Span, changes: ColumnChanges) -> Span:
         may_be_gone=span.may_be_gone or changes.loses_rows,
         altered=span.altered + bool(changes.changes_keys or changes.dropped),
         converted_ever=span.converted_ever + len(changes.retyped) + changes.converts_texts,
+        undefaulted=changes.undefaulted | {changes.renamed.get(n, n) for n in span.undefaulted - changes.dropped},
     )

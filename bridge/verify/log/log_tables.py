@@ -316,7 +316,8 @@ def _left_out(replicated: ReplicatedTable, shapes: Sequence[LoggedShape], known:
 
 def _lacks_values(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
     """Tells whether `unread` says so of some span with this shape."""
-    return unread(replicated, shape.retyped.split(SEP), _known_names(replicated, shape))
+    untold = {*shape.retyped.split(SEP), *shape.undefaulted.split(SEP)}
+    return unread(replicated, untold, _known_names(replicated, shape))
 
 
 def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:

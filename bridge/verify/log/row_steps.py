@@ -6,7 +6,7 @@ state.  Rows of tables without a key are counted instead: each image comes or go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -84,6 +84,7 @@ class LoggedShape(NamedTuple):
     altered, converted_ever: as of the span.
     hides_updates: the same of inserts that may be updates: the format does not tell, and no message of the group has
     the row before.
+    undefaulted: as of the span.
     """
 
     schema: str
@@ -99,6 +100,7 @@ class LoggedShape(NamedTuple):
     altered: int = 0
     converted_ever: int = 0
     hides_updates: bool = False
+    undefaulted: str = ""
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -122,14 +124,13 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
             changes.filter(pa.array(group_of == number)) if span.retyped or span.converted or span.altered else None
         )
         told = () if by_value is None else numbered_columns(span, by_value, names)
-        of_names = names, handle, sorted(span.retyped), sorted(told)
-        columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in of_names)
+        some_names = names, handle, sorted(span.retyped), sorted(told)
+        columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in some_names)
         since = bool(span.converted), by_value is not None and _overwrites(by_value)
         hides_updates = plan.hides_updates and by_value is not None and not _tells_rows_before(by_value)
-        changed = span.altered, span.converted_ever
-        found.add(
-            LoggedShape(*span.table, columns, key, retyped, by_number, *since, first, last, *changed, hides_updates)
-        )
+        of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
+        undefaulted = SEP.join(sorted(span.undefaulted))
+        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, undefaulted))
     return found
 
 
@@ -184,11 +185,14 @@ def known_names(
     ]
 
 
-def unread(replicated: ReplicatedTable, retyped: Collection[str], known: Collection[str]) -> bool:
-    """Tells whether rows have values that the messages do not tell, as the type of their column was changed since.
-    retyped: these columns; known: those with values that the target should hold."""
+def unread(replicated: ReplicatedTable, untold: Iterable[str], known: Collection[str]) -> bool:
+    """Tells whether rows have values that the messages do not tell.
+
+    untold: columns whose type was changed since, or that rows got since with a value which a new row does not get;
+    known: those with values that the target should hold.
+    """
     columns = replicated.table.columns
-    return any(name in columns and not columns[name].generated and name not in known for name in retyped)
+    return any(name in columns and not columns[name].generated and name not in known for name in untold)
 
 
 def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
@@ -268,7 +272,7 @@ def _alike(plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table]) -> _
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     key = replicated.keys[replicated.key_number(span)]
     handle = [] if set(key) <= set(kept_names) else [texts.split(SEP).index(name) for name in group.key.split(SEP)]
-    lacks = unread(replicated, span.retyped, kept_names)
+    lacks = unread(replicated, {*span.retyped, *span.undefaulted}, kept_names)
     return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns, lacks)
 
 

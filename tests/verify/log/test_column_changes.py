@@ -58,3 +58,24 @@ def test_texts_are_converted(charset: str) -> None:
     """By CONVERT TO, and not by the default of new columns."""
     assert column_changes(f"ALTER TABLE t ADD COLUMN a INT, CONVERT TO {charset}").converts_texts
     assert not column_changes(f"ALTER TABLE t DEFAULT {charset}").converts_texts
+
+
+@pytest.mark.parametrize(
+    ("change", "undefaulted"),
+    [
+        *((f"ADD COLUMN a {one}", set()) for one in ("INT", "INT DEFAULT 1", "INT NOT NULL DEFAULT -1.5 AFTER b")),
+        *((f"ADD a {one}", set()) for one in ("VARCHAR(9) NOT NULL DEFAULT 'x, NOT NULL'", "BOOL DEFAULT TRUE")),
+        ("ADD (a INT, b DECIMAL(5,2) DEFAULT '1.5')", set()),
+        ("ADD INDEX (a), ADD CONSTRAINT c CHECK (a > 1), ADD PARTITION (PARTITION p VALUES LESS THAN (10))", set()),
+        ("ALTER INDEX a INVISIBLE, ALTER CHECK c NOT ENFORCED", set()),
+        *((f"ADD COLUMN a {one}", {"a"}) for one in ("INT NOT NULL", "TIMESTAMP", "DATE DEFAULT CURRENT_TIMESTAMP")),
+        *((f"ADD a {one}", {"a"}) for one in ("DATETIME DEFAULT NOW()", "INT DEFAULT (1 + 1)", "INT DEFAULT (UUID())")),
+        *((f"ADD COLUMN IF NOT EXISTS a {one}", {"a"}) for one in ("INT AUTO_INCREMENT UNIQUE", "SERIAL")),
+        ("ADD (a INT NOT NULL, b DECIMAL(5,2), c DATE DEFAULT (CURRENT_DATE))", {"a", "c"}),
+        ("ALTER A SET DEFAULT 5, ALTER COLUMN b DROP DEFAULT", {"a", "b"}),
+        ("ALTER a SET DEFAULT 5, RENAME COLUMN a TO b", {"b"}),
+    ],
+)  # fmt: skip
+def test_what_rows_before_may_have_otherwise(change: str, undefaulted: set[str]) -> None:
+    """Than a new row gets that does not name the column."""
+    assert column_changes(f"ALTER TABLE t {change}").undefaulted == undefaulted

@@ -98,3 +98,32 @@ def test_rows_stay_whole_when_their_key_becomes_another_one(
     assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].missing == 8
     run_file(target, tmp_path / "fix.sql")
     assert verify_events(target, events).is_equal
+
+
+ADDED = {
+    "a constant": (["ADD COLUMN c INT NOT NULL DEFAULT 4"], True),
+    "nothing": (["ADD COLUMN c INT"], True),
+    "another default since": (["ADD COLUMN c INT DEFAULT 4", "ALTER COLUMN c SET DEFAULT 5"], False),
+    "the time of the change": (["ADD COLUMN c DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)"], False),
+    "no default": (["ADD COLUMN c INT NOT NULL"], False),
+}
+"""What older rows got, and whether a new row gets the same."""
+
+
+@pytest.mark.parametrize("key", [["id"], []])
+@pytest.mark.parametrize("case", ADDED)
+def test_a_column_that_was_added_since(target: str, tmp_path: Path, case: str, key: list[str]) -> None:
+    """A lost row that is older is only written where the column's default gives it what it had."""
+    alters, is_sure = ADDED[case]
+    made = schema_change(5, f"CREATE TABLE t (id INT {'PRIMARY KEY' if key else ''}, n INT, v INT)")
+    log = [made, *inserts(key, 1, 2), *(schema_change(20 + i, f"ALTER TABLE t {one}") for i, one in enumerate(alters))]
+    events = in_one_partition([*log, boundary(91)])
+    execute(target, "CREATE DATABASE m")
+    run_all(target, events)
+    rows = execute(target, "SELECT * FROM m.t ORDER BY id")
+    assert verify_events(target, events).is_equal
+    execute(target, "DELETE FROM m.t WHERE id = 2")
+    assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].missing == 1
+    assert ("copy it by hand" in (tmp_path / "fix.sql").read_text()) == (not is_sure)
+    run_file(target, tmp_path / "fix.sql")
+    assert execute(target, "SELECT * FROM m.t ORDER BY id") == (rows if is_sure else rows[:1])
