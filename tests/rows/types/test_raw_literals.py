@@ -123,3 +123,17 @@ def test_what_is_left(form: str, kind: str, literals: list[str]) -> None:
     found = unusual_raw(images, np.zeros(len(images), np.int64), [1], kinds)
     assert found.images.to_pylist() == ["NULL", *literals]
     assert found.literals.texts.to_pylist() == ["NULL", *literals]
+
+
+@pytest.mark.parametrize(
+    ("kind", "literal", "ready"),
+    [("decimal(30,14)", "1.5e0", "1.50000000000000"), ("datetime(6)", "5", "'1970-01-01 00:00:00.000005'")],
+)
+def test_literals_that_grow_most(kind: str, literal: str, ready: str) -> None:
+    """There is room for them, in many rows that hold nothing else; rows without an image need none."""
+    images = pa.array([literal, None] * 50_000 + [None] * 50_000, pa.large_string())
+    kinds = [{0: ValueKind(JSON, column_type(kind, nullable=True))}]
+    found = unusual_raw(images, np.zeros(len(images), np.int64), [1], kinds).images
+    assert found.to_pylist() == [ready, None] * 50_000 + [None] * 50_000
+    nothing = pa.nulls(600, pa.large_string())
+    assert unusual_raw(nothing, np.zeros(600, np.int64), [1], kinds).images == nothing

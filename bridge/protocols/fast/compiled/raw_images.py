@@ -45,6 +45,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
 from bridge.protocols.fast.compiled.values import is_short_double, way_of
 
 _APOSTROPHE, _E, _N, _DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "'eN-.: ")
+_NULL_SIZE: Final = len("NULL")
 _NULS: Final = in_all(b"\0")
 _NONE: Final = np.uint64(0)
 _EXACT_DIGITS: Final = 15
@@ -239,7 +240,7 @@ def convert_images(
                 begin = to
                 at, to = _copied_literal(text, at, end, behind, out, to)
                 kind = rules[rule, 0]
-                is_null = to - begin == 4 and out[begin] == _N
+                is_null = to - begin == _NULL_SIZE and out[begin] == _N
                 if kind != READY and not (is_null and rules[rule, 2]):
                     ready = NOT_READ if is_null else _converted(out, begin, to, kind, rules[rule, 1], scratch)
                     if ready == NOT_READ:
