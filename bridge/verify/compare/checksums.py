@@ -80,9 +80,8 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
         case ValueClass.NUMBER:
             return f"CAST({name} AS UNSIGNED)"
         case ValueClass.NAME if column.data_type == "set" and not _EMPTY_MEMBER.search(column.type):
-            return (
-                f"CONCAT(LENGTH({name})=0,':',CONVERT({name} USING utf8mb4))"  # TiDB: 1690 by number, with 64 members
-            )
+            # TiDB cannot read a value with the 64th member as a number (1690).
+            return f"CONCAT(LENGTH({name})=0,':',CONVERT({name} USING utf8mb4))"
         case ValueClass.NAME:
             return f"CONCAT(CAST({name} AS UNSIGNED)=0,':',CONVERT({name} USING utf8mb4))"
         case ValueClass.TEXT if column.charset in UNICODE:

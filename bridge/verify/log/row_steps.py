@@ -76,14 +76,13 @@ class LoggedShape(NamedTuple):
     numbered: those of them of which some value is a bare number (`numbered_columns`).
     converted: whether the texts of all columns got another character set or collation since.
     overwrites: whether some change of an existing row does not tell the row before, which may have been the row of
-    another spelling of its key.  Only known where a type or a key was changed since, or
-    texts were converted.
+    another spelling of its key.  Only known where a type or a key was changed since, or texts were converted.
     first: the lowest commit_ts of any change.
     in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
     which they lack kept their values; -1 when there is none.
     altered, converted_ever: as of the span.
-    hides_updates: the same of inserts that may be updates: the format does not tell, and no message of the group has
-    the row before.
+    hides_updates: whether inserts may be updates that do not tell the row before: the format has no other sign of an
+    update, and no message of the group has the row before.
     undefaulted: as of the span.
     """
 

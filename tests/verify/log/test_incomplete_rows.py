@@ -104,6 +104,14 @@ ADDED = {
     "a constant": (["ADD COLUMN c INT NOT NULL DEFAULT 4"], True),
     "nothing": (["ADD COLUMN c INT"], True),
     "another default since": (["ADD COLUMN c INT DEFAULT 4", "ALTER COLUMN c SET DEFAULT 5"], False),
+    "another default and name since": (
+        ["ADD COLUMN c INT DEFAULT 4", "ALTER c SET DEFAULT 5", "CHANGE COLUMN c d INT DEFAULT 5"],
+        False,
+    ),
+    "another column of that name": (
+        ["ADD COLUMN c INT DEFAULT 4", "ALTER c SET DEFAULT 5", "DROP COLUMN c", "ADD COLUMN c INT DEFAULT 6"],
+        True,
+    ),
     "the time of the change": (["ADD COLUMN c DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6)"], False),
     "no default": (["ADD COLUMN c INT NOT NULL"], False),
 }
@@ -127,3 +135,23 @@ def test_a_column_that_was_added_since(target: str, tmp_path: Path, case: str, k
     assert ("copy it by hand" in (tmp_path / "fix.sql").read_text()) == (not is_sure)
     run_file(target, tmp_path / "fix.sql")
     assert execute(target, "SELECT * FROM m.t ORDER BY id") == (rows if is_sure else rows[:1])
+
+
+@pytest.mark.parametrize("is_key_last", [True, False])
+def test_a_column_that_was_added_and_a_key_that_was_changed(target: str, tmp_path: Path, is_key_last: bool) -> None:
+    """That a row lacks a value is known also after it is spelled by another key."""
+    added, key = ["ADD COLUMN c INT DEFAULT 4", "ALTER c SET DEFAULT 5"], ["DROP PRIMARY KEY, ADD PRIMARY KEY (v)"]
+    log = [schema_change(5, "CREATE TABLE t (id INT NOT NULL PRIMARY KEY, n INT, v INT NOT NULL)")]
+    log += [row_change(10 + one, "t", COLUMNS, ["id"], after=[one, 5, 10 * one]) for one in (1, 2)]
+    alters = [*added, *key] if is_key_last else [*key, *added]
+    log += [schema_change(20 + number, f"ALTER TABLE t {one}") for number, one in enumerate(alters)]
+    log.append(row_change(60, "t", [*COLUMNS, "c"], ["v"], after=[7, 5, 77, 8]))
+    events = in_one_partition([*log, boundary(91)])
+    execute(target, "CREATE DATABASE m")
+    run_all(target, events)
+    assert verify_events(target, events).is_equal
+    execute(target, "DELETE FROM m.t WHERE id IN (2, 7)")
+    assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].missing == 2
+    assert "copy it by hand" in (tmp_path / "fix.sql").read_text()
+    run_file(target, tmp_path / "fix.sql")
+    assert execute(target, "SELECT * FROM m.t ORDER BY id") == [(1, 5, 10, 4), (7, 5, 77, 8)]
