@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from bridge.protocols.fast.compiled.digests import digest_texts
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.images import write_images
 from bridge.protocols.fast.compiled.machine_bytes import module_of
@@ -18,6 +19,7 @@ _ENTRIES: Final[dict[str, Any]] = {
     "walk": walk,
     "write_images": write_images,
     "convert_images": convert_images,
+    "digest_texts": digest_texts,
 }
 
 

@@ -30,3 +30,9 @@ NOT_READ: Final = -1
 """Stands for a message that is not of its form, and for a value that its converter refuses."""
 MARK: Final = ord('"')
 """The quotation mark of a JSON string."""
+
+LANES: Final = 64
+"""How many texts are digested at once (`digests`)."""
+DIGEST_ROOM: Final = LANES * (4 * (16 + 4 + 4) + 128)
+"""The bytes that `digest_texts` works in: of each lane a block, its state, the state before the block, and its last two
+blocks."""

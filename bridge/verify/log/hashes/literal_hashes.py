@@ -12,7 +12,6 @@ and deleted the other; then only the target can tell that the row is gone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import md5
 from itertools import pairwise
 from typing import Final
 
@@ -22,7 +21,9 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.rows.literal_offsets import to_numpy, whole
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
+from bridge.verify.log.hashes.text_hashes import text_hashes
 from bridge.verify.log.keys.key_cuts import numbers_of
 
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
@@ -65,9 +66,8 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
     """
     rows = _by_table(rows, list(cuts))
     is_told = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
-    is_there = pc.is_valid(rows["image"]).to_numpy()
-    hashes = np.zeros(rows.num_rows, np.uint64)
-    hashes[is_there] = _hashes(rows["image"].filter(pa.array(is_there)))
+    images = whole(rows["image"])
+    is_there, hashes = to_numpy(images.is_valid()), text_hashes(images)
     numbers, starts = np.unique(rows["table_number"].to_numpy(), return_index=True)
     for number, (start, end) in zip(numbers.tolist(), pairwise([*starts.tolist(), rows.num_rows]), strict=True):
         of_table, mine = slice(start, end), cuts[number]
@@ -101,13 +101,6 @@ def _of_parts(rows: pa.Table, hashes: np.ndarray, cuts: Sequence[int]) -> list[F
     order = np.argsort(places, kind="stable")
     bounds = np.searchsorted(places[order], np.arange(len(cuts) + 2)).tolist()
     return [_fingerprint(hashes[order[start:end]]) for start, end in pairwise(bounds)]
-
-
-def _hashes(images: pa.ChunkedArray) -> np.ndarray:
-    """Gives the first 64 bits of the MD5 of each image."""
-    texts = images.cast(pa.large_binary()).to_pylist()
-    digests = b"".join([md5(text, usedforsecurity=False).digest() for text in texts])
-    return np.frombuffer(digests, ">u8")[::2].astype(np.uint64)
 
 
 def _fingerprint(hashes: np.ndarray) -> Fingerprint:

@@ -1,0 +1,53 @@
+"""Hashes of many texts at once are those of one by one."""
+
+from __future__ import annotations
+
+from hashlib import md5
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import bridge.protocols.fast.compiled.functions  # noqa: F401  # many texts go to the compiled function once it is loaded
+from bridge.verify.log.hashes.text_hashes import text_hashes
+
+LONGEST_OF_ONE_BLOCK, LONGEST_OF_TWO = 55, 119
+LARGE = 5 << 20
+
+
+def _texts(sizes: list[int]) -> list[str]:
+    made = Random(7)
+    return ["".join(made.choices("aä'\\\x00", k=size)) for size in sizes]
+
+
+def _expected(texts: list[str]) -> list[int]:
+    return [int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:8], "big") for text in texts]
+
+
+@pytest.mark.parametrize("count", [1, 700])
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_hash_is_the_first_half_of_md5(count: int, first: int) -> None:
+    """Whatever the sizes of the texts, and where they begin."""
+    texts = _texts([*range(count), LONGEST_OF_ONE_BLOCK, LONGEST_OF_TWO, 0])
+
+    hashes = text_hashes(pa.array(["'" * first, *texts], pa.large_string()).slice(1))
+
+    assert hashes.tolist() == _expected(texts)
+
+
+def test_nulls_between_texts_change_nothing() -> None:
+    """A row that is gone has no image."""
+    texts = [text if number % 3 else None for number, text in enumerate(_texts(list(range(700))))]
+
+    hashes = text_hashes(pa.array(texts, pa.large_string()))
+
+    is_text = np.array([text is not None for text in texts])
+    assert hashes[is_text].tolist() == _expected([text for text in texts if text is not None])
+
+
+def test_large_texts_among_small_ones() -> None:
+    """Texts of very many blocks are not sorted by their size."""
+    texts = ["x" * LARGE, *_texts([9] * 600), "y" * (LARGE + 70), "z" * LARGE]
+
+    assert text_hashes(pa.array(texts, pa.large_string())).tolist() == _expected(texts)
