@@ -40,7 +40,7 @@ def parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
 
 def _last(found: pa.Table) -> pa.Table:
     if found.num_rows == 0 or not _has_parts(found):
-        return _last_of_keys(found)
+        return last_of_keys(found)
     linked, others = parted(found, pc.is_valid(found["unit"]))
     return pa.concat_tables([linked, _last_whole_and_later(others)])
 
@@ -50,16 +50,18 @@ def _has_parts(found: pa.Table) -> bool:
     return any(found[name].null_count < found.num_rows for name in ("basis", "unit"))
 
 
-def _last_of_keys(found: pa.Table) -> pa.Table:
+def last_of_keys(found: pa.Table) -> pa.Table:
     """Gives the last step of each key: by commit ts, where an image beats a delete; by event time and position where
-    there is no commit ts."""
+    there is no commit ts.  Steps may be hashed (`hashed_steps`)."""
     if found.num_rows == 0:
         return found
     keys = _codes(found, "key")
-    found, order = _ordered(found.combine_chunks(), keys)
+    found, order = _ordered(found, keys)
     last = np.empty(keys.max() + 1, dtype=np.int64)
     last[keys[order]] = order  # where an index is repeated, the last value stays (NumPy)
-    return found.take(pa.array(last))
+    is_last = np.zeros(found.num_rows, np.bool_)
+    is_last[last] = True
+    return found.filter(pa.array(is_last))
 
 
 def _last_whole_and_later(found: pa.Table) -> pa.Table:
@@ -264,10 +266,18 @@ def _gone_with_more_columns(images: pa.Table, total: npt.NDArray[np.int64]) -> n
 
 
 def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
-    """Divides steps into buckets.  All steps of a key are in one bucket, and so are all keys of a unit."""
+    """Divides steps, which may be hashed, into buckets.  All steps of a key are in one bucket, and so are all keys of a
+    unit."""
     if found.num_rows == 0:
         return
-    keys = pc.coalesce(found["unit"], found["key"]).cast(pa.large_binary()).to_pylist()
+    if count == 1:
+        yield 0, found
+        return
+    owners = pc.coalesce(found["unit"], found["key"]) if "unit" in found.column_names else found["key"]
+    keys = owners.cast(pa.large_binary()).to_pylist()
     numbers = np.fromiter(map(zlib.crc32, keys), np.int64, found.num_rows) % count
-    for number in np.unique(numbers):
-        yield int(number), found.filter(pa.array(numbers == number))
+    ordered = found.take(pa.array(np.argsort(numbers.astype(np.min_scalar_type(count)), kind="stable")))
+    sizes = np.bincount(numbers)
+    for number, (end, size) in enumerate(zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)):
+        if size:
+            yield number, ordered.slice(end - size, size)

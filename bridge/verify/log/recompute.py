@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -26,7 +26,8 @@ from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable, Insert
-from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
+from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps, last_of_keys
+from bridge.verify.log.hashes.hashed_steps import HASHED_SCHEMA, hashed
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
 from bridge.verify.log.lineage import Cut, LoggedChange
@@ -49,6 +50,9 @@ _BYTES_TOGETHER: Final = 64 << 20
 _STEPS_HELD: Final = 500_000
 _BYTES_HELD: Final = 128 << 20
 """An executor folds its steps when it holds so many, or so many bytes of them, whichever come first."""
+_MOST_OF_A_SHARE: Final = 2
+"""A bucket with more than so many times its share of the steps, or of their bytes, has keys that come again and
+again."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +114,8 @@ class Log:
 
     def fold(self, plan: LogPlan, events: int, size: int) -> FoldedLog:
         """Plans the last states of all keys.  events, size: how many there are, and their bytes."""
-        plan = replace(plan, units=self._units(plan))
         count = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
-        step = _stepping(plan, events, count, self._folder)
-        found = self._exported.mapPartitions(step).partitionBy(count, int)
-        for number in range(eras_of(plan), 0, -1):
-            found = found.mapPartitions(_ending_era(plan, number, count, self._folder)).partitionBy(count, int)
-        return FoldedLog(found)
+        return FoldedLog(replace(plan, units=self._units(plan)), self._exported, events, count, self._folder)
 
     def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
         """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
@@ -127,15 +126,24 @@ class Log:
         return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
 
 
+@dataclass(frozen=True)
 class FoldedLog:
-    """The last states of all keys.  The first call computes them; Spark keeps what it has shuffled for the next one."""
+    """The last states of all keys, computed at each call for the tables that it needs.
 
-    def __init__(self, steps: RDD[tuple[int, bytes]]) -> None:
-        self._steps = steps
+    events, event_count: all events as they are kept, and how many there are.
+    buckets: how many tasks compute the states.
+    folder: as of `Log`.
+    """
+
+    plan: LogPlan
+    events: RDD[_KeptEvents]
+    event_count: int
+    buckets: int
+    folder: str | None
 
     def fingerprints(self, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
         """Gives the fingerprints of tables (`literal_hashes.fingerprints`).  cuts: of each table, by its number."""
-        found = self._steps.mapPartitions(_fingerprinting(cuts)).collect() if cuts else []
+        found = self._steps(cuts.keys(), are_hashed=True).mapPartitions(_fingerprinting(cuts)).collect() if cuts else []
         total = {number: [Fingerprint(0, 0, 0)] * (len(mine) + 1) for number, mine in cuts.items()}
         for number, some in found:
             total[number] = list(map(add, total[number], some))
@@ -146,7 +154,16 @@ class FoldedLog:
         part."""
         if not expected_tables:
             return iter(())
-        return iter(self._steps.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
+        found = self._steps(expected_tables.keys(), are_hashed=False)
+        for number in range(eras_of(self.plan), 0, -1):
+            end_era = _ending_era(self.plan, number, self.buckets, self.folder)
+            found = found.mapPartitions(end_era).partitionBy(self.buckets, int)
+        return iter(found.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
+
+    def _steps(self, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
+        wanted, count = frozenset(numbers), self.buckets
+        step = _stepping(self.plan, wanted, self.event_count, count, self.folder, are_hashed=are_hashed)
+        return self.events.mapPartitions(step).partitionBy(count, int)
 
 
 class _KeptEvents(NamedTuple):
@@ -251,14 +268,20 @@ def _bad(found: pa.Table) -> list[tuple[Position, str]]:
 
 
 def _stepping(
-    plan: LogPlan, events_in_all: int, count: int, folder: str | None
+    plan: LogPlan, wanted: frozenset[int], events_in_all: int, count: int, folder: str | None, *, are_hashed: bool
 ) -> Callable[[Iterable[_KeptEvents]], Iterator[tuple[int, bytes]]]:
-    """Turns events into steps by bucket, folded as far as one task sees them.  count: of buckets."""
+    """Turns events into steps of the wanted tables, by bucket.  count: of buckets.
+
+    Steps are folded here only where that spares the network, or where a bucket has more than its share, as with one key
+    that changes again and again.  The task that takes a whole bucket folds them anyway.
+    """
+    fold = last_of_keys if are_hashed else fold_steps
 
     def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
         for events in together(map(_imported, (events.all for events in exported_events))):
-            held.append(steps(plan, events))
+            made = steps(plan, events, wanted)
+            held.append(hashed(made) if are_hashed else made)
             if _has_enough(held, _STEPS_HELD, _BYTES_HELD):
                 yield from in_buckets(held)
                 held = []
@@ -268,8 +291,9 @@ def _stepping(
     def in_buckets(held: list[pa.Table]) -> Iterator[tuple[int, bytes]]:
         made = pa.concat_tables(held)
         all_bytes = made.nbytes * events_in_all / max(1, made.num_rows)
-        for number, mine in buckets(fold_steps(made), count):
-            yield number, _exported(mine, folder, all_bytes)
+        for number, mine in buckets(made, count):
+            has_more = _has_enough([mine], *(_MOST_OF_A_SHARE * size // count for size in (made.num_rows, made.nbytes)))
+            yield number, _exported(fold(mine) if has_more or folder is None else mine, folder, all_bytes)
 
     return step
 
@@ -309,7 +333,8 @@ def _fingerprinting(
     """Turns all steps of some buckets into fingerprints of the tables."""
 
     def fingerprint(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
-        return fingerprints(_folded(found), cuts)
+        hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in found)])
+        return fingerprints(last_of_keys(hashed_steps), cuts)
 
     return fingerprint
 

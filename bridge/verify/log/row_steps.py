@@ -194,9 +194,12 @@ def unread(replicated: ReplicatedTable, untold: Iterable[str], known: Collection
     return any(name in columns and not columns[name].generated and name not in known for name in untold)
 
 
-def steps(plan: LogPlan, events: pa.Table) -> pa.Table:
-    """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out."""
-    return with_units(plan, _steps(plan, events))
+def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:
+    """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out.
+
+    wanted: the numbers of the tables whose rows count; None for all.
+    """
+    return with_units(plan, _steps(plan, events, wanted))
 
 
 def links(plan: LogPlan, events: pa.Table) -> set[tuple[tuple[int, str], tuple[int, str]]]:
@@ -236,14 +239,14 @@ class _Alike(NamedTuple):
     lacks: bool
 
 
-def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
+def _steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:
     changes = in_target(plan, events)
     groups, group_of = row_groups(plan, changes)
 
     def changes_of(number: int) -> pa.Table:
         return changes.filter(pa.array(group_of == number))
 
-    alike = [_alike(plan, group, partial(changes_of, number)) for number, group in enumerate(groups)]
+    alike = [_alike(plan, group, partial(changes_of, number), wanted) for number, group in enumerate(groups)]
     found = [STEP_SCHEMA.empty_table(), *_keyed_steps(alike, group_of, changes)]
     for number, one in enumerate(alike):
         if one is not None and not one.key:
@@ -251,12 +254,14 @@ def _steps(plan: LogPlan, events: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def _alike(plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table]) -> _Alike | None:
-    """Gives what a group has in common; None when its rows are not compared: the target does not have the table, or the
-    messages not its key.  changes: gives its row changes."""
+def _alike(
+    plan: LogPlan, group: RowGroup, changes: Callable[[], pa.Table], wanted: Collection[int] | None
+) -> _Alike | None:
+    """Gives what a group has in common; None when its rows are not compared: the table is not wanted, the target does
+    not have it, or the messages not its key.  changes: gives its row changes."""
     span = group.span
     number = None if span.table is None else plan.number_of(span.table)
-    if number is None:
+    if number is None or (wanted is not None and number not in wanted):
         return None
     replicated = plan.tables[number]
     texts, forms = split_forms(group.columns)

@@ -13,6 +13,7 @@ from bridge.mysql.connection import Session, Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
+from bridge.verify.log.hashes import hashed_steps
 from bridge.verify.log.hashes.literal_hashes import fingerprints, literal, literals_query
 from bridge.verify.log.keys.key_cuts import ranges_of
 from bridge.verify.log.row_steps import STEP_SCHEMA
@@ -105,7 +106,7 @@ def folded(*rows: tuple[str, str | None]) -> pa.Table:
 def hashed(rows: pa.Table, cuts: tuple[int, ...]) -> list[Fingerprint]:
     """The fingerprints of each part."""
     nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
-    return dict(fingerprints(rows, {NUMBER: cuts, 2: ()})).get(NUMBER, nothing)
+    return dict(fingerprints(hashed_steps.hashed(rows), {NUMBER: cuts, 2: ()})).get(NUMBER, nothing)
 
 
 def asked(session: Session, cuts: tuple[int, ...]) -> list[Fingerprint]:
@@ -162,7 +163,7 @@ def test_steps_of_many_tables() -> None:
     rows = folded(*steps)
     numbers = [3, 1, 1, 3, 5, 9]
     mixed = rows.set_column(0, STEP_SCHEMA.field("table_number"), pa.array(numbers, pa.int32()))
-    found = dict(fingerprints(mixed, {1: (), 3: (2,), 5: (), 8: ()}))
+    found = dict(fingerprints(hashed_steps.hashed(mixed), {1: (), 3: (2,), 5: (), 8: ()}))
     assert found.keys() == {1, 3, 5}
     assert found[1] == hashed(folded(("2", "2,y")), ())
     assert found[3] == hashed(folded(("1", "1,x"), ("4", "4,z")), (2,))

@@ -26,6 +26,7 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import PARTITION
 from bridge.verify.log.folded_steps import balance, completed, fold_steps
+from bridge.verify.log.hashes import hashed_steps
 from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.keys import key_cuts
@@ -150,7 +151,7 @@ def hashed(logged: LoggedTable, folded: pa.Table, reader: SnapshotReader) -> lis
     ranges = logged.expected_table.ranges
     cuts = [high for _, high in ranges if high is not None]
     nothing = [Fingerprint(0, 0, 0)] * len(ranges)
-    expected = dict(fingerprints(folded, {logged.number: cuts})).get(logged.number, nothing)
+    expected = dict(fingerprints(hashed_steps.hashed(folded), {logged.number: cuts})).get(logged.number, nothing)
     comparison = HashComparison(Throttle({}, {}, print), 0.5, Checkpoint({}, resume=False), lambda *_: None)
     parts = (HashedRange(logged, numbers, one) for numbers, one in zip(ranges, expected, strict=True))
     return [comparison.result(part, reader) for part in parts]

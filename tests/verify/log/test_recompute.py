@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from bridge.model import Column, Table, TableName
+from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
+from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.folded_steps import fold_steps
 from bridge.verify.log.recompute import Log
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
+from bridge.verify.log.row_steps import steps
 from tests.generated.verifying import InProcess, OfEvents
 from tests.support.upstreams import in_one_partition, row_change
 
@@ -25,13 +29,17 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     text, most = "x" * LARGE, 8 * LARGE
     for name in ("_BYTES_TOGETHER", "_BYTES_HELD", "_BYTES_PER_BUCKET"):
         monkeypatch.setattr(recompute, name, most, raising=False)
-    folded: list[int] = []
+    handled: list[int] = []
 
-    def fold(found: pa.Table) -> pa.Table:
-        folded.append(found.nbytes)
-        return fold_steps(found)
+    def noted(function: Callable[..., pa.Table]) -> Callable[..., pa.Table]:
+        def note(*given: Any) -> pa.Table:
+            handled.append(max(one.nbytes for one in given if isinstance(one, pa.Table)))
+            return function(*given)
 
-    monkeypatch.setattr(recompute, "fold_steps", fold)
+        return note
+
+    for function in (steps, fold_steps):
+        monkeypatch.setattr(recompute, function.__name__, noted(function))
     tables = [in_one_partition([row_change(9, "t", ["id", "v"], ["id"], after=[n, text])], n) for n in range(COUNT)]
     source = OfEvents(pa.concat_tables(tables))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(tables)))]))
@@ -39,6 +47,11 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     control = log.control()
     table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
     plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
-    found = log.fold(plan, control.events, control.size).fingerprints({0: ()})
+    folded = log.fold(plan, control.events, control.size)
+    found = folded.fingerprints({0: ()})
     assert [one.rows for one in found[0]] == [COUNT]
-    assert max(folded) <= 2 * most
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: [(0, rows.num_rows)])
+    expected = ExpectedTable("`e`", cast(Definition, None), ("id",), ())
+    assert sum(rows for _, _, rows in cast(Iterable[tuple[int, int, int]], folded.inserts({0: expected}))) == COUNT
+    assert len(handled) > 2 * LARGE * COUNT // most
+    assert max(handled) <= 2 * most

@@ -21,9 +21,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
-from bridge.rows.literal_offsets import to_numpy, whole
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
-from bridge.verify.log.hashes.text_hashes import text_hashes
 from bridge.verify.log.keys.key_cuts import numbers_of
 
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
@@ -58,16 +56,15 @@ def literals_query(literals: Sequence[str], rows: str) -> str:
 
 
 def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, list[Fingerprint]]]:
-    """Gives the fingerprints of the parts of tables from their folded steps, by the tables' numbers; of tables without
-    steps, none.  cuts: by number, values of the first key column up to which each part but the last reaches.  A key in
-    another spelling makes every part of its table differ.
+    """Gives the fingerprints of the parts of tables from their folded steps (HASHED_SCHEMA), by the tables' numbers; of
+    tables without steps, none.  cuts: by number, values of the first key column up to which each part but the last
+    reaches.  A key in another spelling makes every part of its table differ.
 
     All tables are hashed together: to filter the steps of each of 1,000 tables took longer than all other work.
     """
     rows = _by_table(rows, list(cuts))
     is_told = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
-    images = whole(rows["image"])
-    is_there, hashes = to_numpy(images.is_valid()), text_hashes(images)
+    is_there, hashes = pc.is_valid(rows["image"]).to_numpy(), pc.fill_null(rows["image"], 0).to_numpy()
     numbers, starts = np.unique(rows["table_number"].to_numpy(), return_index=True)
     for number, (start, end) in zip(numbers.tolist(), pairwise([*starts.tolist(), rows.num_rows]), strict=True):
         of_table, mine = slice(start, end), cuts[number]
