@@ -63,6 +63,15 @@ def compared(change: ShardStatement, *, is_equal: bool) -> Ruling:
     )
 
 
+def other_members(change: ShardStatement, column: str) -> str:
+    """Says why a statement is held that gives numbers of ENUM or SET other members than rows of some shard mean."""
+    return (
+        f"{change.shard} is merged with other shards, and rows of a shard that has other members of {column} may come"
+        " with their numbers, which would become other values in silence; where no such row comes before all shards are"
+        " alike, or they come by name (Debezium), replace it by what the merged table needs, maybe by itself"
+    )
+
+
 @dataclass
 class _Shard:
     """What is expected of a shard.
