@@ -162,7 +162,12 @@ class LogVerification:
             replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
         )
         self._state = Checkpoint(
-            {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
+            {
+                "target": str(self._target),
+                "source": str(self._source),
+                "pipeline": self._table.name,
+                "read as": self._read_as(),
+            },
             resume=self._options.resume,
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
@@ -182,6 +187,12 @@ class LogVerification:
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
+
+    def _read_as(self) -> str:
+        """Writes the settings that decide what the messages say."""
+        given = self._settings
+        told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
+        return repr((self._protocol, *told))
 
     def _identity(self, names: Iterable[TableName]) -> NameIdentity:
         """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
