@@ -167,6 +167,7 @@ class LogVerification:
                 "source": str(self._source),
                 "pipeline": self._table.name,
                 "read as": self._read_as(),
+                "shards": self._options.shards,
             },
             resume=self._options.resume,
         )
