@@ -63,12 +63,11 @@ def compared(change: ShardStatement, *, is_equal: bool) -> Ruling:
     )
 
 
-def other_members(change: ShardStatement, column: str) -> str:
-    """Says why a statement is held that gives numbers of ENUM or SET other members than rows of some shard mean."""
+def misread(change: ShardStatement, what: str) -> str:
+    """Says why a statement is held that is not to be approved.  what: as of `misread_values`."""
     return (
-        f"{change.shard} is merged with other shards, and rows of a shard that has other members of {column} may come"
-        " with their numbers, which would become other values in silence; where no such row comes before all shards are"
-        " alike, or they come by name (Debezium), replace it by what the merged table needs, maybe by itself"
+        f"{change.shard} is merged with other shards, and {what}, in silence; where no such row comes before all shards"
+        " are alike, replace it by what the merged table needs, maybe by itself"
     )
 
 

@@ -1,18 +1,22 @@
-"""Shards with other members of an ENUM or a SET: the number of one never becomes the name of another."""
+"""Shards whose columns mean something else: the number of one member never becomes the name of another, nor a time in
+UTC a local one."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from bridge.errors import HeldError
 from bridge.events import Event
 from bridge.mysql.connection import Session
-from tests.pipeline.test_shards import ddl, insert, run
+from bridge.protocols.ruled_rows import ruled
+from tests.pipeline.test_shards import DDL, RULES, ddl, insert, run
 from tests.support.command import bridge
-from tests.support.pipelines import admin
+from tests.support.pipelines import admin, run_all
+from tests.support.upstreams import boundary, in_one_partition
 
 
 @pytest.fixture
@@ -80,4 +84,22 @@ def test_numbers_that_stay_are_approved(target: str, session: Session, case: str
     assert "may not fit" in held(target, log)
     assert bridge("ddl", "approve", "13", "--target", target).code == 0
     run(target, *log)
+    assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts > 12") == [("done",), ("confirmed",)]
+
+
+@pytest.mark.parametrize(("zone", "is_held"), [("+08:00", True), ("UTC", False)])
+def test_times_in_utc_stay_apart_from_local_ones(target: str, session: Session, zone: str, is_held: bool) -> None:
+    """A shard whose column is a TIMESTAMP still would write UTC among the local times of a DATETIME."""
+    made, alter = make("TIMESTAMP NULL"), "ALTER TABLE t MODIFY v DATETIME"
+    log = [ddl(10, "s1", made), ddl(11, "s2", made), ddl(13, "s1", alter), ddl(14, "s2", alter)]
+    rules = replace(DDL, timezone=zone)
+    events = ruled(in_one_partition([*log, boundary(20)]), RULES)
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=rules)
+    assert bridge("ddl", "approve", "13", "--target", target).code == 0
+    if is_held:
+        with pytest.raises(HeldError, match="come in UTC"):
+            run_all(target, events, ddl=rules)
+        assert bridge("ddl", "replace", "13", "ALTER TABLE s.t MODIFY v DATETIME", "--target", target).code == 0
+    run_all(target, events, ddl=rules)
     assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts > 12") == [("done",), ("confirmed",)]

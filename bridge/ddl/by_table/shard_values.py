@@ -1,7 +1,7 @@
-"""Finds the ENUM and SET columns of which rows of another shard would mean other members.  Pure.
+"""Finds columns in which rows of another shard would mean something else, and no server refuses it.  Pure.
 
-Most formats write such a value by its number.  The merged table reads the number by its own members, so it gets another
-value of a shard whose members have other numbers, and no server refuses it.
+Some formats write a value of an ENUM or a SET by its number.  The merged table reads the number by its own members, so
+it gets another value of a shard whose members have other numbers.  A TIMESTAMP comes in UTC, a DATETIME as it is.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ DefinitionOf = Callable[[TableName, str], str | None]
 """Gives the merged table's definition of a column, from its type on; None where it has none."""
 
 
-def misread_column(text: str, classified: Classified, definition_of: DefinitionOf) -> str:
-    """Gives the column whose numbers of members would be misread; "" without one.
+def misread_values(text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool) -> str:
+    """Says which values of rows of a shard would become others in the merged table; "" without any.
 
-    A statement that makes a shard is compared with the merged table, whose members its rows would get.  One that alters
+    A statement that makes a shard is compared with the merged table, which its rows would go to.  One that alters
     a shard is compared with the merged table as it is, as the rows of other shards are for that.
+    is_utc: whether sessions of the upstream are in UTC.
     """
     if classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE} or len(classified.tables) != 1:
         return ""
@@ -40,7 +41,12 @@ def misread_column(text: str, classified: Classified, definition_of: DefinitionO
             types = list(item.definition[1:]), tokens(there)
             rows, column = types if makes else reversed(types)
             if not _keep_numbers(rows, column):
-                return name
+                return (
+                    f"rows of a shard that has other members of {name} may come with their numbers (Open Protocol,"
+                    " Canal-JSON), which would become other values"
+                )
+            if not is_utc and at(rows, 0).word == "TIMESTAMP" != at(column, 0).word:
+                return f"rows of a shard where {name} is a TIMESTAMP come in UTC, and would be written so"
     return ""
 
 
