@@ -20,6 +20,7 @@ from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
+from bridge.mysql.apply.ddl_fingerprint import may_be_ahead
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import server_words
@@ -157,6 +158,10 @@ class Quarantine:
         if entry.cut_bytes:
             raise _KeptError(
                 f"{entry.cut_bytes} bytes of it were not kept; read the whole message at its position in the topic"
+            )
+        if may_be_ahead(session, Journal(self._table.name, self._table.schema), progress.pending):
+            raise _KeptError(
+                "a schema change runs, or was interrupted; start the bridge, and try again when it has ended"
             )
         changes = [event for event in self._decodable_events(entry) if event.kind <= Kind.DELETE]
         for change in changes:

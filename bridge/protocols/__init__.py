@@ -21,7 +21,9 @@ from bridge.protocols.fast.open_protocol_shape import FastOpenProtocolDecoder
 
 __all__ = [
     "DECODERS",
+    "MAY_HIDE_UPDATES",
     "MAY_LACK_BOUNDARIES",
+    "OLD_VALUES_FIX",
     "DecodeError",
     "DecodeOptions",
     "Decoder",
@@ -43,6 +45,14 @@ DECODERS: Final[dict[str, Callable[[DecodeOptions], FastDecoder]]] = {
 MAY_LACK_BOUNDARIES: Final = frozenset({"debezium"})
 """Protocols whose changes can have a commit ts although no boundaries are sent: TiCDC writes a commit ts into every
 Debezium message, but sends watermarks only with the extension.  In other protocols both come together."""
+
+MAY_HIDE_UPDATES: Final = frozenset({"open-protocol"})
+"""Protocols in which an update without its old row is written as an insert is (TiCDC's `output-old-value=false`).  In
+others it is an update still, and one of a table without a key is refused."""
+OLD_VALUES_FIX: Final = (
+    "set output-old-value=true ([sink.open]) in the changefeed, or give the table a primary key; then compare it with"
+    " bridge verify --against upstream"
+)
 
 
 def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:

@@ -1,13 +1,16 @@
 """Turns differences into the statements that fix them: the writer's own statements, in one transaction.
 
 A row that is missing, and of which the log does not hold every value, is not written: what is left out would become
-NULL or a default, and no later comparison would see it.  The file names such rows as comments.
+NULL or a default, and no later comparison would see it.  The file names such rows as comments.  Where it names one, it
+deletes no extra row of that table: one of them may be the missing row under another key or with another value, and so
+the only one with the values that the log lacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -55,11 +58,22 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
     )
 
 
-def _sorted(
-    table: Table, shape: ComparedColumns, differences: Iterable[Difference]
-) -> tuple[list[Difference], list[Difference], list[ComparedRow]]:
-    """Sorts differences into three groups: those that are fixed by writing whole rows; rows of the target that are
-    updated in place, because only a part of their expected values is known; and rows that cannot be written."""
+class _Sorted(NamedTuple):
+    """Differences by what becomes of them.
+
+    whole: fixed by writing or deleting whole rows.
+    parts: rows of the target that are updated in place, because only a part of their expected values is known.
+    unknown: missing rows that cannot be written.
+    kept: extra rows that stay, as each may be what became of an unknown one.
+    """
+
+    whole: list[Difference]
+    parts: list[Difference]
+    unknown: list[ComparedRow]
+    kept: list[ComparedRow]
+
+
+def _sorted(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> _Sorted:
     whole, parts, unknown = [], [], []
     has_others = len(shape.actual) < sum(not column.generated for column in table.columns.values())
     for difference in differences:
@@ -71,7 +85,14 @@ def _sorted(
             whole.append(difference)
         else:
             parts.append(difference)
-    return whole, parts, unknown
+    kept = [one.actual for one in whole if one.expected is None and one.actual] if unknown else []
+    return _Sorted([one for one in whole if one.expected or not unknown], parts, unknown, kept)
+
+
+def _told(shape: ComparedColumns, row: ComparedRow) -> str:
+    """Writes what identifies a row: its key, or all that is known of it."""
+    told = shape.key or [i for i in range(len(row.values)) if row.knows(i)]
+    return ", ".join(literal_of(shape.actual[i], row.values[i]) for i in told)
 
 
 def _update(table: Table, shape: ComparedColumns, difference: Difference) -> Statement:
@@ -137,15 +158,20 @@ class FixFile:
 
     def _render_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Makes the statements of a table, all at once: those of two parts would use one temporary table."""
-        whole, parts, unknown = _sorted(table, shape, differences)
-        for statement in render(net_changes(table, shape, whole), Rendering(table.name.schema)):
+        found = _sorted(table, shape, differences)
+        for statement in render(net_changes(table, shape, found.whole), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)
-        self._statements[Stage.WRITE] += (_update(table, shape, part) for part in parts)
-        for row in unknown:
-            told = shape.key or [i for i in range(len(row.values)) if row.knows(i)]
-            values = ", ".join(literal_of(shape.actual[i], row.values[i]) for i in told)
-            lacks = f"{table.name} lacks the row {values}, of which the log holds only a part: copy it by hand"
-            self._cannot.append(lacks)
+        self._statements[Stage.WRITE] += (_update(table, shape, part) for part in found.parts)
+        for row in found.unknown:
+            self._cannot.append(
+                f"{table.name} lacks the row {_told(shape, row)}, of which the log holds only a part: copy it by hand"
+            )
+        for row in found.kept:
+            self._cannot.append(
+                f"{table.name} has the row {_told(shape, row)} too much; it may be a damaged form of one that is to be"
+                " copied by hand, with values that the log lacks: when that is there, delete this one by hand, or have"
+                " verify write a new file"
+            )
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""

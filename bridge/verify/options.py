@@ -46,6 +46,12 @@ class VerifyOptions:
     ddl: DdlRules = field(default_factory=DdlRules)
     row_rules: RowRules = field(default_factory=RowRules)
 
+    @property
+    def shards(self) -> str:
+        """Writes the settings that decide which rows a table of several shards holds; "" where none are merged."""
+        routes = self.row_rules.routes.routes
+        return repr((routes, self.tables.rules)) if any(route.merges for route in routes) else ""
+
     @classmethod
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
         """Takes the options from the settings; UsageError for a rule that cannot be read."""

@@ -17,6 +17,7 @@ from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
 from bridge.filters.routes import Routes
+from bridge.mysql.apply.ddl_fingerprint import may_be_ahead
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import LockConflictError
 from bridge.mysql.state.ddl_journal import OPEN, Journal
@@ -59,7 +60,8 @@ def open_target_snapshot(
     beside: runs at the same moment, to open the source's snapshot.
     Waits for a schema change that is under way; one that stays (held, or refused) counts as not run.  Also waits for a
     step that is written in parts (parallel consistency).
-    Raises StoppedError when the progress row cannot be locked, or such a step does not end.
+    Raises StoppedError when the progress row cannot be locked, when such a step does not end, and when a schema change
+    that counts as not run may have run.
     """
     with ExitStack() as stack:
         sessions = [_closing(stack, target.connect()) for _ in range(count)]
@@ -111,6 +113,8 @@ def _held(
             if progress is not None and progress.in_parts and began > patience:
                 raise _in_parts(table)
             if progress is None or not (_is_changing(holder, table, progress) or progress.in_parts) or began > patience:
+                if progress and may_be_ahead(holder, Journal(table.name, table.schema), progress.pending):
+                    raise _interrupted(table)
                 inside(progress)
                 return progress, time.monotonic() - began
         finally:
@@ -132,6 +136,14 @@ def _in_parts(table: ProgressTable) -> StoppedError:
         "several connections write beyond the applied ts (parallel consistency), or did when the bridge ended",
         where=f"pipeline {table.name}",
         fix="start the bridge if it does not run, and run verify again when its applied ts has moved",
+    )
+
+
+def _interrupted(table: ProgressTable) -> StoppedError:
+    return StoppedError(
+        "a schema change runs, or was interrupted, and may be on the target although progress is before it",
+        where=f"pipeline {table.name}",
+        fix="run verify again when it has ended; start the bridge if it does not run",
     )
 
 

@@ -132,10 +132,13 @@ def verify(
     parts: Sequence[Messages],
     ends: dict[PartitionId, int],
     fixes: Path | None = None,
+    *,
+    resume: bool = False,
 ) -> Report:
-    """What `bridge verify` reports of a target and messages.  parts: as executors read them; fixes: of --fix-sql."""
+    """What `bridge verify` reports of a target and messages.  parts: as executors read them; fixes: of --fix-sql;
+    resume: of --resume."""
     source = InMemory(parts, {where: Extent(0, end) for where, end in ends.items()})
-    return _verify(url, settings, protocol, source, fixes)
+    return _verify(url, settings, protocol, source, fixes, resume=resume)
 
 
 def verify_events(url: str, events: pa.Table, protocol: str = "canal-json", fixes: Path | None = None) -> Report:
@@ -144,8 +147,10 @@ def verify_events(url: str, events: pa.Table, protocol: str = "canal-json", fixe
     return _verify(url, settings, protocol, OfEvents(events), fixes)
 
 
-def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:
-    options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
+def _verify(
+    url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None, *, resume: bool = False
+) -> Report:
+    options = VerifyOptions.of(settings, fix_file=fixes, resume=resume)
     table = ProgressTable(settings.name)
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
     with without_spark(), cut_tables():

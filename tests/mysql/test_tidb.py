@@ -512,3 +512,24 @@ def test_the_last_member_of_a_long_set(tidb_target: str, session: Session, key: 
     session.execute("UPDATE m.t SET s = 'm64' WHERE id IN (0, 2)")
     [table] = verify_events(tidb_target, events).tables
     assert (table.different or table.missing) == 2
+
+
+@pytest.mark.parametrize("at", [0, 63])
+def test_a_long_set_with_a_member_without_letters(tidb_target: str, session: Session, at: int) -> None:
+    """Its number is asked for only where there are no letters, so that it is small enough."""
+    names = [f"m{n}" for n in range(63)]
+    names.insert(at, "")
+    members = ",".join(f"'{name}'" for name in names)
+    log = [schema_change(5, f"CREATE TABLE t (id INT PRIMARY KEY, s SET({members}))")]
+    values = [0, 1 << at, 1 << 63, (1 << 64) - 1, 3, None] * 500
+    log += [
+        row_change(10, "t", ["id", "s"], ["id"], after=[n, value if value is None else Literal(str(value))])
+        for n, value in enumerate(values)
+    ]
+    events = in_one_partition([*log, boundary(40)])
+    session.execute("DROP TABLE m.t")
+    run_all(tidb_target, events)
+    assert verify_events(tidb_target, events).is_equal
+    session.execute("DELETE FROM m.t WHERE id = 6")
+    session.execute(f"INSERT INTO m.t VALUES (6, {1 << at})")
+    assert verify_events(tidb_target, events).tables[0].different == 1

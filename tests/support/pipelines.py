@@ -90,6 +90,7 @@ def opened(
     boundary_seconds: float | None = None,
     cascades_are_lost: bool = False,
     waits_for_operator: bool = False,
+    protocol: str = "canal-json",
     gate: Gate | None = None,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
@@ -124,7 +125,7 @@ def opened(
             until=until,
             boundary_seconds=boundary_seconds,
             rows_of=rows_of,
-            on_bad_message=OnBadMessage(quarantine, "canal-json", cut_rows, frozenset(released)),
+            on_bad_message=OnBadMessage(quarantine, protocol, cut_rows, frozenset(released)),
             waits_for_operator=waits_for_operator,
             gate=gate,
         )

@@ -13,8 +13,16 @@ from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import Code, Event, Kind
 from bridge.filters.table_filter import TableFilter
-from bridge.model import PartitionId
-from bridge.protocols import MAY_LACK_BOUNDARIES, decode_message, is_mysql_born, make_decoder, recognise
+from bridge.model import PartitionId, TableName
+from bridge.protocols import (
+    MAY_HIDE_UPDATES,
+    MAY_LACK_BOUNDARIES,
+    OLD_VALUES_FIX,
+    decode_message,
+    is_mysql_born,
+    make_decoder,
+    recognise,
+)
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
 from bridge.sources.source import KeyAndValue
@@ -100,6 +108,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
     """Judges what the sample holds, and which order the topic allows."""
     yield _judge_zone(found, settings)
     yield from _judge_events(found.events)
+    yield from judge_old_values(found)
     probe = probed(facts, found, settings)
     if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
         yield from kafka.judge_boundaries(facts, found.tails)
@@ -139,6 +148,22 @@ def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
     boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
     first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""
     yield ok("sample", f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
+
+
+def judge_old_values(found: Decoded) -> Iterator[Finding]:
+    """Warns of tables without a key whose updates would be taken for inserts.  One update shows that old values come,
+    as they are a setting of the whole changefeed."""
+    if found.protocol not in MAY_HIDE_UPDATES or any(event.kind is Kind.UPDATE for event in found.events):
+        return
+    keyless = {str(TableName(e.schema, e.table)) for e in found.events if e.kind is Kind.INSERT and not e.key}
+    if keyless:
+        names = ", ".join(sorted(keyless)[:3]) + ("" if len(keyless) <= 3 else f" and {len(keyless) - 3} more")
+        yield warn(
+            "old values",
+            f"no message of the sample has old values, and there are tables without a key ({names}): if the changefeed"
+            " leaves old values out, each update of theirs is applied as an insert",
+            OLD_VALUES_FIX,
+        )
 
 
 def _is_bad(event: Event) -> bool:

@@ -63,6 +63,14 @@ def compared(change: ShardStatement, *, is_equal: bool) -> Ruling:
     )
 
 
+def misread(change: ShardStatement, what: str) -> str:
+    """Says why a statement is held that is not to be approved.  what: as of `misread_values`."""
+    return (
+        f"{change.shard} is merged with other shards, and {what}, in silence; where no such row comes before all shards"
+        " are alike, replace it by what the merged table needs, maybe by itself"
+    )
+
+
 @dataclass
 class _Shard:
     """What is expected of a shard.

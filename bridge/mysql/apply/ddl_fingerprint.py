@@ -11,13 +11,17 @@ from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
 
-from bridge.ddl.parser import Classified, Swap
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.parser import Classified, Swap, classify
 from bridge.ddl.server_features import Capabilities, Flavour, Version
-from bridge.model import TableName
+from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection import Session
+from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 
+_EMPTYING: Final = frozenset({C.TRUNCATE_TABLE, C.TRUNCATE_PARTITION, C.CREATE_TABLE})
 _NO_SUCH: Final = frozenset({1049, 1146})
 _ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
 
@@ -153,6 +157,24 @@ def evidence(session: Session, target: Capabilities, classified: Classified) -> 
     where = "" if target.flavour is Flavour.TIDB else _server(variables)  # in TiDB, ids belong to the cluster
     only_ids = sorted(str(number) for of_table in ids for _, number in of_table)
     return look._replace(order=_digest([where, *ids], 8), ids=_digest([where, *only_ids], 8))
+
+
+def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaChange]) -> bool:
+    """Tells whether one of the schema changes that progress lists as still to run may be on the target already: the
+    bridge ended between the two, or is there now."""
+    return any(_may_have_run(session, entry) for change in pending if (entry := journal.find(session, change)))
+
+
+def _may_have_run(session: Session, entry: JournalEntry) -> bool:
+    if entry.state not in {JournalState.RUNNING, JournalState.HELD} or not entry.fingerprint:
+        return entry.state is JournalState.DONE
+    classified = classify(entry.run_text or entry.statement, entry.schema)
+    if not isinstance(classified, Classified):
+        return True
+    if _EMPTYING & set(classified.classes) or (len(classified.classes) > 1 and C.DROP_COLUMN in classified.classes):
+        return True  # it can leave the definition as it was
+    now = evidence(session, probe(session), classified)
+    return conclude(entry.fingerprint, now, classified.swaps).ran is not Ran.NO
 
 
 def _is_table(shape: str | None) -> bool:

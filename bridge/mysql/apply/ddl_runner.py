@@ -17,7 +17,8 @@ from pymysql.err import MySQLError, OperationalError
 
 from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.by_table.shard_statements import shard_statement
-from bridge.ddl.by_table.shard_track import ShardVerdict, compared
+from bridge.ddl.by_table.shard_track import ShardVerdict, compared, misread
+from bridge.ddl.by_table.shard_values import misread_values
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
@@ -220,6 +221,11 @@ class SchemaChangeRunner:
         if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
             return ""
         ruling = self._shards.ruling(session, shard)
+        if ruling.verdict is not ShardVerdict.CONFIRM and not shard.never and rewritten.text:
+            around = OnTarget(session, self._journal)
+            is_utc = self._zone(session) in {UTC, "UTC"}
+            if what := misread_values(rewritten.text, rewritten.classified, around.column_definition, is_utc=is_utc):
+                raise self._hold(session, change, misread(shard, what), rewritten)
         is_held = ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved)
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
             is_held = not self._is_made(session, change, rewritten)

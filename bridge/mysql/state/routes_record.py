@@ -1,4 +1,5 @@
-"""Remembers the routes that a pipeline runs with, and refuses others that would divide the rows of a table."""
+"""Remembers the routes and the filter that a pipeline runs with: refuses routes that would divide the rows of a table,
+and names tables that a filter has left out until now."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 import orjson
+import structlog
 
 from bridge.errors import UsageError
 from bridge.filters.moved_tables import moved_tables
@@ -17,12 +19,23 @@ from bridge.mysql.table_definition import list_tables
 from bridge.quoting import quote_name
 
 _SHOWN: Final = 3
+_MISSED_FIX: Final = (
+    "copy each table as it was at applied_ts, or leave it out again and give it a pipeline of its own (--name,"
+    " --filter, --from); bridge verify shows what is missing"
+)
+log = structlog.get_logger()
 
 
 def keep_routes(session: Session, schema: str, progress: Progress, routes: Routes) -> None:
-    """Stores the routes of a pipeline; raises what `require_kept_routes` raises."""
+    """Stores the routes of a pipeline; raises what `require_kept_routes` raises.
+
+    Warns of tables on the target that the filter has left out until now, since what came before is not read again.
+    """
     if require_kept_routes(session, schema, progress, routes):
         return
+    before = _read(session, schema, progress.name)
+    if before is not None and _has_begun(progress):
+        _warn_of_missed(session, progress, _routes(before), routes)
     stored = (progress.name, _text(routes))
     session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", stored)
 
@@ -33,9 +46,28 @@ def require_kept_routes(session: Session, schema: str, progress: Progress, route
     before = _read(session, schema, progress.name)
     if before == _text(routes):
         return True
-    if before is not None and progress.applied_ts > progress.start_ts:
+    if before is not None and _has_begun(progress):
         _refuse_moved(session, progress, _routes(before), routes)
     return False
+
+
+def _has_begun(progress: Progress) -> bool:
+    """Tells whether rows may be on the target."""
+    return progress.applied_ts > progress.start_ts or progress.in_parts
+
+
+def _warn_of_missed(session: Session, progress: Progress, old: Routes, new: Routes) -> None:
+    missed = [
+        str(source)
+        for target in list_tables(session)
+        for source in new.sources(target)
+        if new.tables(*source) and not old.tables(*source) and not new.reserved.why(target.schema)
+    ]
+    if missed:
+        more = [f"and {len(missed) - _SHOWN} more"] if len(missed) > _SHOWN else []
+        log.warning(
+            "tables_were_left_out", tables=[*missed[:_SHOWN], *more], applied_ts=progress.applied_ts, fix=_MISSED_FIX
+        )
 
 
 def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes) -> None:

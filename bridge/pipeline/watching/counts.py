@@ -12,6 +12,7 @@ import structlog
 from bridge.events import Kind
 from bridge.model import Entry, PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, clash_error
+from bridge.protocols import OLD_VALUES_FIX
 from bridge.rows.order_and_slices import TableRows
 
 log = structlog.get_logger()
@@ -40,6 +41,8 @@ class Counts:
     """Row changes that are never written, by table (`reserved_schemas`)."""
     by_table: dict[TableName, RowCounts] = field(default_factory=dict)
     """Row changes that were applied, by table.  A table that was once in it stays."""
+    may_hide: set[TableName] = field(default_factory=set)
+    """The tables whose updates may be taken for inserts (`note_keyless`)."""
     tables: set[TableName] = field(default_factory=set)
     """The tables that occurred in messages, replicated or not."""
 
@@ -58,6 +61,16 @@ class Counts:
                 known.updates + found.updates - refused[name, Kind.UPDATE],
                 known.deletes + found.deletes - refused[name, Kind.DELETE],
             )
+
+    def note_keyless(self, names: Iterable[TableName]) -> None:
+        """Takes tables without a key, of a protocol in which inserts may be updates.  Logs each of them once that gets
+        inserts, until some update comes: old values are a setting of the whole changefeed."""
+        if any(found.updates for found in self.by_table.values()):
+            return
+        for name in names:
+            if name not in self.may_hide and self.by_table.get(name, _NONE).inserts:
+                self.may_hide.add(name)
+                log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
 
     def note_left_out(self, left_out: Iterable[LeftOut]) -> None:
         """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written.

@@ -72,7 +72,7 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
 
 def _writes_anew(table: Table, rendering: Rendering) -> bool:
     """Tells whether each row is deleted before it is written."""
-    return rendering.safe_mode or table.turns_bits
+    return rendering.safe_mode or table.writes_anew
 
 
 def _lacks(table: Table, columns: str) -> bool:

@@ -244,7 +244,7 @@ class ExecutorRows:
 def _is_alone(table: Table) -> bool:
     """Tells whether rows of different keys have nothing to do with each other: no unique value moves from one to
     another, and equal keys have equal literals."""
-    return len(table.uniques) <= 1 and not table.turns_bits and all(is_exact(table, key) for key in table.keys)
+    return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
 
 
 def _with_tolerance(most: Amount) -> Amount:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from bridge.verify.compare.checksums import UNREADABLE, readable, real_number
 KeyValues = tuple[bytes | None, ...]
 """Canonical values (`checksums.canonical`) of a key or a row."""
 
+_MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _FLOAT32: Final = struct.Struct("f")
 
 
@@ -145,6 +147,8 @@ def literal_of(column: ColumnInfo, value: bytes | None) -> str:
             return literals.double_number(_FLOAT32.unpack(_FLOAT32.pack(real_number(value)))[0])
         case ValueClass.DOUBLE:
             return literals.double_number(real_number(value))
+        case ValueClass.NAME if column.data_type == "set":
+            return _mask(column.type, value) or literals.text(value[2:].decode())
         case ValueClass.NAME:
             return "0" if value[:1] == b"1" and column.data_type == "enum" else literals.text(value[2:].decode())
         case ValueClass.TEXT if value.startswith(UNREADABLE):
@@ -155,3 +159,12 @@ def literal_of(column: ColumnInfo, value: bytes | None) -> str:
             return literals.binary(value)
         case ValueClass.OTHER:
             return f"x'{value.decode()}'"
+
+
+def _mask(column_type: str, value: bytes) -> str:
+    """Writes a SET by its number where one of its members has no letters, which a text does not tell; "" elsewhere."""
+    members = [name.replace("''", "'") for name in _MEMBER.findall(column_type)]
+    names = [] if value[:1] == b"1" else value[2:].decode().split(",")
+    if "" not in members or not set(names).issubset(members):
+        return ""
+    return str(sum(1 << members.index(name) for name in names))

@@ -70,6 +70,7 @@ class LoggedTable:
     lost: why the log does not say what the rows are, "" where it does.
     overwrites: whether an image may have taken the place of another spelling's row, of which no message says that it
     went.
+    may_hide_updates: whether it has no key, and its inserts may be updates that do not tell the row before.
     """
 
     number: int
@@ -81,6 +82,7 @@ class LoggedTable:
     is_whole: bool
     lost: str
     overwrites: bool
+    may_hide_updates: bool
 
     @property
     def name(self) -> TableName:
@@ -241,9 +243,20 @@ def choose_log_key(table: Table, definition: Definition, shapes: Sequence[Logged
 
 
 def logged_table(
-    number: int, schema: str, table: Table, definition: Definition, shapes: Sequence[LoggedShape], lineage: Lineage
+    number: int,
+    schema: str,
+    table: Table,
+    definition: Definition,
+    shapes: Sequence[LoggedShape],
+    lineage: Lineage,
+    *,
+    hides_updates: bool = False,
 ) -> LoggedTable:
-    """Makes the table from what the log and the target know of it.  schema: the database for temporary tables."""
+    """Makes the table from what the log and the target know of it.
+
+    schema: the database for temporary tables.
+    hides_updates: as of `LogPlan`.
+    """
     key = lineage.key_of(table.name)
     may_be_gone = key in lineage.may_be_gone
     replicated, lost = _in_eras(
@@ -277,6 +290,7 @@ def logged_table(
         is_whole,
         lost,
         any(shape.overwrites or shape.hides_updates for shape in shapes),
+        hides_updates and not replicated.key and bool(shapes) and not any(shape.updates for shape in shapes),
     )
 
 

@@ -84,6 +84,7 @@ class LoggedShape(NamedTuple):
     hides_updates: whether inserts may be updates that do not tell the row before: the format has no other sign of an
     update, and no message of the group has the row before.
     undefaulted: as of the span.
+    updates: whether some change is an update.
     """
 
     schema: str
@@ -100,6 +101,7 @@ class LoggedShape(NamedTuple):
     converted_ever: int = 0
     hides_updates: bool = False
     undefaulted: str = ""
+    updates: bool = False
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -112,6 +114,8 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     firsts, in_place = np.full(len(groups), _NEVER), np.full(len(groups), -1)
     np.minimum.at(firsts, group_of, times)
     np.maximum.at(in_place, group_of, np.where(is_in_place.to_numpy(), times, -1))
+    is_update = pc.equal(changes["kind"], int(Kind.UPDATE)).to_numpy()
+    updates = np.bincount(group_of[is_update], minlength=len(groups))
     found: set[LoggedShape] = set()
     for number, (group, first, last) in enumerate(zip(groups, firsts.tolist(), in_place.tolist(), strict=True)):
         span = group.span
@@ -129,7 +133,11 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         hides_updates = plan.hides_updates and by_value is not None and not _tells_rows_before(by_value)
         of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
         undefaulted = SEP.join(sorted(span.undefaulted))
-        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, undefaulted))
+        found.add(
+            LoggedShape(
+                *span.table, *of_names, *since, first, last, *changed, hides_updates, undefaulted, bool(updates[number])
+            )
+        )
     return found
 
 

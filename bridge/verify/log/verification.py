@@ -39,6 +39,7 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.pipeline.control_events import clash_error
+from bridge.protocols import MAY_HIDE_UPDATES
 from bridge.quoting import quote_name
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import ids_of, refuse_comparison
@@ -154,14 +155,20 @@ class LogVerification:
         plan = LogPlan(
             (), lineage.histories, progress.applied_ts, _read(progress), control.boundaries,
             begins=topic_begins(progress.positions), identity=lineage.identity,
-            hides_updates=self._protocol == "open-protocol",
+            hides_updates=self._protocol in MAY_HIDE_UPDATES,
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage)
         folded = log.fold(
             replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
         )
         self._state = Checkpoint(
-            {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
+            {
+                "target": str(self._target),
+                "source": str(self._source),
+                "pipeline": self._table.name,
+                "read as": self._read_as(),
+                "shards": self._options.shards,
+            },
             resume=self._options.resume,
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
@@ -181,6 +188,12 @@ class LogVerification:
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
+
+    def _read_as(self) -> str:
+        """Writes the settings that decide what the messages say."""
+        given = self._settings
+        told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
+        return repr((self._protocol, *told))
 
     def _identity(self, names: Iterable[TableName]) -> NameIdentity:
         """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
@@ -248,7 +261,15 @@ class LogVerification:
         for name in names:
             mine = shapes_of.get(key_of(name), [])
             tables.append(
-                logged_table(len(tables), self._table.schema, catalog[name], definitions[name], mine, lineage)
+                logged_table(
+                    len(tables),
+                    self._table.schema,
+                    catalog[name],
+                    definitions[name],
+                    mine,
+                    lineage,
+                    hides_updates=self._protocol in MAY_HIDE_UPDATES,
+                )
             )
         missing = [TableResult(wanted[key], schema=("the table is missing",)) for key in wanted.keys() - there.keys()]
         left = [
@@ -499,6 +520,11 @@ def _notes(table: LoggedTable) -> tuple[str, ...]:
     notes = [f"no message has the column {name}: its values are not covered" for name in unseen]
     if not table.replicated.key:
         notes.append("it has no key: rows are counted, not matched")
+    if table.may_hide_updates:
+        notes.append(
+            "none of its messages is an update: if the changefeed leaves out old values, updates come as inserts, and"
+            " the rows that they changed are still here; compare it with the source (--against upstream)"
+        )
     return tuple(notes)
 
 

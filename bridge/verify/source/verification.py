@@ -113,7 +113,12 @@ class SourceVerification:
             self._source_look = sources[-1]
             self._translator = StatementTranslator(probe(sources[-1]), probe(self._look), self._options.ddl)
             self._state = Checkpoint(
-                {"target": str(self._target), "source": str(self._source), "pipeline": self._table.name},
+                {
+                    "target": str(self._target),
+                    "source": str(self._source),
+                    "pipeline": self._table.name,
+                    "shards": self._options.shards,
+                },
                 resume=self._options.resume,
             )
             self._seconds = self._patience(snapshot.progress)

@@ -48,6 +48,45 @@ def test_routes_that_would_divide_a_table(target: str) -> None:
         assert sql(target, "SELECT name FROM _bridge.routes") == [("other",)]
 
 
+def test_a_step_that_was_interrupted_counts(target: str) -> None:
+    """Parts of the first step of several connections are on the target, although progress has not moved."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        session.execute("CREATE DATABASE r")
+        session.execute("CREATE TABLE r.t (id INT PRIMARY KEY)")
+        begun = replace(BEGUN, applied_ts=10)
+        keep_routes(session, "_bridge", begun, routes("m.t -> r.t"))
+        with pytest.raises(UsageError, match="would go to"):
+            keep_routes(session, "_bridge", replace(begun, applying_ts=20), routes())
+
+
+def test_tables_that_a_filter_left_out(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are named at the start with a filter that wants them, where the target has them and the pipeline has begun:
+    what came of them until then is not read again."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        for statement in (
+            "CREATE DATABASE m",
+            "CREATE DATABASE r",
+            "CREATE TABLE r.t (id INT)",
+            "CREATE TABLE m.u (a INT)",
+        ):
+            session.execute(statement)
+
+        def kept(*rules: str, progress: Progress = BEGUN) -> list[str]:
+            keep_routes(session, "_bridge", progress, Settings(route=("m.t -> r.t",), filter=rules).table_routes)
+            lines = capsys.readouterr().out.splitlines()
+            return [name for line in lines if "tables_were_left_out" in line for name in ("m.t", "m.u") if name in line]
+
+        assert kept("m.u", progress=replace(BEGUN, applied_ts=10)) == []
+        assert kept("m.*", progress=replace(BEGUN, applied_ts=10)) == []
+        assert kept("m.u") == []
+        assert kept("m.u", "m.t") == ["m.t"]
+        assert kept("m.u", "m.t") == []
+        assert kept("*.*", "!m.*") == []
+        assert kept() == ["m.t", "m.u"]
+
+
 def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
     """Neither a start nor a comparison with the upstream; it says which table would be divided.  A pipeline that is not
     known has no routes."""

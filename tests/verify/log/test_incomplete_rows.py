@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from bridge.events import Event
+from bridge.events import SEP, Event
 from bridge.verify.log import recompute
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
@@ -155,3 +155,67 @@ def test_a_column_that_was_added_and_a_key_that_was_changed(target: str, tmp_pat
     assert "copy it by hand" in (tmp_path / "fix.sql").read_text()
     run_file(target, tmp_path / "fix.sql")
     assert execute(target, "SELECT * FROM m.t ORDER BY id") == [(1, 5, 10, 4), (7, 5, 77, 8)]
+
+
+def retyped_log(made: str, key: Sequence[str]) -> list[Event]:
+    """Three rows, whose n has another type since."""
+    log = [schema_change(5, f"CREATE TABLE t ({made})"), *inserts(key, 1, 2, 3)]
+    return [*log, schema_change(20, "ALTER TABLE t MODIFY n BIGINT"), boundary(91)]
+
+
+def added_log(made: str, key: Sequence[str]) -> list[Event]:
+    """Three rows, that have one more column since."""
+    log = [schema_change(5, f"CREATE TABLE t ({made})"), *inserts(key, 1, 2, 3)]
+    return [*log, schema_change(20, "ALTER TABLE t ADD COLUMN c DATETIME(6) DEFAULT NOW(6)"), boundary(91)]
+
+
+def untold_log(made: str, key: Sequence[str]) -> list[Event]:
+    """Three rows by event time, of which no message has v: each came by an update of its key."""
+    log = [schema_change(5, f"CREATE TABLE t ({made})")._replace(by_time=True)]
+    return log + [untold(10 + one, [one + 10, 5], [one, 5])._replace(key=SEP.join(key)) for one in (1, 2, 3)]
+
+
+DAMAGED: dict[str, tuple[Callable[[str, Sequence[str]], list[Event]], str, list[str]]] = {
+    "retyped, without a key": (retyped_log, "id INT, n INT, v INT", []),
+    "retyped, without a key but with an index": (retyped_log, "id INT, n INT, v INT, KEY (id)", []),
+    "retyped": (retyped_log, "id INT PRIMARY KEY, n INT, v INT", ["id"]),
+    "retyped, with another unique key": (retyped_log, "id INT PRIMARY KEY, n INT, v INT, UNIQUE (id, v)", ["id"]),
+    "added, without a key": (added_log, "id INT, n INT, v INT", []),
+    "added": (added_log, "id INT PRIMARY KEY, n INT, v INT", ["id"]),
+    "in no message": (untold_log, "id INT PRIMARY KEY, n INT, v INT", ["id"]),
+}
+"""The log, and the table's columns and key."""
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_a_damaged_row_is_not_deleted_where_its_right_form_is_not_written(
+    target: str, tmp_path: Path, case: str
+) -> None:
+    """It may be the last copy of the values that the log does not hold.  Both are named, and once the right row is
+    there, the next file deletes the other."""
+    log, made, key = DAMAGED[case]
+    events = in_one_partition(log(made, key))
+    boundary_seconds = None if log is untold_log else 30
+    execute(target, "CREATE DATABASE m")
+    if log is untold_log:
+        run_all(target, events.slice(0, 1), boundary_seconds=None)
+        execute(target, "INSERT INTO m.t VALUES (11, 5, 7), (12, 5, 7), (13, 5, 7)")
+    run_all(target, events, boundary_seconds=boundary_seconds)
+    assert verify_events(target, events).is_equal
+    rows = execute(target, "SELECT * FROM m.t ORDER BY id")
+    execute(target, "UPDATE m.t SET id = 77 WHERE id = 2")
+    damaged = execute(target, "SELECT * FROM m.t ORDER BY id")
+    table = verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0]
+    assert (table.missing, table.extra) == (1, 1)
+    text = (tmp_path / "fix.sql").read_text()
+    assert "lacks the row 2" in text
+    assert "may be a damaged form" in text
+    run_file(target, tmp_path / "fix.sql")
+    assert execute(target, "SELECT * FROM m.t ORDER BY id") == damaged
+    execute(
+        target, f"INSERT INTO m.t SELECT 2, {', '.join(('n', 'v', 'c')[: len(rows[0]) - 1])} FROM m.t WHERE id = 77"
+    )
+    assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].extra == 1
+    run_file(target, tmp_path / "fix.sql")
+    assert execute(target, "SELECT * FROM m.t ORDER BY id") == rows
+    assert verify_events(target, events).is_equal

@@ -1,0 +1,105 @@
+"""Shards whose columns mean something else: the number of one member never becomes the name of another, nor a time in
+UTC a local one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from bridge.errors import HeldError
+from bridge.events import Event
+from bridge.mysql.connection import Session
+from bridge.protocols.ruled_rows import ruled
+from tests.pipeline.test_shards import DDL, RULES, ddl, insert, run
+from tests.support.command import bridge
+from tests.support.pipelines import admin, run_all
+from tests.support.upstreams import boundary, in_one_partition
+
+
+@pytest.fixture
+def session(target: str) -> Iterator[Session]:
+    with admin(target) as session:
+        session.execute("CREATE DATABASE s")
+        yield session
+
+
+def make(definition: str) -> str:
+    return f"CREATE TABLE t (id INT PRIMARY KEY, v {definition})"
+
+
+MADE = make("ENUM('a','b','c')")
+HELD = {
+    "another order": (MADE, MADE, "MODIFY v ENUM('b','a','c')"),
+    "one less": (MADE, MADE, "MODIFY COLUMN v ENUM('a','c')"),
+    "one in between, and another name": (MADE, MADE, "CHANGE v w ENUM('a','x','b','c')"),
+    "a SET": (make("SET('a','b')"), make("SET('a','b')"), "MODIFY v SET('b','a')"),
+    "from a number": (make("INT"), make("INT"), "MODIFY v ENUM('a','b')"),
+    "a shard that is made otherwise": (MADE, make("ENUM('b','a','c')"), ""),
+    "a shard that is made with one more": (MADE, make("ENUM('a','b','c','d')"), ""),
+}
+"""How the first and the second shard are made, and what the first does then."""
+APPROVED = {
+    "one more": (MADE, "MODIFY v ENUM('a' , 'b','c ','d')"),
+    "the same": (MADE, "MODIFY v ENUM('a','b','c') NOT NULL"),
+    "a quote": (make("ENUM('a''b')"), "MODIFY v ENUM(\"a'b\",'c')"),
+    "a text": (make("ENUM('a')"), "MODIFY v VARCHAR(9)"),
+}
+
+
+def history(first: str, second: str, alter: str) -> list[Event]:
+    made = [ddl(10, "s1", first), ddl(11, "s2", second), insert(12, "s1", 1, 1), insert(12, "s2", 101, 1)]
+    return [*made, *(ddl(ts, shard, f"ALTER TABLE t {alter}") for ts, shard in ((13, "s1"), (14, "s2")) if alter)]
+
+
+def held(target: str, log: list[Event]) -> str:
+    with pytest.raises(HeldError) as found:
+        run(target, *log)
+    return found.value.what
+
+
+@pytest.mark.parametrize("case", HELD)
+def test_numbers_that_mean_others_are_never_approved(target: str, session: Session, case: str) -> None:
+    """Rows of the other shard would get other values in silence.  What the operator writes instead runs, also when it
+    is the same; then it is confirmed at the other shard."""
+    log = history(*HELD[case])
+    assert "other members of v" in held(target, log)
+    [(ts, text)] = session.rows("SELECT commit_ts, statement FROM _bridge.schema_changes WHERE state = 'held'")
+    assert bridge("ddl", "approve", str(ts), "--target", target).code == 0
+    assert "other members of v" in held(target, log)
+    if "MODIFY" in text:
+        replacement = re.sub(r"\bt\b", "s.t", text, count=1)
+        assert bridge("ddl", "replace", str(ts), replacement, "--target", target).code == 0
+        run(target, *log)
+        assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts = 14") == [("confirmed",)]
+
+
+@pytest.mark.parametrize("case", APPROVED)
+def test_numbers_that_stay_are_approved(target: str, session: Session, case: str) -> None:
+    """As any other change of a column."""
+    made, alter = APPROVED[case]
+    log = history(made, made, alter)
+    assert "may not fit" in held(target, log)
+    assert bridge("ddl", "approve", "13", "--target", target).code == 0
+    run(target, *log)
+    assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts > 12") == [("done",), ("confirmed",)]
+
+
+@pytest.mark.parametrize(("zone", "is_held"), [("+08:00", True), ("UTC", False)])
+def test_times_in_utc_stay_apart_from_local_ones(target: str, session: Session, zone: str, is_held: bool) -> None:
+    """A shard whose column is a TIMESTAMP still would write UTC among the local times of a DATETIME."""
+    made, alter = make("TIMESTAMP NULL"), "ALTER TABLE t MODIFY v DATETIME"
+    log = [ddl(10, "s1", made), ddl(11, "s2", made), ddl(13, "s1", alter), ddl(14, "s2", alter)]
+    rules = replace(DDL, timezone=zone)
+    events = ruled(in_one_partition([*log, boundary(20)]), RULES)
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=rules)
+    assert bridge("ddl", "approve", "13", "--target", target).code == 0
+    if is_held:
+        with pytest.raises(HeldError, match="come in UTC"):
+            run_all(target, events, ddl=rules)
+        assert bridge("ddl", "replace", "13", "ALTER TABLE s.t MODIFY v DATETIME", "--target", target).code == 0
+    run_all(target, events, ddl=rules)
+    assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts > 12") == [("done",), ("confirmed",)]
