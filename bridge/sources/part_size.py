@@ -47,10 +47,10 @@ class PartSize:
         """Notes that the messages of a part were of so many tables."""
         self.by_tables = min(self._most, OF_A_TABLE * tables)
 
-    def wanted(self, most: int = MOST_AT_ONCE, *, processes: int = 1) -> int:
+    def wanted(self, most: int = MOST_AT_ONCE, *, processes: int = 1, least: int = 0) -> int:
         """Returns how many messages a part should have, `most` at most, when its row changes are divided among so many
-        processes."""
-        return min(most, max(self.by_rate, self.by_tables), processes * self.by_memory)
+        processes.  least: even where the applier is slow."""
+        return min(most, max(self.by_rate, self.by_tables, least), processes * self.by_memory)
 
     def fitted(self, messages: int, size: int) -> None:
         """Notes that `messages` took `size` bytes.  A quarter of the room stays free for larger ones, and the limit

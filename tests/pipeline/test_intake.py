@@ -39,7 +39,7 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka import KafkaBatch, KafkaSource
-from bridge.sources.part_size import DRIVER_DECODES
+from bridge.sources.part_size import DRIVER_DECODES, LEAST_AT_ONCE
 from bridge.sources.range_reader import OffsetRange
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.kept_rows.large_steps import LARGE
@@ -352,6 +352,18 @@ def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPa
     intake = _alone(Taker(), limit=500_000)
     monkeypatch.setattr(intake, "_writers", lambda: 8)
     intake._part_size.by_rate, intake._part_size.by_memory = 500_000, by_memory
+    assert intake._size() == size
+
+
+@pytest.mark.parametrize(("writers", "size"), [(0, LEAST_AT_ONCE), (8, 4 * LARGE.rows)])
+def test_a_slow_target_gets_large_steps_where_executors_write(
+    monkeypatch: pytest.MonkeyPatch, writers: int, size: int
+) -> None:
+    """Each of these steps costs some Spark jobs, and the driver would write the small ones."""
+    intake = _alone(Taker(), limit=500_000)
+    monkeypatch.setattr(intake, "_writers", lambda: writers)
+    monkeypatch.setattr(intake._order, "on_executors", lambda *_: None)
+    intake._part_size.note(20_000, 20.0)
     assert intake._size() == size
 
 
