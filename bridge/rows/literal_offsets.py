@@ -24,35 +24,37 @@ class Cells:
     """Images (large strings, null where there is none), with the places where their literals begin and end.
 
     shape_of: the number of each image's shape.  widths: for each shape, how many literals its images have.
+    offsets, separators: where each image begins, and where separators are, in `characters`; firsts: which separator is
+    the first of each image.
     Raises ValueError when an image has another number of literals.
     """
 
     def __init__(self, images: pa.Array, shape_of: Longs, widths: Sequence[int]) -> None:
         self.images, self._shape_of, self._widths = images, shape_of, np.array(widths, np.int64)
         self.is_image = to_numpy(images.is_valid())
-        self._offsets, self._data = buffers_of(images)
+        self.offsets, self._data = buffers_of(images)
         self.characters = np.frombuffer(self._data, np.uint8)
-        separators = np.flatnonzero(self.characters[self._offsets[0] : self._offsets[-1]] == 0)
-        separators += self._offsets[0]
+        separators = np.flatnonzero(self.characters[self.offsets[0] : self.offsets[-1]] == 0)
+        separators += self.offsets[0]
         counts = np.where(self.is_image, self._widths[shape_of] - 1, 0)
         firsts = np.cumsum(counts)
         if len(separators) != (firsts[-1] if len(firsts) else 0):
             raise ValueError("row images do not hold a literal for each of their columns")
-        self._separators, self._firsts = np.append(separators, 0), firsts - counts
+        self.separators, self.firsts = np.append(separators, 0), firsts - counts
 
     def begins(self, images: Longs, position: int) -> Longs:
         """Tells where the literal at a position of each of these images, none of which is null, begins in
         `characters`."""
         if position == 0:
-            return self._offsets[images]
-        found: Longs = self._separators[self._firsts[images] + position - 1] + 1
+            return self.offsets[images]
+        found: Longs = self.separators[self.firsts[images] + position - 1] + 1
         return found
 
     def ends(self, images: Longs, position: int) -> Longs:
         """Tells where such a literal ends; all images have as many literals as the first."""
         if len(images) and position == self._widths[self._shape_of[images[0]]] - 1:
-            return self._offsets[images + 1]
-        found: Longs = self._separators[self._firsts[images] + position]
+            return self.offsets[images + 1]
+        found: Longs = self.separators[self.firsts[images] + position]
         return found
 
     def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
@@ -85,17 +87,17 @@ class Cells:
         begins, ends = self._bounds(slice(None), first, last)
         return slices(
             self._data,
-            np.where(is_there, begins, self._offsets[:-1]),
-            np.where(is_there, ends, self._offsets[:-1]),
+            np.where(is_there, begins, self.offsets[:-1]),
+            np.where(is_there, ends, self.offsets[:-1]),
             is_there,
         )
 
     def _bounds(self, image: Longs | slice, first: Longs, last: Longs) -> tuple[Longs, Longs]:
         """Tells where literals begin and end in the characters; the answer means nothing where there is no image."""
-        starts, firsts = self._offsets[:-1][image], self._firsts[image]
-        before, behind = (self._separators.take(firsts + i, mode="clip") for i in (first - 1, last))
+        starts, firsts = self.offsets[:-1][image], self.firsts[image]
+        before, behind = (self.separators.take(firsts + i, mode="clip") for i in (first - 1, last))
         begins = np.where(first > 0, before + 1, starts)
-        ends = np.where(last < self._widths[self._shape_of[image]] - 1, behind, self._offsets[1:][image])
+        ends = np.where(last < self._widths[self._shape_of[image]] - 1, behind, self.offsets[1:][image])
         return begins, ends
 
 

@@ -23,14 +23,30 @@ import structlog
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position
 from bridge.model import Column, Table, TableName
+from bridge.protocols.fast.compiled.codes import (
+    FITS_ANY,
+    FITS_CHAR,
+    FITS_DATE,
+    FITS_DATETIME,
+    FITS_NULL,
+    FITS_NUMBER,
+    FITS_QUOTED,
+    FITS_REAL,
+    FITS_TIME,
+    FITS_WHOLE,
+    FITS_YEAR,
+)
+from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import Cells, to_numpy
 from bridge.rows.types.type_widths import Fit, fit_of
+from bridge.rows.types.usual_fits import Usual, unsure
 from bridge.tso import tso_ms
 
 log = structlog.get_logger()
 
+_READINESS: Final = Readiness()
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
 _ANYTHING: Final = r"[^\x00]*"
@@ -49,11 +65,13 @@ class _ImagePattern:
     """Finds the images of one column list that lose nothing.
 
     columns: a pattern for each column.
+    usual: what each column surely stores unchanged.
     pattern: the patterns of all columns in one, without those of texts, which are slow; "" when anything fits.
     texts, chars, floats: the positions of text columns, of the CHAR columns among them, and of FLOAT columns.
     """
 
     columns: tuple[str, ...]
+    usual: tuple[Usual, ...]
     pattern: str
     texts: tuple[int, ...]
     chars: tuple[int, ...]
@@ -91,7 +109,7 @@ def check_needs(
     shape.  after: the images.
     """
     fits: dict[_ImagePattern, int] = {}
-    numbers = []
+    numbers = list[int]()
     for number, (table, names) in enumerate(shapes):
         missing = next((name for name in names if name not in table.columns), None)
         if missing is not None:
@@ -102,8 +120,12 @@ def check_needs(
         columns = (table.columns[name] for name in names)
         fit = _fit(tuple("" if column.generated else column.type for column in columns))
         numbers.append(fits.setdefault(fit, len(fits)))
-    for fit, rows in _by_fit(list(fits), np.array(numbers, np.int64)[shape_of]):
-        row = _first_cut(after, rows, fit)
+    of_shapes = list(fits)
+    rows = np.arange(len(shape_of))
+    if _READINESS.pays(len(rows)):
+        rows = unsure(after, shape_of, [of_shapes[number].usual for number in numbers])
+    for fit, mine in _by_fit(of_shapes, np.array(numbers, np.int64)[shape_of[rows]]):
+        row = _first_cut(after, rows[mine], fit)
         if row is not None:
             table, names = shapes[shape_of[row]]
             raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
@@ -210,13 +232,13 @@ def _where(table: Table, commit_ts: int) -> str:
 def _fit(types: tuple[str, ...]) -> _ImagePattern:
     """Makes the pattern of a column list.  types: as information_schema has them, "" for a column that is not
     written."""
-    plain = [_plain_pattern(one) for one in types]
+    plain, usual = zip(*map(_plain_pattern, types), strict=True) if types else ((), ())
     strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
     texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
     chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
     floats = tuple(i for i, one in enumerate(types) if one.startswith("float"))
     pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
-    return _ImagePattern(strict, pattern, texts, chars, floats)
+    return _ImagePattern(strict, usual, pattern, texts, chars, floats)
 
 
 def _joined(patterns: Sequence[str]) -> str:
@@ -229,26 +251,35 @@ def _joined(patterns: Sequence[str]) -> str:
     return "^" + r"\x00".join(f"(?:{pattern})" for pattern in patterns[: last + 1]) + ("" if is_open else r"(?:\x00|$)")
 
 
-def _plain_pattern(column_type: str) -> str:
-    """Gives the pattern of literals that a column of this type stores unchanged, or that the server would refuse."""
+def _plain_pattern(column_type: str) -> tuple[str, Usual]:
+    """Gives the pattern of literals that a column of this type stores unchanged, or that the server would refuse; and
+    those of them that are usual, which a compiled function tells."""
     parsed = _TYPE.match(column_type)
     if parsed is None:
-        return _ANYTHING
+        return _ANYTHING, Usual(FITS_ANY)
     kind, size, scale = parsed[1], int(parsed[2] or 0), parsed[3]
     if kind == "double" and scale is not None:  # DOUBLE(M,D) rounds
-        return rf"NULL|-?[0-9]+(?:\.[0-9]{{0,{scale}}}0*)?(?:e0)?|-?[0-9.]+e\+[0-9]+"
-    return _KINDS.get(kind, _ANYTHING).replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?")
+        pattern = rf"NULL|-?[0-9]+(?:\.[0-9]{{0,{scale}}}0*)?(?:e0)?|-?[0-9.]+e\+[0-9]+"
+        return pattern, Usual(FITS_NULL)
+    pattern, usual = _KINDS.get(kind, (_ANYTHING, FITS_ANY))
+    return pattern.replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?"), Usual(usual, size)
 
 
+_REAL: Final = r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"
+"""16 digits may be no DOUBLE."""
 _KINDS: Final = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), r"NULL|-?[0-9]+(?:\.0*)?"),
-    "decimal": rf"NULL|[-0-9]{_ANYTHING}",
-    **dict.fromkeys(("float", "double"), r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"),  # 16 digits may be no DOUBLE
-    "year": "NULL|0|[0-9]{4}|'[0-9]{4}'",
-    "date": rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'",
-    "datetime": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
-    "timestamp": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
-    "time": "NULL|'-?[0-9]{1,3}:[0-9:]{5}FRACTION'",
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _QUOTED),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _QUOTED),
+    **dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), (r"NULL|-?[0-9]+(?:\.0*)?", FITS_WHOLE)
+    ),
+    "decimal": (rf"NULL|[-0-9]{_ANYTHING}", FITS_NUMBER),
+    "double": (_REAL, FITS_REAL),
+    "float": (_REAL, FITS_NULL),
+    "year": ("NULL|0|[0-9]{4}|'[0-9]{4}'", FITS_YEAR),
+    "date": (rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'", FITS_DATE),
+    "datetime": (f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'", FITS_DATETIME),
+    "timestamp": (f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'", FITS_DATETIME),
+    "time": ("NULL|'-?[0-9]{1,3}:[0-9:]{5}FRACTION'", FITS_TIME),
+    "char": (_QUOTED, FITS_CHAR),
+    **dict.fromkeys(("varchar", "tinytext", "text", "mediumtext", "longtext"), (_QUOTED, FITS_QUOTED)),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (_QUOTED, FITS_QUOTED)),
 }

@@ -8,9 +8,10 @@ import llvmlite.binding as llvm
 
 from bridge.protocols.fast.compiled.digests import digest_texts
 from bridge.protocols.fast.compiled.frames import split
-from bridge.protocols.fast.compiled.images import write_images
 from bridge.protocols.fast.compiled.machine_bytes import module_of
-from bridge.protocols.fast.compiled.raw_images import convert_images
+from bridge.protocols.fast.compiled.row_images.converting import convert_images
+from bridge.protocols.fast.compiled.row_images.fitting import fit_images
+from bridge.protocols.fast.compiled.row_images.writing import write_images
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
 _ENTRIES: Final[dict[str, Any]] = {
@@ -19,6 +20,7 @@ _ENTRIES: Final[dict[str, Any]] = {
     "walk": walk,
     "write_images": write_images,
     "convert_images": convert_images,
+    "fit_images": fit_images,
     "digest_texts": digest_texts,
 }
 

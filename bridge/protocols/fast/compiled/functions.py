@@ -83,4 +83,7 @@ write_images: Final = _Function(
 convert_images: Final = _Function(
     "convert_images", _BYTES, _NUMBERS, _BYTES, None, _NUMBERS, _NUMBERS, _rows(3), _BYTES, _BYTES, _NUMBERS, _table(4)
 )
+fit_images: Final = _Function(
+    "fit_images", _BYTES, _NUMBERS, _NUMBERS, _NUMBERS, _BYTES, None, _NUMBERS, _NUMBERS, _rows(2), _NUMBERS
+)
 digest_texts: Final = _Function("digest_texts", _BYTES, _NUMBERS, _NUMBERS, None, _BYTES, _NUMBERS)

@@ -63,7 +63,7 @@ def _processor() -> tuple[str, str]:
 def _name() -> str:
     """Gives the name of the folder for these functions and this processor, since homes may be shared."""
     digest = blake2b(repr((llvmlite.__version__, *_processor())).encode(), digest_size=8)
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(file.read_bytes())
     return f"{_PREFIX}{digest.hexdigest()}"
 

@@ -92,7 +92,7 @@ def _is_decimal(text: Bytes, at: Any, end: Any) -> Any:
 
 
 @inner
-def _is_moment(text: Bytes, at: Any, end: Any, way: Any) -> Any:
+def is_moment(text: Bytes, at: Any, end: Any, way: Any) -> Any:
     """Tells whether there is a DATE, DATETIME or TIME; a TIME of 100 hours and more is not told."""
     if way == TIME:
         hours = at + 1 if text[at] == MINUS else at
@@ -194,6 +194,6 @@ def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
         if usual == INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
             return PLAIN
         return WITH_EXPONENT if is_short_double(text, at, end) else CONVERTED
-    if usual != UNUSUAL and _is_moment(text, at, end, usual):
+    if usual != UNUSUAL and is_moment(text, at, end, usual):
         return IN_QUOTES
     return CONVERTED

@@ -25,7 +25,6 @@ from bridge.protocols.fast.compiled.codes import (
     TEXT_OF,
     WITH_EXPONENT,
 )
-from bridge.protocols.fast.compiled.images import decoded_base64, put_bytes
 from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, is_digit, is_integer
 from bridge.protocols.fast.compiled.machine_bytes import (
     Bytes,
@@ -42,6 +41,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     rows_at,
     word,
 )
+from bridge.protocols.fast.compiled.row_images.writing import decoded_base64, put_bytes
 from bridge.protocols.fast.compiled.values import is_short_double, way_of
 
 _APOSTROPHE, _E, _N, _DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "'eN-.: ")

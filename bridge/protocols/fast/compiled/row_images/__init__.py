@@ -1,0 +1,1 @@
+"""Compiled functions over row images."""
