@@ -1,1 +1,3 @@
 """The benchmark: `uv run python -m tests.bench --help`."""
+
+from tests.support import bytecode  # noqa: F401

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -65,12 +64,9 @@ def command(
 
 
 def started(arguments: Sequence[str], stdout: int, log: Path) -> subprocess.Popen[str]:
-    """`python -m bridge ...`, with bytecode kept: without it every start compiles PySpark anew."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    """`python -m bridge ...`."""
     with log.open("wb") as stderr:
-        return subprocess.Popen(
-            [sys.executable, "-m", "bridge", *arguments], stdout=stdout, stderr=stderr, text=True, env=environment
-        )
+        return subprocess.Popen([sys.executable, "-m", "bridge", *arguments], stdout=stdout, stderr=stderr, text=True)
 
 
 def catch_up(servers: Servers, arguments: Sequence[str], roots: Mapping[str, int] | None = None) -> Measured:
