@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -18,13 +18,25 @@ from bridge.verify.log.row_steps import STEP_SCHEMA
 
 
 def fold_steps(found: pa.Table) -> pa.Table:
-    """Folds the given steps.  It may be applied again to its own results.
+    """Folds the given steps.  It may be applied again to its own results (but see `fold_some`).
 
     Tables with a key keep the last step of each key, and the steps that complete it.  For tables without a key, it adds
     up the copies of a change.  Once all steps are folded together, `completed` makes one step for each key.
     """
     keyed, others = parted(found, pc.equal(found["copies"], 0))
     return pa.concat_tables([_last(keyed), _counted(others)])
+
+
+def fold_some(found: pa.Table, fold: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """Folds steps of which others may be of the same keys.  fold: `fold_steps` or `last_of_keys`.
+
+    Steps by event time are folded partition by partition: where the times of a partition have gone back, only all of
+    its steps tell which step of another partition is earlier.
+    """
+    if not pc.any(found["by_time"]).as_py():
+        return fold(found)
+    partitions = _partitions(found)
+    return pa.concat_tables([fold(found.filter(pa.array(partitions == one))) for one in np.unique(partitions)])
 
 
 def parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
