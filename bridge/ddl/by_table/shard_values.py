@@ -47,8 +47,11 @@ def misread_values(text: str, classified: Classified, definition_of: DefinitionO
                     f"rows of a shard that has other members of {name} may come with their numbers (from all senders"
                     " but Debezium), which would become other values"
                 )
-            if not is_utc and at(rows, 0).word == "TIMESTAMP" != at(column, 0).word:
+            from_utc, to_utc = (at(definition, 0).word == "TIMESTAMP" for definition in (rows, column))
+            if from_utc and not (to_utc or is_utc):
                 return f"rows of a shard where {name} is a TIMESTAMP come in UTC, and would be written so"
+            if to_utc and not (from_utc or is_utc):
+                return f"rows of a shard where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
     return ""
 
 
