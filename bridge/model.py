@@ -21,7 +21,8 @@ NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 """End offsets of no partitions."""
 
 _NAMELESS_MEMBER: Final = re.compile(r"set\((?:.*,)?''[,)]", re.DOTALL)
-"""A SET with a member without letters, which VALUES() loses on every server (tried on MariaDB, MySQL and TiDB)."""
+"""A SET with a member without letters, which every server loses where it copies a column, or by VALUES() (tried on
+MariaDB, MySQL and TiDB)."""
 WHOLE_MESSAGE: Final = -1
 """The index of a quarantine entry that is a whole message."""
 
@@ -46,6 +47,11 @@ class Column:
     generated: bool
     nullable: bool = True
     collation: str | None = None
+
+    @property
+    def has_nameless_member(self) -> bool:
+        """Whether it is a SET with a member without letters, which only the number of a value tells."""
+        return _NAMELESS_MEMBER.match(self.type) is not None
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class Table:
     @cached_property
     def writes_anew(self) -> bool:
         """Whether rows have to be deleted before they are written, as ON DUPLICATE KEY UPDATE would change a value."""
-        return self.turns_bits or any(_NAMELESS_MEMBER.match(column.type) for column in self.columns.values())
+        return self.turns_bits or any(column.has_nameless_member for column in self.columns.values())
 
     @cached_property
     def written_names(self) -> frozenset[str]:

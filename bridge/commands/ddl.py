@@ -37,7 +37,9 @@ def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
 def release(
     target: Target, table: ProgressTable, change: str, state: JournalState, replacement: str = ""
 ) -> JournalEntry:
-    """Stores the operator's decision about an open schema change, and returns its entry.
+    """Stores the operator's decision about an open schema change, and returns its entry with its new state.
+
+    To skip one of which nothing shows whether it ran says that it did: then it counts as run.
 
     change: the commit ts of the schema change, or the beginning of its id.
     Raises UsageError when `change` does not match exactly one, or when the replacement is not a schema change.
@@ -54,13 +56,16 @@ def release(
                     f"the replacement cannot run: {known.reason}",
                     fix="run it by hand, then `bridge ddl skip` the schema change",
                 )
-        if not journal.release(session, entry, state, f"{state.value} by the operator", replacement):
+        outcome = f"{state.value} by the operator"
+        if state is JournalState.SKIPPED and entry.is_unclear:
+            state, outcome = JournalState.DONE, "had run before, as the operator says"
+        if not journal.release(session, entry, state, outcome, replacement):
             raise BridgeError(
                 "somebody else has decided about this schema change meanwhile",
                 where=entry.id,
                 fix="look again with `bridge ddl list`",
             )
-        return entry
+        return replace(entry, state=state)
 
 
 def _find(open_entries: list[JournalEntry], change: str) -> JournalEntry:

@@ -37,10 +37,13 @@ _ON_EXECUTORS: Final = 2
 """Parts that stay on the executors may be so many times larger: each piece of a window scans whole parts, so they
 should be few."""
 _LEAST_STAYING: Final = 4 * LARGE.rows
-"""Parts whose row changes executors write have so many messages, if there are so many, however slow the target is:
+"""Parts whose row changes executors write have so many messages, if there are so many, also when the target is slow:
 each step costs some Spark jobs, and the driver writes those that are not large.  A TiDB on the same two cores took
 45,000 rows a second so, and 37,000 in parts of two seconds; of the driver that took 0.1 and 0.5 seconds of processor
 time for a million (measured)."""
+_TIMES_STAYING: Final = 4
+"""They have at most so many times what is applied in two seconds.  A stop breaks off what takes longer than ten
+(`stop_signals`), and verify waits ten for the end of a step."""
 _LIGHT_SHARE: Final = 16
 """When the driver has no room for more, it still decodes a micro-batch that takes at most 1/16 of what it may decode at
 once."""
@@ -222,7 +225,8 @@ class Intake:
         """Returns the number of messages of the next part."""
         writers = self._writers_apart
         if writers:
-            stays = self._part_size.wanted(self._limit, processes=writers, least=_LEAST_STAYING)
+            least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
+            stays = self._part_size.wanted(self._limit, processes=writers, least=least)
             if stays >= LARGE.rows:
                 return stays
         return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)

@@ -355,15 +355,24 @@ def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPa
     assert intake._size() == size
 
 
-@pytest.mark.parametrize(("writers", "size"), [(0, LEAST_AT_ONCE), (8, 4 * LARGE.rows)])
+@pytest.mark.parametrize(
+    ("writers", "rate", "size"),
+    [
+        (0, 25_000, 50_000),
+        (8, 25_000, 4 * LARGE.rows),
+        (8, 10_000, 80_000),
+        (8, 1_000, LEAST_AT_ONCE),
+    ],
+)
 def test_a_slow_target_gets_large_steps_where_executors_write(
-    monkeypatch: pytest.MonkeyPatch, writers: int, size: int
+    monkeypatch: pytest.MonkeyPatch, writers: int, rate: int, size: int
 ) -> None:
-    """Each of these steps costs some Spark jobs, and the driver would write the small ones."""
+    """Each of these steps costs some Spark jobs, and the driver would write the small ones.  But none takes longer than
+    a stop and verify wait for it."""
     intake = _alone(Taker(), limit=500_000)
     monkeypatch.setattr(intake, "_writers", lambda: writers)
     monkeypatch.setattr(intake._order, "on_executors", lambda *_: None)
-    intake._part_size.note(20_000, 20.0)
+    intake._part_size.note(20_000, 20_000 / rate)
     assert intake._size() == size
 
 

@@ -88,9 +88,19 @@ def test_numbers_that_stay_are_approved(target: str, session: Session, case: str
 
 
 @pytest.mark.parametrize(("zone", "is_held"), [("+08:00", True), ("UTC", False)])
-def test_times_in_utc_stay_apart_from_local_ones(target: str, session: Session, zone: str, is_held: bool) -> None:
-    """A shard whose column is a TIMESTAMP still would write UTC among the local times of a DATETIME."""
-    made, alter = make("TIMESTAMP NULL"), "ALTER TABLE t MODIFY v DATETIME"
+@pytest.mark.parametrize(
+    ("was", "becomes", "why"),
+    [
+        ("TIMESTAMP NULL", "DATETIME", "come in UTC"),
+        ("DATETIME", "TIMESTAMP NULL", "taken for UTC"),
+        ("VARCHAR(30)", "TIMESTAMP(3) NULL", "taken for UTC"),
+    ],
+)
+def test_times_in_utc_stay_apart_from_local_ones(
+    target: str, session: Session, zone: str, was: str, becomes: str, why: str, *, is_held: bool
+) -> None:
+    """A shard whose column is a TIMESTAMP still would write UTC among local times of a DATETIME, and the reverse."""
+    made, alter = make(was), f"ALTER TABLE t MODIFY v {becomes}"
     log = [ddl(10, "s1", made), ddl(11, "s2", made), ddl(13, "s1", alter), ddl(14, "s2", alter)]
     rules = replace(DDL, timezone=zone)
     events = ruled(in_one_partition([*log, boundary(20)]), RULES)
@@ -98,8 +108,8 @@ def test_times_in_utc_stay_apart_from_local_ones(target: str, session: Session, 
         run_all(target, events, ddl=rules)
     assert bridge("ddl", "approve", "13", "--target", target).code == 0
     if is_held:
-        with pytest.raises(HeldError, match="come in UTC"):
+        with pytest.raises(HeldError, match=why):
             run_all(target, events, ddl=rules)
-        assert bridge("ddl", "replace", "13", "ALTER TABLE s.t MODIFY v DATETIME", "--target", target).code == 0
+        assert bridge("ddl", "replace", "13", f"ALTER TABLE s.t MODIFY v {becomes}", "--target", target).code == 0
     run_all(target, events, ddl=rules)
     assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts > 12") == [("done",), ("confirmed",)]

@@ -6,9 +6,10 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from bridge.errors import StoppedError
+from bridge.errors import HeldError, StoppedError
 from bridge.verify import snapshots
 from tests.generated.verifying import verify_events
 from tests.support.command import bridge
@@ -67,6 +68,38 @@ def test_what_may_have_run_is_not_compared(
             break
     assert refused in {1, 2, 3}
     assert verify_events(target, events).is_equal
+
+
+def held_after_it_ran(target: str) -> pa.Table:
+    """Events whose schema change ran on the target, which nothing shows."""
+    swap = schema_change(20, "ALTER TABLE t CHANGE v w INT, CHANGE w v INT AFTER id")
+    row = row_change(11, "t", ["id", "v", "w"], ["id"], after=[7, 8, 9])
+    events = in_one_partition([*BEFORE, row, boundary(12), swap, boundary(30)])
+    sql(target, "CREATE DATABASE m")
+
+    def trace(step: str) -> None:
+        if step == "ddl executed" and sql(target, "SELECT COUNT(*) FROM m.t") == [(4,)]:
+            raise Died
+
+    with pytest.raises(Died):
+        run_all(target, events, trace=trace)
+    with pytest.raises(HeldError, match="nothing shows whether it ran"):
+        run_all(target, events)
+    return events
+
+
+@pytest.mark.parametrize("decision", [("approve",), ("replace", "ALTER TABLE m.t ADD COLUMN x INT")])
+def test_a_decision_does_not_tell_whether_it_ran(
+    target: str, monkeypatch: pytest.MonkeyPatch, decision: tuple[str, ...]
+) -> None:
+    """What was held as nothing shows whether it ran may be on the target also when the operator has decided what is to
+    run: verify called all rows different until the bridge was started."""
+    monkeypatch.setattr(snapshots, "_PENDING_SECONDS", 0.0)
+    events = held_after_it_ran(target)
+    what, *text = decision
+    assert bridge("ddl", what, "20", *text, "--target", target).code == 0
+    with pytest.raises(StoppedError, match="may be on the target"):
+        verify_events(target, events)
 
 
 def test_no_row_is_put_behind_a_change_that_may_have_run(target: str) -> None:

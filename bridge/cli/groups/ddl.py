@@ -112,12 +112,11 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
     from bridge.commands.connections import progress_of, target_of
     from bridge.mysql.state.ddl_journal import JournalState
 
-    decided = JournalState[state]
-    entry = ddl.release(target_of(settings), progress_of(settings), change, decided, replacement)
+    entry = ddl.release(target_of(settings), progress_of(settings), change, JournalState[state], replacement)
     if as_json:
-        console.print_json({**entry.document(), "state": decided, "replacement": replacement})
+        console.print_json({**entry.document(), "replacement": replacement})
     else:
-        console.line(f"{entry.id} is {decided}: {entry.statement}")
+        console.line(f"{entry.id} is {entry.state}: {entry.statement}")
 
 
 @command(

@@ -1,7 +1,9 @@
 """Finds columns in which rows of another shard would mean something else, and no server refuses it.  Pure.
 
-Some formats write a value of an ENUM or a SET by its number.  The merged table reads the number by its own members, so
-it gets another value of a shard whose members have other numbers.  A TIMESTAMP comes in UTC, a DATETIME as it is.
+All formats but Debezium's may write a value of an ENUM or a SET by its number: Open Protocol and TiCDC's Canal-JSON do,
+official Canal and CKafka write numbers or names, depending on the sender.  The merged table reads the number by its own
+members, so it gets another value of a shard whose members have other numbers.  A TIMESTAMP comes in UTC, a DATETIME as
+it is.
 """
 
 from __future__ import annotations
@@ -42,11 +44,14 @@ def misread_values(text: str, classified: Classified, definition_of: DefinitionO
             rows, column = types if makes else reversed(types)
             if not _keep_numbers(rows, column):
                 return (
-                    f"rows of a shard that has other members of {name} may come with their numbers (Open Protocol,"
-                    " Canal-JSON), which would become other values"
+                    f"rows of a shard that has other members of {name} may come with their numbers (from all senders"
+                    " but Debezium), which would become other values"
                 )
-            if not is_utc and at(rows, 0).word == "TIMESTAMP" != at(column, 0).word:
+            from_utc, to_utc = (at(definition, 0).word == "TIMESTAMP" for definition in (rows, column))
+            if from_utc and not (to_utc or is_utc):
                 return f"rows of a shard where {name} is a TIMESTAMP come in UTC, and would be written so"
+            if to_utc and not (from_utc or is_utc):
+                return f"rows of a shard where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
     return ""
 
 

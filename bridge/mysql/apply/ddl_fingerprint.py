@@ -22,6 +22,10 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 
 _EMPTYING: Final = frozenset({C.TRUNCATE_TABLE, C.TRUNCATE_PARTITION, C.CREATE_TABLE})
+_MAY_HAVE_RUN: Final = frozenset(
+    {JournalState.RUNNING, JournalState.HELD, JournalState.APPROVED, JournalState.REPLACED}
+)
+"""States of a statement that may have been sent: what the operator decides does not tell whether it ran."""
 _NO_SUCH: Final = frozenset({1049, 1146})
 _ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
 
@@ -166,7 +170,7 @@ def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaCha
 
 
 def _may_have_run(session: Session, entry: JournalEntry) -> bool:
-    if entry.state not in {JournalState.RUNNING, JournalState.HELD} or not entry.fingerprint:
+    if entry.state not in _MAY_HAVE_RUN or not entry.fingerprint:
         return entry.state is JournalState.DONE
     classified = classify(entry.run_text or entry.statement, entry.schema)
     if not isinstance(classified, Classified):

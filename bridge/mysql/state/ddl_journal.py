@@ -84,6 +84,11 @@ class JournalEntry:
         }
 
     @property
+    def is_unclear(self) -> bool:
+        """Whether it is held since nothing shows whether it ran: others are held before anything is sent."""
+        return self.state is JournalState.HELD and bool(self.fingerprint)
+
+    @property
     def id(self) -> str:
         """What the operator calls it."""
         return f"{self.commit_ts}-{self.statement_hash[:8]}"

@@ -27,6 +27,12 @@ def definition(name: str, column: Column) -> str:
     return f"{quote_name(name)} {column.type}{text} {'NULL' if column.nullable else 'NOT NULL'}"
 
 
+def copied(column: Column, alias: str = "") -> str:
+    """Writes the value of a column that is copied to another one of its type.  alias: of the table, with its point."""
+    name = f"{alias}{quote_name(column.name)}"
+    return f"CAST({name} AS UNSIGNED)" if column.has_nameless_member else name
+
+
 class _TemporaryTable(NamedTuple):
     """A temporary table with columns of another table's types.
 
@@ -85,7 +91,10 @@ class PatchStatements:
         for sql in self._whole.made(written):
             yield self._statement(Stage.KEEP, sql)
         columns = [quote_name(name) for name, _ in written]
-        values = ",".join(f"{'parts' if name in self._names else 't'}.{name}" for name in columns)
+        values = ",".join(
+            copied(column, "parts." if name in self._names else "t.")
+            for name, (_, column) in zip(columns, written, strict=True)
+        )
         sql = f"INSERT INTO {self._whole.name} ({','.join(columns)}) SELECT {values} FROM {self._old_rows()}"
         yield self._statement(Stage.KEEP, sql, expect=len(self._rows.images))
         yield self._statement(Stage.KEEP, self._parts.dropped())
@@ -94,14 +103,17 @@ class PatchStatements:
         """Writes the rows, in place or anew."""
         target = quote_name(*self._table.name)
         if self._rows.moves:
-            columns = [quote_name(column.name) for column in self._table.columns.values() if not column.generated]
-            names = ",".join(columns)
-            yield self._statement(Stage.WRITE, f"INSERT INTO {target} ({names}) SELECT {names} FROM {self._whole.name}")
+            columns = [column for column in self._table.columns.values() if not column.generated]
+            names, values = ",".join(quote_name(one.name) for one in columns), ",".join(map(copied, columns))
+            yield self._statement(
+                Stage.WRITE, f"INSERT INTO {target} ({names}) SELECT {values} FROM {self._whole.name}"
+            )
             yield self._statement(Stage.WRITE, self._whole.dropped())
             return
-        values = [f"t.{name}=parts.{name}" for name in self._names]
-        values += _unchanged(self._table, {name.lower() for name in self._written.names})
-        sql = f"UPDATE {self._old_rows()} SET {','.join(values)}"
+        written = [self._table.columns[name.lower()] for name in self._written.names]
+        sets = [f"t.{name}={copied(one, 'parts.')}" for name, one in zip(self._names, written, strict=True)]
+        sets += _unchanged(self._table, {name.lower() for name in self._written.names})
+        sql = f"UPDATE {self._old_rows()} SET {','.join(sets)}"
         yield self._statement(Stage.WRITE, sql, expect=len(self._rows.images))
         yield self._statement(Stage.WRITE, self._parts.dropped())
 
@@ -149,7 +161,7 @@ class KeptValues:
         names = ",".join(quote_name(column.name) for column in columns)
         for sql in self._scratch.made((column.name, column) for column in columns):
             yield self._statement(Stage.KEEP, sql)
-        select = f"SELECT {names} FROM {quote_name(*self._table.name)} WHERE "
+        select = f"SELECT {','.join(map(copied, columns))} FROM {quote_name(*self._table.name)} WHERE "
         into = f"INSERT INTO {self._scratch.name} ({names}) "
         for condition in key_conditions(self._table, self._net.key, self._keys):
             yield self._statement(Stage.KEEP, f"{into}{select}{condition}")
@@ -163,7 +175,7 @@ class KeptValues:
         went, now = self._net.respelled
         is_mine = pc.is_in(now, self._keys)
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
-        rest = ",".join(map(quote_name, self._extra))
+        rest = ",".join(copied(self._table.columns[name.lower()]) for name in self._extra)
         commas, ands = [","] * (len(key) - 1), [f" AND {name}=" for name in key[1:]]
         head = f",{rest} FROM {quote_name(*self._table.name)} WHERE {key[0]}="
         parts = [part for keys in (now, went) for part in parts_of(keys.filter(is_mine), range(len(key)))]
@@ -176,7 +188,10 @@ class KeptValues:
         on = " AND ".join(f"t.{name}=kept.{name}" for name in key)
         extra = {name.lower() for name in self._extra}
         values = ",".join(
-            [*(f"t.{name}=kept.{name}" for name in map(quote_name, self._extra)), *_unchanged(self._table, extra)]
+            [
+                *(f"t.{quote_name(name)}={copied(self._table.columns[name.lower()], 'kept.')}" for name in self._extra),
+                *_unchanged(self._table, extra),
+            ]
         )
         target = quote_name(*self._table.name)
         yield self._statement(Stage.RESTORE, f"UPDATE {target} t JOIN {self._scratch.name} kept ON {on} SET {values}")

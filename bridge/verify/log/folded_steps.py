@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -13,18 +13,30 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.rows.arrow_images import TEXT
-from bridge.rows.grouping import numbered
+from bridge.rows.grouping import distinct, numbered
 from bridge.verify.log.row_steps import STEP_SCHEMA
 
 
 def fold_steps(found: pa.Table) -> pa.Table:
-    """Folds the given steps.  It may be applied again to its own results.
+    """Folds the given steps.  It may be applied again to its own results (but see `fold_some`).
 
     Tables with a key keep the last step of each key, and the steps that complete it.  For tables without a key, it adds
     up the copies of a change.  Once all steps are folded together, `completed` makes one step for each key.
     """
     keyed, others = parted(found, pc.equal(found["copies"], 0))
     return pa.concat_tables([_last(keyed), _counted(others)])
+
+
+def fold_some(found: pa.Table, fold: Callable[[pa.Table], pa.Table]) -> pa.Table:
+    """Folds steps of which others may be of the same keys.  fold: `fold_steps` or `last_of_keys`.
+
+    Steps by event time are folded partition by partition: where the times of a partition have gone back, only all of
+    its steps tell which step of another partition is earlier.
+    """
+    if not pc.any(found["by_time"]).as_py():
+        return fold(found)
+    partitions = _partitions(found)
+    return pa.concat_tables([fold(found.filter(pa.array(partitions == one))) for one in np.unique(partitions)])
 
 
 def parted(found: pa.Table, mask: pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
@@ -136,9 +148,9 @@ def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
 def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
     """Gives the steps and their order.  Event times are raised to the highest that their partition has shown before for
     the same key."""
-    by_time = found["by_time"].to_numpy(zero_copy_only=False)
+    by_time, partitions = found["by_time"].to_numpy(zero_copy_only=False), _partitions(found)
     if by_time.any():
-        times = pa.array(_in_partition_order(found, keys, by_time))
+        times = pa.array(_in_partition_order(found, keys, partitions, by_time))
         found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
     is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
     eras = found["era"].to_numpy()
@@ -147,7 +159,7 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
             ~is_image,  # the row that moves here has the values of its old key, so images come first
             found["index"].to_numpy(),
             found["offset"].to_numpy(),
-            found["partition"].to_numpy(),
+            partitions,
             is_image & ~by_time,
             found["commit_ts"].to_numpy(),
             *([-eras] if eras.any() else []),  # a change of the key is behind all rows of the earlier key
@@ -156,8 +168,19 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
     return found, order
 
 
+def _partitions(found: pa.Table) -> npt.NDArray[np.int64]:
+    """Gives a number for the topic and partition of each step, in the order of both: offsets of a topic say nothing of
+    another's."""
+    topics, topic_of = distinct(found, ["topic"])
+    places = np.empty(len(topics), np.int64)
+    places[sorted(range(len(topics)), key=topics.__getitem__)] = np.arange(len(topics))
+    partitions = found["partition"].to_numpy().astype(np.int64)
+    numbers: npt.NDArray[np.int64] = places[topic_of] * (partitions.max(initial=0) + 1) + partitions
+    return numbers
+
+
 def _in_partition_order(
-    found: pa.Table, keys: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
+    found: pa.Table, keys: npt.NDArray[np.int64], partitions: npt.NDArray[np.int64], by_time: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.int64]:
     """Raises event times so that the steps of a key in one partition never go back in time.
 
@@ -165,7 +188,7 @@ def _in_partition_order(
     `pipeline.by_partitions.merge`.
     """
     times: npt.NDArray[np.int64] = found["commit_ts"].to_numpy()
-    partitions, offsets = found["partition"].to_numpy(), found["offset"].to_numpy()
+    offsets = found["offset"].to_numpy()
     order = np.lexsort((found["index"].to_numpy(), offsets, partitions, keys))
     starts = (np.diff(keys[order], prepend=-1) != 0) | (np.diff(partitions[order], prepend=-1) != 0)
     known, ranks = np.unique(times, return_inverse=True)

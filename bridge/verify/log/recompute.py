@@ -26,7 +26,7 @@ from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable, Insert
-from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps, last_of_keys
+from bridge.verify.log.folded_steps import balance, buckets, completed, fold_some, fold_steps, last_of_keys
 from bridge.verify.log.hashes.hashed_steps import HASHED_SCHEMA, hashed
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
@@ -293,7 +293,7 @@ def _stepping(
         all_bytes = made.nbytes * events_in_all / max(1, made.num_rows)
         for number, mine in buckets(made, count):
             has_more = _has_enough([mine], *(_MOST_OF_A_SHARE * size // count for size in (made.num_rows, made.nbytes)))
-            yield number, _exported(fold(mine) if has_more or folder is None else mine, folder, all_bytes)
+            yield number, _exported(fold_some(mine, fold) if has_more or folder is None else mine, folder, all_bytes)
 
     return step
 

@@ -13,6 +13,7 @@ from bridge.events import SEP
 from bridge.rows.literal_offsets import Cells
 from bridge.rows.types.type_check import _fit
 from bridge.rows.types.usual_fits import unsure
+from tests.support.fenced_buffers import fenced_texts
 
 USUAL = {
     "int": ["NULL", "0", "-7", "18446744073709551615"],
@@ -97,3 +98,14 @@ def test_rows_of_several_tables_with_rows_that_are_gone() -> None:
 def _damaged(made: Random, literal: str) -> str:
     at = made.randrange(len(literal) + 1)
     return literal[:at] + made.choice(["", *"0159'-.: exN+"]) + literal[at + made.randrange(3) :]
+
+
+@pytest.mark.parametrize("column_type", TYPES)
+def test_no_byte_behind_the_last_literal_is_read(column_type: str) -> None:
+    """Whatever a literal begins like, and whether rows without an image follow."""
+    fit = _fit((column_type,))
+    for literal in {text[:size] for text in ("NULL", "x'00'", "'12:34:56.7'", "'-12:34:56'", "'2024-02-29 23:59:59.1'",
+                                             "-1.5") for size in range(len(text) + 1)}:  # fmt: skip
+        for images in ([literal], ["1", literal], [literal, None]):
+            shape_of = np.zeros(len(images), np.int64)
+            unsure(Cells(fenced_texts(images), shape_of, [1]), shape_of, [fit.usual])

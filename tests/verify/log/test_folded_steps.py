@@ -17,7 +17,9 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.grouping import linked
 from bridge.rows.literal_offsets import Cells
-from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps
+from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps, last_of_keys
+from bridge.verify.log.hashes.hashed_steps import hashed
+from bridge.verify.log.hashes.text_hashes import text_hashes
 from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
 from bridge.verify.log.recompute import together
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
@@ -85,6 +87,15 @@ STATES: list[tuple[str, list[dict[str, Any]], dict[str, str | None]]] = [
      [change(8, None, "1,1", by_time=True, partition=2, offset=1),
       change(5, "1,1", "1,2", by_time=True, partition=2, offset=2),
       change(6, "1,1", "1,7", by_time=True, partition=1, offset=9)], {"1": "1,2"}),
+    ("a partition of another topic has other offsets",
+     [change(5, None, "1,1", by_time=True, offset=500),
+      change(7, "1,1", "1,2", by_time=True, topic="a", offset=3)], {"1": "1,2"}),
+    ("a row that went over to another topic",
+     [change(5, "1,1", None, by_time=True, offset=500),
+      change(7, None, "1,2", by_time=True, topic="y", offset=3)], {"1": "1,2"}),
+    ("equal event times of two topics: as they are merged, by their names",
+     [change(5, "1,1", "1,2", by_time=True, topic="y", offset=3),
+      change(5, "1,1", "1,1", by_time=True, topic="a", partition=1, offset=500)], {"1": "1,2"}),
 ]  # fmt: skip
 
 
@@ -92,6 +103,18 @@ STATES: list[tuple[str, list[dict[str, Any]], dict[str, str | None]]] = [
 def test_last_states(case: tuple[str, list[dict[str, Any]], dict[str, str | None]]) -> None:
     """The last change of a key decides."""
     assert states(case[1]) == case[2]
+
+
+@pytest.mark.parametrize("case", STATES, ids=[case[0] for case in STATES])
+def test_last_states_by_hashes(case: tuple[str, list[dict[str, Any]], dict[str, str | None]]) -> None:
+    """Steps that have hashes of images end as those with images, however they are divided over tasks."""
+    plan = LogPlan((KEYED,), {}, 1000, None)
+    tasks = [hashed(steps(plan, pa.Table.from_pylist([one], EVENT_SCHEMA))) for one in case[1]]
+    rows = last_of_keys(pa.concat_tables([mine for task in tasks for _, mine in buckets(task, 3)]))
+    images = [image and image.replace(",", SEP) for image in case[2].values()]
+    hashes = text_hashes(pa.array(images, pa.large_string())).tolist()
+    expected = {key: hashes[i] if images[i] else None for i, key in enumerate(case[2])}
+    assert dict(zip(rows["key"].to_pylist(), rows["image"].to_pylist(), strict=True)) == expected
 
 
 def part(offset: int, columns: str, before: str, after: str | None, **more: Any) -> dict[str, Any]:

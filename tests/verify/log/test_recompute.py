@@ -19,7 +19,7 @@ from bridge.verify.log.recompute import Log
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
 from bridge.verify.log.row_steps import steps
 from tests.generated.verifying import InProcess, OfEvents
-from tests.support.upstreams import in_one_partition, row_change
+from tests.support.upstreams import events_table, in_one_partition, row_change
 
 LARGE, COUNT = 1 << 20, 48
 
@@ -55,3 +55,33 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(rows for _, _, rows in cast(Iterable[tuple[int, int, int]], folded.inserts({0: expected}))) == COUNT
     assert len(handled) > 2 * LARGE * COUNT // most
     assert max(handled) <= 2 * most
+
+
+@pytest.mark.parametrize("is_hashed", [True, False])
+def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPatch, *, is_hashed: bool) -> None:
+    """The second task sees a time that has gone back, but not what the partition has shown before: it must not take a
+    step of another partition for the last one."""
+    first, back, between = (
+        events_table([(partition, offset, row_change(ts, "t", ["id"], ["id"], after=[1])._replace(by_time=True))])
+        for partition, offset, ts in ((0, 1, 8), (0, 2, 5), (1, 1, 6))
+    )
+    parts = [[first], [pa.concat_tables([back, between])]]
+    source = OfEvents(pa.concat_tables([first, back, between]))
+    monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(part))) for part in parts]))
+    log = Log(cast(MicroBatch, source), cast(EventDecoder, None), None, 3)
+    table = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
+    plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
+    last: list[tuple[int, int]] = []
+
+    def noted(rows: pa.Table, *_: Any) -> list[Any]:
+        last.extend(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
+        return []
+
+    monkeypatch.setattr(recompute, "fingerprints", noted)
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: noted(rows))
+    folded = log.fold(plan, 3, 1)
+    if is_hashed:
+        folded.fingerprints({0: ()})
+    else:
+        list(folded.inserts({0: ExpectedTable("`e`", cast(Definition, None), ("id",), ())}))
+    assert last == [(0, 2)]

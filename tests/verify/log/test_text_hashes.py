@@ -11,6 +11,7 @@ import pytest
 
 import bridge.protocols.fast.compiled.functions  # noqa: F401  # many texts go to the compiled function once it is loaded
 from bridge.verify.log.hashes.text_hashes import text_hashes
+from tests.support.fenced_buffers import fenced_texts
 
 LONGEST_OF_ONE_BLOCK, LONGEST_OF_TWO = 55, 119
 LARGE = 5 << 20
@@ -51,3 +52,11 @@ def test_large_texts_among_small_ones() -> None:
     texts = ["x" * LARGE, *_texts([9] * 600), "y" * (LARGE + 70), "z" * LARGE]
 
     assert text_hashes(pa.array(texts, pa.large_string())).tolist() == _expected(texts)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 55, 56, 63, 64, 65, 119, 120, 128])
+def test_no_byte_behind_the_last_text_is_read(size: int) -> None:
+    """Buffers of files that are mapped may end with their page."""
+    texts = [*_texts([3] * 600), "x" * size]
+
+    assert text_hashes(fenced_texts([*texts, None]).slice(1))[:-1].tolist() == _expected(texts[1:])

@@ -14,7 +14,8 @@ from bridge.verify.log.hashes.text_hashes import text_hashes
 from bridge.verify.log.row_steps import STEP_SCHEMA
 
 _KEPT: Final = (
-    "table_number", "key", "key_number", "era", "commit_ts", "by_time", "partition", "offset", "index",
+    "table_number", "key", "key_number", "era", "commit_ts", "by_time", "topic", "partition", "offset",
+    "index",
 )  # fmt: skip
 """What decides which step of a key is the last one, where images hold whole rows."""
 HASHED_SCHEMA: Final = pa.schema([*(STEP_SCHEMA.field(name) for name in _KEPT), pa.field("image", pa.uint64())])
