@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError, StoppedError
 from bridge.verify import snapshots
 from tests.generated.verifying import verify_events
@@ -118,3 +119,44 @@ def test_no_row_is_put_behind_a_change_that_may_have_run(target: str) -> None:
     tried = bridge("quarantine", "retry", "--all", "--target", target)
     assert "a schema change runs, or was interrupted" in tried.out
     assert sql(target, "SELECT * FROM m.t") == []
+
+
+def test_what_ran_instead_is_what_verify_follows(target: str) -> None:
+    """The operator's statement ran in place of a TRUNCATE: verify called all rows extra, and the fix file would have
+    deleted them."""
+    events = in_one_partition([*BEFORE, boundary(12), schema_change(20, "TRUNCATE TABLE t"), boundary(30)])
+    sql(target, "CREATE DATABASE m")
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=ddl_rules(hold=["truncate table"]))
+    assert bridge("ddl", "replace", "20", "ALTER TABLE m.t ADD COLUMN x INT", "--target", target).code == 0
+    run_all(target, events)
+    assert sql(target, "SELECT COUNT(*), COUNT(x) FROM m.t") == [(3, 0)]
+    assert verify_events(target, events).is_equal
+
+
+def test_a_decision_on_what_ran_instead_is_about_that(target: str) -> None:
+    """A statement that the operator gave was interrupted, and nothing shows whether it ran: to approve it runs that,
+    not the statement in whose place it is."""
+    truncate = schema_change(20, "TRUNCATE TABLE t")
+    row = row_change(11, "t", ["id", "v", "w"], ["id"], after=[7, 8, 9])
+    events = in_one_partition([*BEFORE, row, boundary(12), truncate, boundary(30)])
+    sql(target, "CREATE DATABASE m")
+    held = ddl_rules(hold=["truncate table"])
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=held)
+    swap = "ALTER TABLE m.t CHANGE v w INT, CHANGE w v INT AFTER id"
+    assert bridge("ddl", "replace", "20", swap, "--target", target).code == 0
+
+    def trace(step: str) -> None:
+        if step == "ddl intent":
+            raise Died
+
+    with pytest.raises(Died):
+        run_all(target, events, ddl=held, trace=trace)
+    for _ in range(2):
+        with pytest.raises(HeldError, match="nothing shows whether it ran"):
+            run_all(target, events, ddl=held)
+    assert bridge("ddl", "approve", "20", "--target", target).code == 0
+    run_all(target, events, ddl=held)
+    assert sql(target, "SELECT v, w FROM m.t WHERE id = 7") == [(9, 8)]
+    assert verify_events(target, events).is_equal

@@ -71,9 +71,13 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class _StatementToRun:
-    """The statement to run: rewritten for the target, and allowed by the policy or the operator."""
+    """The statement to run: rewritten for the target, and allowed by the policy or the operator.
+
+    replacement: the operator's text, where it is that.
+    """
 
     rewritten: Rewritten
+    replacement: str = ""
 
     @property
     def text(self) -> str:
@@ -147,7 +151,10 @@ class SchemaChangeRunner:
         is_unclear = found.ran is Ran.UNCLEAR
         if is_unclear and intent.state is not JournalState.APPROVED:
             reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
-            raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
+            raise self._hold(
+                session, change, reason, plan.rewritten,
+                fingerprint=intent.fingerprint, replacement=plan.replacement,
+            )  # fmt: skip
         if intent.state is not JournalState.RUNNING:
             self._record_intent(session, change, plan, now.fingerprint)
         return True
@@ -189,7 +196,7 @@ class SchemaChangeRunner:
         state = entry.state if entry is not None else None
         if entry is not None and state is JournalState.RUNNING:
             return self._as_recorded(change, entry)
-        if entry is not None and state is JournalState.REPLACED:
+        if entry is not None and entry.replacement:
             return self._as_replaced(session, change, entry)
         is_approved = state is JournalState.APPROVED
         rewritten = self._rewritten(session, change, approved=is_approved)
@@ -272,13 +279,13 @@ class SchemaChangeRunner:
         """Takes the text that was sent before the interruption."""
         classified = classify(entry.run_text, change.schema)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
-        return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
+        return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites), entry.replacement)
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
-        return _StatementToRun(self._allowed(session, change, found))
+        return _StatementToRun(self._allowed(session, change, found), entry.replacement)
 
     def _leave_out(
         self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str
@@ -295,6 +302,7 @@ class SchemaChangeRunner:
         rewritten: Rewritten | None,
         *,
         fingerprint: str = "",
+        replacement: str = "",
     ) -> HeldError:
         classes = _StatementToRun(rewritten).classes if rewritten else ""
         self._journal.record(
@@ -304,6 +312,7 @@ class SchemaChangeRunner:
             fingerprint=fingerprint,
             classes=classes,
             rewritten=rewritten,
+            replacement=replacement,
             outcome=reason,
         )
         self._held.add(change.statement_hash)
@@ -342,6 +351,7 @@ class SchemaChangeRunner:
             fingerprint=fingerprint,
             classes=plan.classes,
             rewritten=plan.rewritten,
+            replacement=plan.replacement,
         )
 
     def _execute(self, session: Session, change: SchemaChange, plan: _StatementToRun, *, resumed: bool) -> str:

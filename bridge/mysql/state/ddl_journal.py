@@ -207,14 +207,15 @@ class Journal:
     def release(
         self, session: Session, entry: JournalEntry, state: JournalState, outcome: str, replacement: str = ""
     ) -> bool:
-        """Writes the operator's decision on an open schema change; gives False when it is not open any more."""
+        """Writes the operator's decision on an open schema change; gives False when it is not open any more.  What the
+        operator gave in its place before stays, so that the decision is about that."""
         matched = session.execute(
             f"UPDATE {self._table} SET state = %s, outcome = %s, replacement = %s"
             " WHERE name = %s AND commit_ts = %s AND statement_hash = %s AND state = %s",
             (
                 state.value,
                 outcome,
-                replacement,
+                replacement or entry.replacement,
                 self._pipeline,
                 entry.commit_ts,
                 entry.statement_hash,
