@@ -16,8 +16,13 @@ from tests.support.scenarios import SCENARIOS, begin, setup_and_events
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere, state
 from tests.support.victims import Victims
 
+LIKE_OTHERS = {"exchange partition", "drop database", "create"}
+"""Their steps are those of a schema change that is tried each time."""
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(one, marks=pytest.mark.soak) if one in LIKE_OTHERS else one for one in SCENARIOS]
+)
 def test_crash_at_every_step_around_schema_changes(target: str, victims: Victims, scenario: str) -> None:
     """Wherever a process dies among rows and schema changes, the next one ends where an uninterrupted run does, each
     schema change with exactly one effect and one entry in the journal."""

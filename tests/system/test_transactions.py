@@ -42,7 +42,9 @@ def ids(target: str) -> list[int]:
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("extension", "end"), [(True, "aborted"), (True, "open"), (False, "open")])
+@pytest.mark.parametrize(
+    ("extension", "end"), [(True, "aborted"), pytest.param(True, "open", marks=pytest.mark.soak), (False, "open")]
+)
 def test_only_what_is_committed_is_applied(table: str, kafka: Kafka, topic: Topics, extension: bool, end: str) -> None:
     """A replay ends, whatever the topic ends with; what was open is applied when it has been committed, what came
     behind it then too, and nothing twice."""
