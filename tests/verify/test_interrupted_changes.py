@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.ddl.policy import ddl_rules
-from bridge.errors import HeldError, StoppedError
+from bridge.errors import HeldError, SchemaChangeError, StoppedError
 from bridge.verify import snapshots
 from tests.generated.verifying import verify_events
 from tests.support.command import bridge
@@ -160,3 +160,16 @@ def test_a_decision_on_what_ran_instead_is_about_that(target: str) -> None:
     run_all(target, events, ddl=held)
     assert sql(target, "SELECT v, w FROM m.t WHERE id = 7") == [(9, 8)]
     assert verify_events(target, events).is_equal
+
+
+def test_what_is_to_run_instead_and_is_refused_is_named_each_time(target: str) -> None:
+    """A start after that does not turn to the statement that the operator has replaced."""
+    events = in_one_partition([*BEFORE, boundary(12), schema_change(20, "TRUNCATE TABLE t"), boundary(30)])
+    sql(target, "CREATE DATABASE m")
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=ddl_rules(hold=["truncate table"]))
+    assert bridge("ddl", "replace", "20", "DROP TABLE _bridge.progress", "--target", target).code == 0
+    for _ in range(2):
+        with pytest.raises(SchemaChangeError, match=r"the statement is: DROP TABLE _bridge\.progress"):
+            run_all(target, events)
+    assert sql(target, "SELECT COUNT(*) FROM m.t") == [(3,)]

@@ -71,13 +71,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class _StatementToRun:
-    """The statement to run: rewritten for the target, and allowed by the policy or the operator.
-
-    replacement: the operator's text, where it is that.
-    """
+    """The statement to run: rewritten for the target, and allowed by the policy or the operator."""
 
     rewritten: Rewritten
-    replacement: str = ""
 
     @property
     def text(self) -> str:
@@ -151,10 +147,7 @@ class SchemaChangeRunner:
         is_unclear = found.ran is Ran.UNCLEAR
         if is_unclear and intent.state is not JournalState.APPROVED:
             reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
-            raise self._hold(
-                session, change, reason, plan.rewritten,
-                fingerprint=intent.fingerprint, replacement=plan.replacement,
-            )  # fmt: skip
+            raise self._hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
         if intent.state is not JournalState.RUNNING:
             self._record_intent(session, change, plan, now.fingerprint)
         return True
@@ -266,11 +259,13 @@ class SchemaChangeRunner:
             found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
         return self._allowed(session, change, found)
 
-    def _allowed(self, session: Session, change: SchemaChange, found: Rewritten | Refused) -> Rewritten:
+    def _allowed(
+        self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
+    ) -> Rewritten:
         if isinstance(found, Refused):
-            raise self._refuse(session, change, found.reason)
+            raise self._refuse(session, change, found.reason, replacement)
         if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
-            raise self._refuse(session, change, reason)
+            raise self._refuse(session, change, reason, replacement)
         if found.local and self._rules.timezone is None:
             log.warning("local_times_in_utc", what=found.local, statement=change.text, fix=_ZONE_FIX)
         return found
@@ -279,13 +274,13 @@ class SchemaChangeRunner:
         """Takes the text that was sent before the interruption."""
         classified = classify(entry.run_text, change.schema)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
-        return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites), entry.replacement)
+        return _StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> _StatementToRun:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
         found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
-        return _StatementToRun(self._allowed(session, change, found), entry.replacement)
+        return _StatementToRun(self._allowed(session, change, found, entry.replacement))
 
     def _leave_out(
         self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str
@@ -302,7 +297,6 @@ class SchemaChangeRunner:
         rewritten: Rewritten | None,
         *,
         fingerprint: str = "",
-        replacement: str = "",
     ) -> HeldError:
         classes = _StatementToRun(rewritten).classes if rewritten else ""
         self._journal.record(
@@ -312,7 +306,6 @@ class SchemaChangeRunner:
             fingerprint=fingerprint,
             classes=classes,
             rewritten=rewritten,
-            replacement=replacement,
             outcome=reason,
         )
         self._held.add(change.statement_hash)
@@ -321,10 +314,10 @@ class SchemaChangeRunner:
         log.warning("schema_change_held", id=entry.id, why=reason, statement=change.text)
         return _held(entry, change)
 
-    def _refuse(self, session: Session, change: SchemaChange, reason: str) -> SchemaChangeError:
+    def _refuse(self, session: Session, change: SchemaChange, reason: str, replacement: str = "") -> SchemaChangeError:
         self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
         return SchemaChangeError(
-            f"the bridge does not run this statement: {reason}; the statement is: {change.text}",
+            f"the bridge does not run this statement: {reason}; the statement is: {replacement or change.text}",
             where=_where(change),
             fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
             " in its place; then start the bridge again",
@@ -351,7 +344,6 @@ class SchemaChangeRunner:
             fingerprint=fingerprint,
             classes=plan.classes,
             rewritten=plan.rewritten,
-            replacement=plan.replacement,
         )
 
     def _execute(self, session: Session, change: SchemaChange, plan: _StatementToRun, *, resumed: bool) -> str:

@@ -98,6 +98,9 @@ _COLUMNS: Final = (
     "commit_ts, statement_hash, schema_name, statement, position, state, fingerprint, classes, run_text, rewrites,"
     " replacement, outcome, started_at, finished_at"
 )
+_ANEW: Final = ", ".join(
+    f"{name} = VALUES({name})" for name in [*_COLUMNS.split(", "), "left_out"] if name != "replacement"
+)
 
 
 class Journal:
@@ -178,20 +181,20 @@ class Journal:
         fingerprint: str = "",
         classes: str = "",
         rewritten: Rewritten | None = None,
-        replacement: str = "",
         outcome: str = "",
     ) -> None:
-        """Writes a new row, or replaces it, for a state that a schema change enters before it runs or instead of
-        running."""
+        """Writes a new row, or a row anew, for a state that a schema change enters before it runs or instead of
+        running.  What the operator gave in its place stays."""
         session.execute(
-            f"REPLACE INTO {self._table} (name, {_COLUMNS}, left_out) VALUES"
-            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, NOW(3), IF(%s, NOW(3), NULL), %s)",
+            f"INSERT INTO {self._table} (name, {_COLUMNS}, left_out) VALUES"
+            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', %s, NOW(3), IF(%s, NOW(3), NULL), %s)"
+            f" ON DUPLICATE KEY UPDATE {_ANEW}",
             (
                 *(self._pipeline, change.commit_ts, change.statement_hash, change.schema, change.text),
                 *(change.position, state.value, fingerprint, classes),
                 (rewritten.text if rewritten else None) or "",
                 _json(rewritten.steps if rewritten else ()),
-                *(replacement, outcome, state in FINISHED),
+                *(outcome, state in FINISHED),
                 _json(rewritten.left_out if rewritten else ()),
             ),
         )
