@@ -22,6 +22,8 @@ from tests.support.bridges import applied_ts, assert_equal, kafka_arguments
 from tests.support.clusters import SPARK_HOME, Cluster
 from tests.support.command import Process
 from tests.support.feeds import Feed
+from tests.support.pipelines import sql
+from tests.support.verify_servers import execute
 
 
 def submit(folder: Path, master: str, *arguments: str) -> Process:
@@ -92,3 +94,35 @@ def test_a_signal_to_spark_submit_ends_it_with_0(
     ended = command.bridge(*rest)
     assert ended.code == 0, ended.err
     assert_equal(target, feed.bank)
+
+
+@pytest.mark.soak
+def test_verify_finds_and_fixes_what_differs(
+    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """With executors that share no folder with the driver, hashes pass through Spark, and then the rows of the ranges
+    that differ: one that is changed, one that is lost, and one that the log deleted."""
+    name, workload = topic(PARTITIONS), WORKLOADS["sysbench"]
+    upstream = Upstream(workload)
+    fill(kafka.bootstrap_servers, name, messages(upstream, ENCODERS["canal-json"](PARTITIONS), 120_000))
+    make_tables(target, workload)
+    assert command.bridge(*kafka_arguments("replay", kafka.bootstrap_servers, name, target)).code == 0
+    first = workload.shapes[0]
+    table = f"{first.schema}.{first.name}"
+    ids = {number for (number,) in sql(target, f"SELECT id FROM {table}")}
+    low, high = min(ids), max(ids)
+    deleted = min(set(range(low, high)) - ids)
+    execute(
+        target,
+        f"UPDATE {table} SET k = k + 1 WHERE id = {low}; DELETE FROM {table} WHERE id = {high};"
+        f" INSERT INTO {table} SELECT {deleted}, k, c, pad FROM {table} WHERE id = {low}",
+    )
+    fixes = tmp_path / "fix.sql"
+    arguments = kafka_arguments("verify", kafka.bootstrap_servers, name, target, "--against", "log")
+    with Cluster(workers=2) as cluster:
+        with submit(tmp_path, cluster.url, *arguments, "--fix-sql", str(fixes)) as process:
+            assert process.wait(180) == 1, process.end_of_log
+        execute(target, fixes.read_text())
+        with submit(tmp_path, cluster.url, *arguments) as process:
+            assert process.wait(180) == 0, process.end_of_log
+    assert fingerprint(target, workload) == upstream.fingerprint()
