@@ -126,7 +126,7 @@ class LoggedTable:
         key = [self.definition.columns[name].value_class for name in table.key]
         if set(key) != {ValueClass.INTEGER} or len(table.shapes) != 1 or table.may_be_gone or self.missing or self.lost:
             return []
-        if self.replicated.columns or self.replicated.earlier_keys:  # images are made whole before they count
+        if self.replicated.columns or self.replicated.earlier_keys:  # parts of rows, and earlier keys, need the images
             return []
         written = [literal(self.definition.columns[name], _ACTUAL) for name in table.shapes[0].split(SEP)]
         return [one for one in written if one is not None] if None not in written else []

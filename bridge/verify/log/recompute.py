@@ -49,7 +49,7 @@ _BYTES_TOGETHER: Final = 64 << 20
 """So many events, or bytes of them, are made steps together, whichever come first."""
 _STEPS_HELD: Final = 500_000
 _BYTES_HELD: Final = 128 << 20
-"""An executor folds its steps when it holds so many, or so many bytes of them, whichever come first."""
+"""An executor divides its steps into buckets when it holds so many, or so many bytes of them, whichever come first."""
 _MOST_OF_A_SHARE: Final = 2
 """A bucket with more than so many times its share of the steps, or of their bytes, has keys that come again and
 again."""

@@ -1,8 +1,8 @@
 """MD5 of many texts at once (RFC 1321).
 
 One text alone keeps a processor waiting, as each step of MD5 needs the one before.  So the same step is made for many
-texts, one lane each, and LLVM makes vectors of the lanes: 0.11 us for a text of 190 bytes, where Python's `hashlib`
-takes 0.66 (measured).
+texts, one lane each, and LLVM makes vectors of the lanes: 0.12 us for a text of 190 bytes, where Python's `hashlib`
+takes 0.85 (measured).
 """
 
 from __future__ import annotations

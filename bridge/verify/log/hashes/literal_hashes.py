@@ -60,7 +60,7 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
     tables without steps, none.  cuts: by number, values of the first key column up to which each part but the last
     reaches.  A key in another spelling makes every part of its table differ.
 
-    All tables are hashed together: to filter the steps of each of 1,000 tables took longer than all other work.
+    All tables are handled together: to filter the steps of each of 1,000 tables took longer than all other work.
     """
     rows = _by_table(rows, list(cuts))
     is_told = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
