@@ -26,7 +26,7 @@ from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
 from bridge.sources.part_size import DRIVER_DECODES, PartSize
 from bridge.sources.range_reader import prefetched
-from bridge.sources.source import READING, MicroBatch, Stream, Wait
+from bridge.sources.source import READING, MicroBatch, Stream
 from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, limited
 from bridge.spark.kept_rows.large_steps import LARGE
@@ -92,10 +92,25 @@ class Intake:
         self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
         self._closed, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
+        self._ahead: threading.Thread | None = None
+        self._ahead_is_over, self._may_decode = threading.Event(), threading.Event()
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
+
+    def take_ahead(self, stream: Stream) -> None:
+        """Starts a thread that takes micro-batches of a stream without Spark, small ones, which the driver decodes.
+
+        It ends when the executors may decode and Spark calls `take`, when the stream has come to its end, or when the
+        intake is closed; a failure becomes the applier's.
+        """
+        self._ahead = threading.Thread(target=self._take_ahead, args=(stream,), name="intake-ahead", daemon=True)
+        self._ahead.start()
+
+    def executors_may_decode(self) -> None:
+        """Lets Spark take what the driver takes ahead until then."""
+        self._may_decode.set()
 
     def take(self, stream: Stream, batch: DataFrame, _: int) -> None:
         """Takes the next micro-batch of a stream; foreachBatch calls it.
@@ -104,6 +119,7 @@ class Intake:
         processed before this returns.  When the stream has come to its end, or fails, this returns once the intake is
         closed, so that Spark begins nothing more; a failure becomes the applier's.
         """
+        self._end_ahead()
         coming = self._next_of(partial(stream.next, batch, self._closed.wait))
         if coming is not None:
             self._hand_over(_Waiting(coming, threading.Event()))
@@ -111,12 +127,8 @@ class Intake:
             self._ended.set()
             self._closed.wait()
 
-    def take_ahead(self, stream: Stream, is_over: Wait) -> None:
-        """Takes micro-batches of a stream before Spark is there, small ones, which the driver decodes.
-
-        Returns when `is_over` (see Wait) says so, or when the stream has come to its end; a failure becomes the
-        applier's.
-        """
+    def _take_ahead(self, stream: Stream) -> None:
+        is_over = self._ahead_is_over.wait
         while not is_over(_TICK_SECONDS if self._waiting.full() else 0.0) and not self._ended.is_set():
             if self._waiting.full():
                 continue
@@ -125,6 +137,14 @@ class Intake:
                 self._waiting.put(_Waiting(coming, threading.Event()))
             elif not is_over(0.0):
                 self._ended.set()
+
+    def _end_ahead(self) -> None:
+        if self._ahead is None:
+            return
+        while not self._may_decode.wait(_TICK_SECONDS) and self._is_taking():
+            pass
+        self._ahead_is_over.set()
+        self._ahead.join()
 
     def _next_of(self, plan: Callable[[], MicroBatch | None]) -> MicroBatch | None:
         try:
@@ -162,6 +182,7 @@ class Intake:
     def close(self, seconds: float | None = None) -> None:
         """Accepts nothing more, and waits for the end of the thread, so long at most."""
         self._closed.set()
+        self._ahead_is_over.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
 

@@ -105,13 +105,16 @@ class Reading:
                 try:
                     stream = self._stream(session, applier, once=once)
                     intake.start()
-                    intake.take_ahead(stream, partial(session.is_over, abandoned=partial(self._is_over, worker)))
+                    intake.take_ahead(stream)
+                    session.wait(lambda: intake.has_ended or self._is_over(worker))
                     if not intake.has_ended and not self._is_over(worker):
                         spark = session.get(partial(self._is_over, worker))
                         folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
                         of_query.enter_context(_ending_tasks(spark))
                         if ahead > DRIVER_DECODES:
-                            warm_up(spark)
+                            _warm_up(spark, intake.executors_may_decode)
+                        else:
+                            intake.executors_may_decode()
                         query = self._start_query(stream, intake, spark, folder)
                     self._watch(query, intake, worker)
                     has_ended = worker.drain(self._has_to_stop)
@@ -226,14 +229,15 @@ def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> 
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
-def warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers while Spark starts the query: each takes about two seconds."""
+def _warm_up(spark: SparkSession, is_ready: Callable[[], None]) -> None:
+    """Starts the Python workers while Spark starts the query: each takes about a second.  Then calls `is_ready`."""
     context = spark.sparkContext
 
     def run() -> None:
         with suppress(*SPARK_ENDED):
             tasks = context.defaultParallelism
             context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
+        is_ready()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
 

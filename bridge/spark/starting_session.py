@@ -71,22 +71,18 @@ class StartingSession:
         if self._daemon is not None:
             self._daemon.start()
 
-    def is_over(self, seconds: float, abandoned: Callable[[], bool]) -> bool:
-        """Waits up to `seconds` for the end of the start; returns whether the session is there, or has failed to start,
-        or `abandoned` says that nobody waits."""
-        self._look_at_the_time()
-        until = time.monotonic() + seconds
-        while not self._is_over.is_set() and not abandoned() and (left := until - time.monotonic()) > 0:
-            self._is_over.wait(min(left, _TICK_SECONDS))
-        return self._is_over.is_set() or abandoned()
+    def wait(self, abandoned: Callable[[], bool]) -> None:
+        """Waits until the session is there or has failed to start, or until `abandoned` says that nobody waits."""
+        while not self._is_over.is_set() and not abandoned():
+            self._look_at_the_time()
+            self._is_over.wait(_TICK_SECONDS)
 
     def get(self, abandoned: Callable[[], bool] = lambda: False) -> SparkSession:
         """Waits for the session, and returns it.
 
         Raises what `start_session` raises, and Abandoned when `abandoned` said so before.
         """
-        while not self.is_over(_TICK_SECONDS, abandoned):
-            pass
+        self.wait(abandoned)
         if self._failure is not None:
             raise self._failure
         if self._session is None or self.started_at is None:

@@ -439,21 +439,37 @@ class Few:
 
 def test_small_micro_batches_are_taken_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Those that come afterwards follow without a gap."""
-    name, taker, is_there = topic(1), Taker(), threading.Event()
+    name, taker, clock = topic(1), Taker(), threading.Event()
     stream: Any = Few(Planned(kafka, name, 5), 3, ends=False)
     intake = _intake(kafka, name, taker)
     intake.start()
-    ahead = threading.Thread(target=intake.take_ahead, args=(stream, is_there.wait))
-    ahead.start()
-    assert any(len(taker.came) == 3 or is_there.wait(0.05) for _ in range(200))
+    intake.take_ahead(stream)
+    assert any(len(taker.came) == 3 or clock.wait(0.05) for _ in range(200))
     assert not intake.has_ended
-    is_there.set()
-    ahead.join(10)
-    assert not ahead.is_alive()
+    intake.executors_may_decode()
+    taking = _clock_ticks(intake, stream)
     stream._count = 5
-    for _ in range(2):
-        intake.take(stream, cast("Any", None), 0)
+    taking.join(10)
+    assert not taking.is_alive()
+    intake.take(stream, cast("Any", None), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(150))
+    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
+
+
+def test_the_driver_goes_on_until_the_executors_are_ready(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """Spark may call before: its workers take longer to start than its query."""
+    name, taker, clock = topic(1), Taker(), threading.Event()
+    stream: Any = Few(Planned(kafka, name, 5), 4, ends=False)
+    intake = _intake(kafka, name, taker)
+    intake.start()
+    taking = _clock_ticks(intake, stream, ahead=True)
+    assert any(len(taker.came) == 4 or clock.wait(0.05) for _ in range(200))
+    assert taking.is_alive()
+    stream._count = 5
+    intake.executors_may_decode()
+    taking.join(10)
+    assert not taking.is_alive()
+    assert any(len(taker.came) == 5 or clock.wait(0.05) for _ in range(200))
     assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
 
 
@@ -462,31 +478,55 @@ def test_a_stream_may_end_before_spark_is_there(kafka: Kafka, topic: Callable[..
     name, taker = topic(1), Taker()
     intake = _intake(kafka, name, taker)
     intake.start()
-    intake.take_ahead(cast("Any", Few(Planned(kafka, name, 2), 2, ends=True)), lambda _: False)
-    assert intake.has_ended
+    intake.take_ahead(cast("Any", Few(Planned(kafka, name, 2), 2, ends=True)))
+    assert intake.wait_for_end(30)
     assert any(intake.wait_until_done(0.2) for _ in range(150))
     assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2)]
 
 
 def test_an_applier_that_takes_nothing_does_not_keep_spark_waiting(kafka: Kafka, topic: Callable[..., str]) -> None:
     """What was planned before is kept, and comes first."""
-    name, taker, is_there = topic(1), Slow(), threading.Event()
+    name, taker, clock = topic(1), Slow(), threading.Event()
     stream: Any = Few(Planned(kafka, name, 5), 5, ends=False)
     intake = _intake(kafka, name, taker)
     intake.start()
-    ahead = threading.Thread(target=intake.take_ahead, args=(stream, is_there.wait))
-    ahead.start()
-    ahead.join(0.5)
-    assert ahead.is_alive()
+    intake.take_ahead(stream)
+    assert any(stream.number == 2 or clock.wait(0.05) for _ in range(200))
+    intake.executors_may_decode()
+    taking = _clock_ticks(intake, stream)
+    taking.join(0.5)
+    assert taking.is_alive()
     assert stream.number < 5
-    is_there.set()
-    ahead.join(10)
-    assert not ahead.is_alive()
     taker.takes.set()
+    taking.join(10)
+    assert not taking.is_alive()
     while stream.number < 5:
         intake.take(stream, cast("Any", None), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(150))
     assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
+
+
+def test_a_close_ends_what_is_taken_ahead(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """Also when Spark has called, and its workers never start."""
+    name, taker = topic(1), Taker()
+    stream: Any = Few(Planned(kafka, name, 1), 1, ends=False)
+    intake = _intake(kafka, name, taker)
+    intake.start()
+    intake.take_ahead(stream)
+    taking = _clock_ticks(intake, stream)
+    intake.close(10)
+    taking.join(10)
+    assert not taking.is_alive()
+    assert taker.failure is None
+
+
+def _clock_ticks(intake: Intake, stream: Any, *, ahead: bool = False) -> threading.Thread:
+    """Calls as Spark does, from another thread.  ahead: the driver begins at the same time."""
+    if ahead:
+        intake.take_ahead(stream)
+    ticking = threading.Thread(target=intake.take, args=(stream, cast("Any", None), 0), daemon=True)
+    ticking.start()
+    return ticking
 
 
 def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> None:
