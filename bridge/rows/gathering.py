@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.rows.text_copies import one_piece, taken_texts
+
 Longs = npt.NDArray[np.int64]
 
 PIECE_BYTES: Final = 1 << 30
@@ -27,7 +29,7 @@ _ROW_BYTES: Final = 64
 def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
     """Gives the rows of these numbers, in that order; in one piece, or in several where they are large."""
     if rows.nbytes <= PIECE_BYTES:
-        return rows.take(pa.array(numbers, pa.int64())).combine_chunks()
+        return _in_one_piece(rows, numbers)
     sizes = row_bytes(rows)[numbers]
     return pa.concat_tables([rows.slice(0, 0), *(_some_of(rows, numbers[a:b]) for a, b in _runs(sizes))])
 
@@ -46,8 +48,7 @@ def whole_texts(column: pa.ChunkedArray) -> pa.Array:
     """Gives a column of texts in one piece, with offsets of 64 bits where those of 32 do not reach."""
     if column.num_chunks == 1:
         return column.chunk(0)
-    wide = column.nbytes > PIECE_BYTES
-    return (column.cast(pa.large_string()) if wide else column).combine_chunks()
+    return one_piece(column, pa.large_string() if column.nbytes > PIECE_BYTES else column.type)
 
 
 def row_bytes(rows: pa.Table) -> Longs:
@@ -65,11 +66,20 @@ def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
     first = int(numbers.min())
     near = rows.slice(first, int(numbers.max()) + 1 - first)
     if near.nbytes <= _REACH:
-        return near.take(pa.array(numbers - first)).combine_chunks()
+        return _in_one_piece(near, numbers - first)
     is_wanted = np.zeros(rows.num_rows, np.bool_)
     is_wanted[numbers] = True
     places = np.cumsum(is_wanted) - 1
-    return rows.filter(pa.array(is_wanted)).take(pa.array(places[numbers])).combine_chunks()
+    return _in_one_piece(rows.filter(pa.array(is_wanted)), places[numbers])
+
+
+def _in_one_piece(rows: pa.Table, numbers: Longs) -> pa.Table:
+    chosen = pa.array(numbers, pa.int64())
+    columns = [
+        taken_texts(column, numbers) if pa.types.is_string(column.type) else column.take(chosen).combine_chunks()
+        for column in rows.columns
+    ]
+    return pa.table(columns, rows.schema)
 
 
 def _runs(sizes: Longs) -> Iterator[tuple[int, int]]:

@@ -25,6 +25,7 @@ from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
 from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
 from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
+from bridge.rows.text_copies import taken_texts
 from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
@@ -250,7 +251,7 @@ class _Keyed:
         order = by_key[np.argsort(place[by_key], kind="stable")]
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
-        images = after.images.take(pa.array(steps.row[last[stays]]))
+        images = taken_texts(after.images, steps.row[last[stays]])
         went, now = steps.respelled(shapes, shape_of)
         shape_of_now = shape_of[steps.row[now]]
         respelled = {

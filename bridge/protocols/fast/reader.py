@@ -18,6 +18,7 @@ from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError
 from bridge.protocols.fast.compiled.codes import MARK, NOT_READ
 from bridge.protocols.fast.compiled.functions import walk, write_images
+from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.forms import IMAGES, Forms, Rows
 from bridge.protocols.fast.message_shape import Lesson, likeness
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
@@ -202,13 +203,13 @@ class Reader:
         if self._forms.has_moments:
             self._convert_moments(texts.content, kinds, moments, firsts)
         made = self._converted(texts.content, values[:count], converted[:conversions])
-        images, scratch = [], np.empty(len(texts.content) + _SLACK, np.uint8)
+        images, scratch = [], room(len(texts.content) + _SLACK)
         # A literal that no converter makes has at most twice the bytes of its value; a separator follows each.
-        room = 2 * len(texts.content) + count + made.size + _SLACK
-        if room > _MOST_IMAGES:
+        most_bytes = 2 * len(texts.content) + count + made.size + _SLACK
+        if most_bytes > _MOST_IMAGES:
             raise MemoryError("literals beyond Arrow's offsets")
         for number in range(len(IMAGES)):
-            out = np.empty(room, np.uint8)
+            out = room(most_bytes)
             ends = np.zeros(size + 1, np.int32)
             size_of_all, _ = write_images(
                 number, content, size, kinds, known.table, known.forms, known.steps, values, firsts, made.numbers,

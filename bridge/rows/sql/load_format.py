@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Bools
+from bridge.rows.literal_offsets import separators
+from bridge.rows.text_copies import lines
 
 MIN_BYTES: Final = 128 * 1024
 """Fewer bytes are written by INSERT, which takes one round trip instead of two and then costs no more (measured)."""
@@ -115,10 +115,10 @@ def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
     """
     offsets = np.frombuffer(images.buffers()[1], np.int64)[images.offset : images.offset + len(images) + 1]
     characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
-    separators = np.flatnonzero(characters[offsets[0] :] == 0).reshape(len(images), len(columns) - 1) + offsets[0]
-    begins = np.column_stack([offsets[:-1], separators + 1])
+    inner = separators(characters, offsets, len(images) * (len(columns) - 1)).reshape(len(images), len(columns) - 1)
+    begins = np.column_stack([offsets[:-1], inner + 1])
     wanted = np.array([_readable_kinds(column) for column in columns], np.uint8)
-    found: Bools = (_KINDS[characters[begins]] & wanted).all(axis=1)
+    found: Bools = np.all(_KINDS[characters[begins]] & wanted, axis=1)
     for i in (i for i, column in enumerate(columns) if column.type.startswith(("float", "double"))):
         sign, digit = (characters.take(begins[:, i] + at, mode="clip") for at in (0, 1))
         found &= (sign != ord("-")) | (digit != ord("0"))
@@ -127,8 +127,7 @@ def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
 
 def load_of(table: Table, images: pa.Array) -> Load:
     """Gives images the form that LOAD DATA reads."""
-    lines = pc.binary_join_element_wise(images, pa.scalar("", TEXT), pa.scalar("\n", TEXT))
-    return Load(table, len(images), lines.buffers()[2])
+    return Load(table, len(images), lines(images))
 
 
 def load_statement(table: Table, names: Sequence[str]) -> bytes:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.protocols.fast.compiled.codes import NOT_READ, READY
+from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.values.column_types import ColumnType
 from bridge.protocols.values.untyped import usual_values
 from bridge.rows.grouping import Longs
@@ -68,8 +69,8 @@ def unusual_raw(images: pa.Array, shape_of: Longs, widths: Sequence[int], kinds:
     most = int(np.array([len(one) for one in kinds])[shape_of[is_image]].sum())
     size = int(offsets[-1] - offsets[0])
     # Bytes in base64 become at most twice as long; a number may become a DATETIME, or a DECIMAL with zeros behind it.
-    out = np.empty(2 * size + most * _LONGEST_OF_NUMBER + _SLACK, np.uint8)
-    scratch = np.empty(size + _SLACK, np.uint8)
+    out = room(2 * size + most * _LONGEST_OF_NUMBER + _SLACK)
+    scratch = room(size + _SLACK)
     starts, left = np.zeros(len(images) + 1, np.int64), np.empty((most, 4), np.int64)
     found, _ = convert_images(
         np.frombuffer(data, np.uint8), offsets, is_image.view(np.uint8), len(images), shape_of, firsts, rules, scratch,

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar, cast
 import numba
 import numpy as np
 from llvmlite import ir
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
@@ -23,6 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _njit: Final[Any] = numba.njit
 _make_array: Final[Any] = make_array
 _populate_array: Final[Any] = populate_array
+_raw_memcpy: Final[Any] = cgutils.raw_memcpy
 _BARE: Final[dict[str, Any]] = {"_nrt": False, "error_model": "numpy"}
 """Functions allocate nothing and raise nothing, so that they can do without Numba when they run."""
 _NUMBER: Final = numba.types.int64
@@ -34,6 +36,7 @@ _U64: Final = np.uint64
 _LOWS: Final = _U64(0x0101010101010101)
 _HIGHS: Final = _U64(0x8080808080808080)
 _NUMBERS: Final = _U64(0x0001020304050607)
+_LOWER_BITS: Final = _U64(0x7F7F7F7F7F7F7F7F)
 
 
 def inner(function: Function) -> Function:
@@ -110,6 +113,15 @@ def _write_word(typing_context: Any, text: Any, at: Any, value: Any) -> Any:  # 
     return numba.types.void(_POINTER, _NUMBER, numba.types.uint64), generate
 
 
+def _copy_bytes(typing_context: Any, text: Any, at: Any, size: Any, out: Any, to: Any) -> Any:  # noqa: ARG001
+    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:  # noqa: ARG001
+        text, at, size, out, to = values
+        _raw_memcpy(builder, builder.gep(out, [to]), builder.gep(text, [at]), size, 1)
+        return context.get_dummy_value()
+
+    return numba.types.void(_POINTER, _NUMBER, _NUMBER, _POINTER, _NUMBER), generate
+
+
 def _place_of_word(builder: Any, text: Any, at: Any) -> Any:
     return builder.bitcast(builder.gep(text, [at]), ir.IntType(64).as_pointer())
 
@@ -131,6 +143,9 @@ word: Final[Callable[[Bytes, Any], Any]] = _intrinsic(_read_word)
 put_word: Final[Callable[[Bytes, Any, Any], None]] = _intrinsic(_write_word)
 """Writes eight bytes to a place."""
 
+copy_bytes: Final[Callable[[Bytes, Any, Any, Bytes, Any], None]] = _intrinsic(_copy_bytes)
+"""Copies so many bytes of one text to a place of another one, and no byte more."""
+
 
 def in_all(character: bytes) -> np.uint64:
     """Gives a word of eight times the same character."""
@@ -143,6 +158,12 @@ def marked(eight: Any, in_all_bytes: Any) -> Any:
     may be wrong (Hacker's Delight, Find First 0-Byte)."""
     other = eight ^ in_all_bytes
     return (other - _LOWS) & ~other & _HIGHS
+
+
+@inner
+def marked_zeros(eight: Any) -> Any:
+    """Sets the highest bit of those of eight bytes that are 0, and no other bit."""
+    return ~(((eight & _LOWER_BITS) + _LOWER_BITS) | eight | _LOWER_BITS)
 
 
 @inner
