@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
@@ -26,6 +26,8 @@ from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalS
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 
+_DONE: Final = "its effect was on the target, as the operator says"
+
 
 def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
     """Returns all schema changes of a pipeline, in the order of the upstream; None when the target holds no progress of
@@ -35,13 +37,20 @@ def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
 
 
 def release(
-    target: Target, table: ProgressTable, change: str, state: JournalState, replacement: str = ""
+    target: Target,
+    table: ProgressTable,
+    change: str,
+    state: JournalState,
+    replacement: str = "",
+    *,
+    is_routed: bool = False,
 ) -> JournalEntry:
     """Stores the operator's decision about an open schema change, and returns its entry with its new state.
 
     To skip one of which nothing shows whether it ran says that it did: then it counts as run.
 
-    change: the commit ts of the schema change, or the beginning of its id.
+    change: the commit ts of the schema change, or the beginning of its id.  replacement: what runs, or was run by hand,
+    in its place.  is_routed: whether tables have other names on the target, so that a replacement names databases.
     Raises UsageError when `change` does not match exactly one, or when the replacement is not a schema change.
     """
     with open_session(target) as session:
@@ -49,16 +58,16 @@ def release(
             raise _no_such(change, [])
         journal = Journal(table.name, table.schema)
         entry = _find(journal.entries(session, OPEN), change)
-        if state is JournalState.REPLACED:
-            known = classify(replacement, entry.schema)
+        if replacement or state is JournalState.REPLACED:
+            known = classify(replacement, "" if is_routed else entry.schema)
             if isinstance(known, Refused):
                 raise UsageError(
                     f"the replacement cannot run: {known.reason}",
                     fix="run it by hand, then `bridge ddl skip` the schema change",
                 )
-        outcome = f"{state.value} by the operator"
+        outcome = _DONE if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
-            state, outcome = JournalState.DONE, "had run before, as the operator says"
+            state, outcome = JournalState.DONE, _DONE
         if not journal.release(session, entry, state, outcome, replacement):
             raise BridgeError(
                 "somebody else has decided about this schema change meanwhile",

@@ -333,7 +333,7 @@ class SchemaChangeRunner:
             where=_where(change),
             fix="take what is in its way from the target, then start the bridge again: it tries again; or bridge"
             f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
-            f" the statement would have, and bridge ddl skip {change.id}",
+            f" the statement would have, and bridge ddl done {change.id}",
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:

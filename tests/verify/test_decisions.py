@@ -1,0 +1,58 @@
+"""Verify against the log, where the operator has decided about schema changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bridge.ddl.policy import ddl_rules
+from bridge.errors import HeldError
+from tests.generated.verifying import verify_events
+from tests.support.command import bridge
+from tests.support.pipelines import run_all, sql
+from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+
+COLUMNS = ["id", "v"]
+BEFORE = [
+    schema_change(10, "CREATE TABLE t (id INT PRIMARY KEY, v INT)"),
+    *(row_change(11, "t", COLUMNS, ["id"], after=[n, n]) for n in range(3)),
+    boundary(12),
+]
+
+
+def held(target: str, statement: str, *behind: Any) -> pa.Table:
+    """Events whose last schema change waits."""
+    events = in_one_partition([*BEFORE, schema_change(20, statement), *behind, boundary(30)])
+    sql(target, "CREATE DATABASE m")
+    with pytest.raises(HeldError):
+        run_all(target, events, ddl=HELD)
+    return events
+
+
+HELD = ddl_rules(hold=["truncate table", "drop table", "drop column", "modify column", "rename table"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "by_hand", "told"),
+    [
+        ("TRUNCATE TABLE t", "TRUNCATE TABLE m.t", ""),
+        ("TRUNCATE TABLE t", "DELETE FROM m.t", ""),
+        ("DROP TABLE t", "DROP TABLE m.t", ""),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE m.t DROP COLUMN v", ""),
+        ("ALTER TABLE t MODIFY v VARCHAR(9)", "ALTER TABLE m.t MODIFY v VARCHAR(9)", ""),
+        ("RENAME TABLE t TO u", "RENAME TABLE m.t TO m.u", ""),
+        ("RENAME TABLE t TO u", "RENAME TABLE m.t TO m.w", "RENAME TABLE m.t TO m.w"),
+        ("TRUNCATE TABLE t", "ALTER TABLE m.t RENAME COLUMN v TO w", "ALTER TABLE m.t RENAME COLUMN v TO w"),
+    ],
+)
+def test_what_was_done_by_hand_is_followed(target: str, statement: str, by_hand: str, told: str) -> None:
+    """The operator ran it, or something else, and said so: verify called right rows, or the table, different, as
+    nothing but `skip` could be said."""
+    events = held(target, statement)
+    sql(target, by_hand)
+    assert bridge("ddl", "done", "20", *filter(None, [told]), "--target", target).code == 0
+    run_all(target, events, ddl=HELD)
+    assert sql(target, "SELECT state FROM _bridge.schema_changes WHERE commit_ts = 20") == [("done",)]
+    assert verify_events(target, events).is_equal
