@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError
+from bridge.protocols.ruled_rows import ruled
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.command import bridge
@@ -75,3 +77,43 @@ def test_rows_that_a_skipped_statement_would_remove_may_be_gone(target: str, tmp
     assert not verify_events(target, events, fixes=fixes).is_equal
     run_file(target, fixes)
     assert sql(target, "SELECT * FROM m.t") == rows
+
+
+SHARDS = Settings.model_validate({"route": ["s?.t => s.t"], "timezone": "UTC", "ddl": {"hold": ["add column"]}})
+MERGED = [
+    *(schema_change(ts, "CREATE TABLE t (id INT PRIMARY KEY, v INT)", schema=f"s{ts - 9}") for ts in (10, 11)),
+    *(row_change(12, "t", COLUMNS, ["id"], after=[n, n], schema=f"s{n}") for n in (1, 2)),
+    schema_change(13, "ALTER TABLE t ADD COLUMN a INT DEFAULT 5", schema="s1"),
+    schema_change(14, "ALTER TABLE t ADD COLUMN a INT DEFAULT 7", schema="s2"),
+    row_change(15, "t", [*COLUMNS, "a"], ["id"], after=[4, 4, 8], schema="s2"),
+    boundary(20),
+]
+
+
+def run_merged(target: str) -> pa.Table:
+    """The messages of two shards, one after the other."""
+    events: pa.Table = ruled(in_one_partition(MERGED), SHARDS.row_rules)
+    run_all(target, events, ddl=SHARDS.ddl_rules())
+    return events
+
+
+def test_rows_of_one_shard_do_not_get_the_default_of_another(target: str, tmp_path: Path) -> None:
+    """A column came with one default in one shard and with another one in the next: after a skip the rows of the next
+    kept the first one's default in silence.  Now they are given theirs, which verify does not call different."""
+    sql(target, "CREATE DATABASE s")
+    config = tmp_path / "bridge.toml"
+    config.write_text('route = ["s?.t => s.t"]')
+    routed = ("--target", target, "--config", str(config))
+    with pytest.raises(HeldError, match="add column"):
+        run_merged(target)
+    assert bridge("ddl", "approve", "13", *routed).code == 0
+    with pytest.raises(HeldError):
+        run_merged(target)
+    refused = bridge("ddl", "skip", "14", *routed)
+    assert refused.code == 2
+    assert "the target has a already, with another default" in refused.err
+    sql(target, "UPDATE s.t SET a = 7 WHERE id = 2")
+    assert bridge("ddl", "done", "14", *routed).code == 0
+    events = run_merged(target)
+    assert sql(target, "SELECT * FROM s.t ORDER BY id") == [(1, 1, 5), (2, 2, 7), (4, 4, 8)]
+    assert verify_events(target, events, settings=SHARDS).is_equal

@@ -140,7 +140,7 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
         change,
         JournalState[state],
         replacement,
-        is_routed=bool(settings.table_routes),
+        settings=settings,
     )
     if as_json:
         console.print_json({**entry.document(), "replacement": replacement})
