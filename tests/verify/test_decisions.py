@@ -10,7 +10,7 @@ import pytest
 
 from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
-from bridge.errors import HeldError
+from bridge.errors import HeldError, SchemaChangeError
 from bridge.protocols.ruled_rows import ruled
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
@@ -117,3 +117,24 @@ def test_rows_of_one_shard_do_not_get_the_default_of_another(target: str, tmp_pa
     events = run_merged(target)
     assert sql(target, "SELECT * FROM s.t ORDER BY id") == [(1, 1, 5), (2, 2, 7), (4, 4, 8)]
     assert verify_events(target, events, settings=SHARDS).is_equal
+
+
+ANEW = [
+    ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v INT", "ALTER TABLE m.t DROP COLUMN v"),
+    ("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "DROP TABLE m.t"),
+]
+
+
+@pytest.mark.parametrize(("gone", "anew", "by_hand"), ANEW)
+def test_what_was_kept_is_not_what_comes_anew(target: str, gone: str, anew: str, by_hand: str) -> None:
+    """A column, or a table, that was kept on the target counted as the one that the upstream made later under its name,
+    with all values from before.  It stops the bridge until it is gone."""
+    events = held(target, gone, boundary(22), schema_change(23, anew))
+    assert bridge("ddl", "skip", "20", "--target", target).code == 0
+    for _ in range(2):
+        with pytest.raises(SchemaChangeError, match=r"with what it held before, as 20-\w+ was skipped"):
+            run_all(target, events, ddl=HELD)
+    sql(target, by_hand)
+    run_all(target, events, ddl=HELD)
+    assert sql(target, "SELECT COUNT(v) FROM m.t") == [(0,)]
+    assert verify_events(target, events).is_equal

@@ -28,7 +28,7 @@ from bridge.ddl.server_features import Capabilities
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
-from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
+from bridge.mysql.apply.existing_objects import exists_already, makes_exactly, skipped_before
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
@@ -357,6 +357,9 @@ class SchemaChangeRunner:
             if isinstance(error, TRANSIENT):
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
+                if kept := skipped_before(self._journal, session, self._rules.routes, plan.classified):
+                    words = f"what it makes is there with what it held before, as {kept.id} was skipped"
+                    raise self._refused_by_target(session, change, plan, words) from error
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"

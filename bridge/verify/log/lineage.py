@@ -223,11 +223,15 @@ def trace(
 
 
 def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
-    """Follows a statement that the operator left out: rows that it would have removed may have been deleted by hand."""
-    is_alter = classified.kind is StatementKind.ALTER_TABLE
-    if classified.kind in _REMOVING or (is_alter and column_changes(change.text).loses_rows):
+    """Follows a statement that the operator left out: rows that it would have removed may have been deleted by hand,
+    and a column that it would have dropped may have gone, and come anew."""
+    if classified.kind in _REMOVING:
         for name in classified.tables:
             _alter(lineage, name, _OF_SOME_ROWS, Cut.of(change))
+    elif classified.kind is StatementKind.ALTER_TABLE:
+        left = column_changes(change.text)
+        changes = replace(_NOTHING, loses_rows=left.loses_rows, retyped=left.dropped)
+        _alter(lineage, classified.tables[0], changes, Cut.of(change))
 
 
 def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
