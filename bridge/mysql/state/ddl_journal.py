@@ -89,6 +89,13 @@ class JournalEntry:
         return self.state is JournalState.HELD and bool(self.fingerprint)
 
     @property
+    def ran_instead(self) -> str:
+        """The operator's text that ran in its place, "" when there is none.  Earlier versions kept it as what was sent
+        only; what the bridge itself changes of a statement is among the rewrites."""
+        is_other = self.run_text not in {"", self.statement} and not self.rewrites
+        return self.replacement or (self.run_text if is_other else "")
+
+    @property
     def id(self) -> str:
         """What the operator calls it."""
         return f"{self.commit_ts}-{self.statement_hash[:8]}"

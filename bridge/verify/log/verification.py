@@ -215,7 +215,7 @@ class LogVerification:
             if entry is not None and entry.state is JournalState.SKIPPED:
                 applied += self._as_run(replace(change, is_skipped=True))
             elif entry is None or entry.state not in _LEFT_OUT:
-                applied += self._as_run(change, entry.replacement if entry else "")
+                applied += self._as_run(change, entry.ran_instead if entry else "")
         return applied
 
     def _as_run(self, change: LoggedChange, replacement: str = "") -> Iterator[LoggedChange]:
