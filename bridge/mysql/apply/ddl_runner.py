@@ -419,7 +419,7 @@ def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
     return HeldError(
         f"a schema change is held: {entry.outcome}",
         where=_where(change),
-        fix=f"bridge ddl approve, skip or replace {entry.id}",
+        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
     )
 
 

@@ -42,7 +42,7 @@ class JournalState(StrEnum):
 
 FINISHED: Final = frozenset({JournalState.DONE, JournalState.CONFIRMED, JournalState.IGNORED, JournalState.SKIPPED})
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
-"""States that wait for `bridge ddl approve`, `skip` or `replace`."""
+"""States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
 
 
 @dataclass(frozen=True)
