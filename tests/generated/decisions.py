@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from pymysql.constants import ER
+from pymysql.err import MySQLError
+
 from bridge.commands.ddl import entries, release, site_for, translate
 from bridge.config import Settings
 from bridge.ddl.parser import Classified, classify
 from bridge.mysql.apply.upstream_zone import set_fractions
 from bridge.mysql.connection import Target
+from bridge.mysql.server_errors import error_code
 from bridge.mysql.state.ddl_journal import OPEN, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.quoting import quote_name
@@ -100,17 +104,20 @@ class Operator:
                 self._release(entry, JournalState.SKIPPED)
             case _:
                 text = self._translated(entry)
-                self._run(entry, text)
+                self._run(text)
                 is_told = bool(entry.replacement) or self.random.random() < 0.5
                 self._release(entry, JournalState.DONE, text if is_told else "")
 
-    def _run(self, entry: JournalEntry, text: str) -> None:
+    def _run(self, text: str) -> None:
+        """Runs it by hand, unless another shard has brought it."""
         session = self.target.connect(autocommit=True)
         try:
             set_fractions(session, "tidb")
-            session.execute(f"USE {quote_name(entry.schema)}")
             session.execute("SET time_zone = '+00:00'")
             session.execute(text)
+        except MySQLError as error:
+            if error_code(error) != ER.DUP_FIELDNAME:
+                raise
         finally:
             session.close()
 

@@ -184,7 +184,7 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # A retry looks for the row as it was upstream.
     Rule("decision", {"replace unlike"}, "quarantine", _OTHERS["quarantine"]),
     Rule("decision", _OTHERS["decision"], "event filter", _OTHERS["event filter"]),
-    Rule("decision", _OTHERS["decision"] - {"approve"}, "route", {"shards"}),
+    Rule("decision", UNLIKE, "route", {"shards"}),
     Rule("operations", {"swap", "pass on"}, "shape", set(SHAPES) - OTHER_UNIQUES),
     # Without a commit ts nothing tells that two updates are one transaction, which only its end makes valid.
     Rule("protocol", {"canal-json plain"}, "unique updates", {"whole"}),
@@ -268,6 +268,9 @@ MEETINGS: Final[dict[str, tuple[float, tuple[Mapping[str, str], ...]]]] = {
             {"protocol": "official canal NOBLOB", "quarantine": "digits"},
             # What a retry writes anew would lose.
             {"shape": "target-only", "quarantine": "length", "protocol": "canal-json ext", "unique updates": "whole"},
+            # Rows stay that are gone upstream, or get what they have not there.
+            {"decision": "skip", "schema change": "truncate", "shape": "single key"},
+            {"decision": "replace unlike", "schema change": "add column", "shape": "single key"},
         ),
     ),
     "executors": (
