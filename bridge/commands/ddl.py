@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
 from bridge.ddl.by_table.shard_statements import shard_statement
+from bridge.ddl.by_table.skipping import wrong_without
 from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
@@ -20,11 +21,13 @@ from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.upstream_zone import UTC, known_zone
-from bridge.mysql.connection import Target
+from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+
+_DONE: Final = "its effect was on the target, as the operator says"
 
 
 def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
@@ -35,30 +38,44 @@ def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
 
 
 def release(
-    target: Target, table: ProgressTable, change: str, state: JournalState, replacement: str = ""
+    target: Target,
+    table: ProgressTable,
+    change: str,
+    state: JournalState,
+    replacement: str = "",
+    *,
+    settings: Settings = Settings(),  # noqa: B008  # immutable
 ) -> JournalEntry:
     """Stores the operator's decision about an open schema change, and returns its entry with its new state.
 
     To skip one of which nothing shows whether it ran says that it did: then it counts as run.
 
-    change: the commit ts of the schema change, or the beginning of its id.
-    Raises UsageError when `change` does not match exactly one, or when the replacement is not a schema change.
+    change: the commit ts of the schema change, or the beginning of its id.  replacement: what runs, or was run by hand,
+    in its place; with routes it names databases.
+    Raises UsageError when `change` does not match exactly one, when the replacement is not a schema change, and when
+    rows would be wrong in silence without what is to be skipped.
     """
     with open_session(target) as session:
         if not table.exists(session):
             raise _no_such(change, [])
         journal = Journal(table.name, table.schema)
         entry = _find(journal.entries(session, OPEN), change)
-        if state is JournalState.REPLACED:
-            known = classify(replacement, entry.schema)
+        if replacement or state is JournalState.REPLACED:
+            known = classify(replacement, "" if settings.table_routes else entry.schema)
             if isinstance(known, Refused):
                 raise UsageError(
                     f"the replacement cannot run: {known.reason}",
                     fix="run it by hand, then `bridge ddl skip` the schema change",
                 )
-        outcome = f"{state.value} by the operator"
+        outcome = _DONE if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
-            state, outcome = JournalState.DONE, "had run before, as the operator says"
+            state, outcome = JournalState.DONE, _DONE
+        elif state is JournalState.SKIPPED and (what := _wrong_without(session, table, entry, settings)):
+            raise UsageError(
+                f"{entry.id} is not skipped, since then {what}, and nothing would tell",
+                fix="make its change by hand, also to the rows, and say `bridge ddl done`; or `bridge ddl replace` it"
+                " by what the table needs",
+            )
         if not journal.release(session, entry, state, outcome, replacement):
             raise BridgeError(
                 "somebody else has decided about this schema change meanwhile",
@@ -66,6 +83,18 @@ def release(
                 fix="look again with `bridge ddl list`",
             )
         return replace(entry, state=state)
+
+
+def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
+    rules = replace(settings.ddl_rules(), own_schema=table.schema)
+    around, zone = OnTarget(session, Journal(table.name, table.schema)), known_zone(session, rules.timezone)
+    try:
+        found = rewrite(entry.statement, entry.schema, _site(rules, probe(session), around, zone or UTC))
+    except UnsupportedError:
+        return ""
+    if isinstance(found, Refused) or not found.text:
+        return ""
+    return wrong_without(found.text, found.classified, around.column_definition, is_utc=zone in {UTC, "UTC"})
 
 
 def _find(open_entries: list[JournalEntry], change: str) -> JournalEntry:

@@ -263,8 +263,8 @@ def _as_run(entry: JournalEntry, routes: Routes) -> Iterator[LoggedChange]:
     topic, partition, offset = entry.position.rsplit("/", 2)
     offsets = {(topic, int(partition)): int(offset)}
     routed = target_statement(entry.statement, entry.schema, routes)
-    if entry.replacement:
-        yield LoggedChange(entry.commit_ts, False, entry.schema, entry.replacement, offsets)
+    if instead := entry.ran_instead:
+        yield LoggedChange(entry.commit_ts, False, entry.schema, instead, offsets)
     elif routed:
         yield LoggedChange(entry.commit_ts, False, routed[1], routed[0], offsets)
 

@@ -136,7 +136,7 @@ def test_held_in_a_replay(
         with pytest.raises(HeldError) as raised:
             run_all(target, events, ddl=rules)
         assert raised.value.exit_code == 4
-        assert "bridge ddl approve, skip or replace 10-" in raised.value.fix
+        assert "bridge ddl approve, skip, replace or done 10-" in raised.value.fix
     assert rows(session) == [(7,)]
     assert entry(session).state is JournalState.HELD
     release(Target(target), ProgressTable("bridge"), "10", state, replacement)

@@ -8,6 +8,7 @@ from itertools import combinations
 from random import Random
 from typing import Final, NamedTuple
 
+from tests.generated.decisions import DECISIONS, UNLIKE
 from tests.generated.event_filters import EVENT_FILTERS
 from tests.generated.kinds import SPECIAL
 from tests.generated.names import NAMES
@@ -52,6 +53,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
         *(NONE, "add column", "drop column", "modify column", "add unique", "drop unique", "truncate", "rename"),
         *("rename column", "recreate", "swap names"),
     ),
+    "decision": (NONE, *DECISIONS),
     "redelivery": (NONE, "copies", "whole topic", "from below"),
     "crash": (NONE, *_STEPS, *_PART_STEPS, *_DDL_STEPS, SOME_SHARDS),
     "quarantine": (NONE, *QUARANTINES),
@@ -166,6 +168,23 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("crash", {SOME_SHARDS}, "key type", KEYS.keys() - {"int", "unsigned"}),
     Rule("crash", _DDL_STEPS, "schema change", {NONE}),
     Rule("operations", _KEYED_ONLY, "shape", {"no key"}),
+    Rule("decision", _OTHERS["decision"], "schema change", {NONE}),
+    # Rows behind what was not done need it.
+    Rule("decision", {"skip"}, "schema change", _OTHERS["schema change"] - {"drop column", "add unique", "truncate"}),
+    Rule(
+        "decision",
+        {"replace unlike"},
+        "schema change",
+        _OTHERS["schema change"] - {"add column", "add unique", "truncate"},
+    ),
+    # A statement takes the place of one.
+    Rule("decision", {"replace alike", "by hand"}, "schema change", {"recreate", "swap names"}),
+    # Rows that are gone upstream hold values of unique keys that other rows take there.
+    Rule("decision", UNLIKE, "shape", set(SHAPES) - {"single key"}),
+    # A retry looks for the row as it was upstream.
+    Rule("decision", {"replace unlike"}, "quarantine", _OTHERS["quarantine"]),
+    Rule("decision", _OTHERS["decision"], "event filter", _OTHERS["event filter"]),
+    Rule("decision", UNLIKE, "route", {"shards"}),
     Rule("operations", {"swap", "pass on"}, "shape", set(SHAPES) - OTHER_UNIQUES),
     # Without a commit ts nothing tells that two updates are one transaction, which only its end makes valid.
     Rule("protocol", {"canal-json plain"}, "unique updates", {"whole"}),
@@ -225,6 +244,7 @@ def fits(value: tuple[str, str], choice: Choice, without: Collection[Pair] = IMP
 _SPECIAL: Final = {
     "column type": 0.5,
     "schema change": 0.5,
+    "decision": 0.4,
     "redelivery": 0.35,
     "crash": 0.35,
     "quarantine": 0.25,
@@ -248,6 +268,9 @@ MEETINGS: Final[dict[str, tuple[float, tuple[Mapping[str, str], ...]]]] = {
             {"protocol": "official canal NOBLOB", "quarantine": "digits"},
             # What a retry writes anew would lose.
             {"shape": "target-only", "quarantine": "length", "protocol": "canal-json ext", "unique updates": "whole"},
+            # Rows stay that are gone upstream, or get what they have not there.
+            {"decision": "skip", "schema change": "truncate", "shape": "single key"},
+            {"decision": "replace unlike", "schema change": "add column", "shape": "single key"},
         ),
     ),
     "executors": (
@@ -280,8 +303,8 @@ def operations_of(choice: Choice, without: Collection[Pair] = IMPOSSIBLE) -> lis
 
 def further_of(choice: Choice, without: Collection[Pair] = IMPOSSIBLE) -> list[str]:
     """The kinds of schema changes that may follow another one; none where some of them do not reach the target, or
-    come to a second shard."""
-    if choice["event filter"] != NONE or choice["route"] == "shards":
+    do something else there, or come to a second shard."""
+    if choice["event filter"] != NONE or choice["route"] == "shards" or choice["decision"] in UNLIKE:
         return []
     others = {dimension: value for dimension, value in choice.items() if dimension != "schema change"}
     return [

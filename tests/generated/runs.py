@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from bridge.commands.quarantine import Quarantine
 from bridge.ddl.server_features import Flavour, read_version
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, StoppedError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
@@ -40,6 +40,8 @@ from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import Executors
+from bridge.verify import snapshots
+from tests.generated.decisions import UNLIKE, DecidedTable, Operator, instead
 from tests.generated.dimensions import (
     IMPOSSIBLE,
     NONE,
@@ -254,6 +256,8 @@ class Run:
         self._now: Choice = self._choice
         """What holds since the bridge began, or began anew."""
         self._is_later = self._ends = False
+        self._seen: set[str] = set()
+        """The schema changes that people have looked at."""
         self._frozen: dict[str, list[tuple[Any, ...]]] = {}
         """Rows of tables that are not replicated any more, from then on."""
         self._steps: list[Step] = []
@@ -336,14 +340,18 @@ class Run:
                 labels.update(step.labels)
         self.met["operations"] = labels
         self._end_state = self._upstream.state()
+        wire = self._case.wire(self._random, self._choice["unique updates"] == "split")
+        first = self._case.tables[0]
         if self._choice["event filter"] != NONE:
-            wire = self._case.wire(self._random, self._choice["unique updates"] == "split")
-            first = self._case.tables[0]
             filtered = FilteredTable(
                 first, self._choice["event filter"], wire.told, self._bench.equality, nets=wire.is_tidb
             )
             self._steps = filtered.steps(loaded[first.name], self._steps)
             self._kept = filtered.kept
+            self._end_state = self._steps[-1].after if self._steps else self._end_state
+        if self._choice["decision"] in UNLIKE:
+            decided = DecidedTable(first, self._choice["decision"], wire.told, self._bench.equality, nets=wire.is_tidb)
+            self._steps = decided.steps(loaded[first.name], self._steps)
             self._end_state = self._steps[-1].after if self._steps else self._end_state
 
     # --- the bridge
@@ -373,11 +381,30 @@ class Run:
             except Failure:
                 raise
             except BridgeError as error:
-                self._stopped(error)
+                if not self._decides(log):
+                    self._stopped(error)
             except Exception as error:  # whatever it is, it is a finding
                 text = "".join(traceback.format_exception(error))
                 raise Failure(f"an unexpected {type(error).__name__}", text) from error
         raise Failure("never ends", f"{_MOST_STARTS} starts")
+
+    def _decides(self, log: Log) -> bool:
+        """Whether the bridge has ended as something is to be decided, which then is; nothing is wrong meanwhile."""
+        if self._choice["decision"] == NONE:
+            return False
+        if self._bench.verifies_one_in and self._random.random() < 0.2:
+            self._verify_meanwhile(log.messages)
+        is_open = self._operator().decide()
+        if is_open and self._bench.verifies_one_in and self._random.random() < 0.2:
+            self._verify_meanwhile(log.messages)
+        return is_open
+
+    def _operator(self) -> Operator:
+        ddl = next((step.ddl for step in self._steps if step.ddl), None)
+        there = self._there(self._case.tables[0].name)
+        text = instead(ddl, there, self._names) if ddl and self._choice["decision"] == "replace unlike" else ""
+        target, decision = Target(self._bench.url), self._choice["decision"]
+        return Operator(target, self._settings, decision, there, text, self._random, self._seen)
 
     def _go_on(self) -> None:
         """The bridge goes on, with other settings."""
@@ -631,19 +658,33 @@ class Run:
             if _sorted(found) != _sorted(expected):
                 raise Failure("rows differ", _difference(table.name, rows, found))
 
+    def _verify_meanwhile(self, log: Sequence[Placed]) -> None:
+        """While a schema change waits, or has been decided about, nothing right is called wrong."""
+        with patch.object(snapshots, "_PENDING_SECONDS", 0.0):
+            try:
+                report = verify(self._bench.url, self._settings, self._case.wire.protocol, *self._in_parts(log))
+            except StoppedError:
+                return
+        if different := [str(one) for one in report.tables if not one.is_equal]:
+            raise Failure("verify differs meanwhile", "\n".join(different))
+
     def _verify(self, log: Sequence[Placed]) -> None:
         """What is right must be equal to the messages, in whatever parts executors read them."""
+        parts, ends = self._in_parts(log)
+        if different := self._different(parts, ends):
+            raise Failure("verify differs", different)
+        is_damaged = self._case.seed % self._bench.damages_one_in == 0
+        if self._bench.fixes and is_damaged and (damage := self._damage()):
+            self._repair(damage, parts, ends, self._bench.fixes)
+
+    def _in_parts(self, log: Sequence[Placed]) -> tuple[list[Messages], dict[tuple[str, int], int]]:
         parts, ends = [], {}
         for where in sorted({(one.topic, one.partition) for one in log}):
             mine = sorted((one for one in log if (one.topic, one.partition) == where), key=lambda one: one.offset)
             ends[where] = mine[-1].offset + 1
             cut = self._random.randrange(len(mine) + 1)
             parts += [messages_of(part) for part in (mine[:cut], mine[cut:]) if part]
-        if different := self._different(parts, ends):
-            raise Failure("verify differs", different)
-        is_damaged = self._case.seed % self._bench.damages_one_in == 0
-        if self._bench.fixes and is_damaged and (damage := self._damage()):
-            self._repair(damage, parts, ends, self._bench.fixes)
+        return parts, ends
 
     def _repair(self, damage: str, parts: Sequence[Messages], ends: dict[tuple[str, int], int], fixes: Path) -> None:
         """What is damaged is found, and equal to the model once the file has fixed it."""
@@ -680,7 +721,7 @@ class Run:
         made an INT, or of rows whose key had another number before one."""
         told = [
             (change.table.name, change.after)
-            for step in self._steps
+            for step in self._steps[self._first_sure() :]
             for change in self._kept(step.changes)
             if change.after in self._end_state.get(change.table.name, []) and change.table.name not in self._frozen
         ]
@@ -711,6 +752,12 @@ class Run:
         with self._bench.session._raw.cursor() as cursor:
             changed = cursor.execute(statement.replace("%", "%%").replace("<=> %%s", "<=> %s"), values)
         return f"{statement}: {row}" if changed else ""  # JSON of MySQL and TiDB is not found by its text
+
+    def _first_sure(self) -> int:
+        """The number of the first step whose rows are sure to be there: those before a TRUNCATE that was skipped may
+        be gone."""
+        emptied = [n for n, step in enumerate(self._steps) if step.ddl and step.ddl[2].startswith("TRUNCATE")]
+        return emptied[-1] if emptied and self._choice["decision"] == "skip" else 0
 
     def _compare_frozen(self, name: str) -> None:
         found = self._rows(name, None)

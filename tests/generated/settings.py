@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from bridge.config import Settings
+from tests.generated.decisions import WAITING
 from tests.generated.dimensions import DIMENSIONS, NONE, Choice, fits
 from tests.generated.event_filters import EVENT_FILTERS
 from tests.generated.tables import Routing
@@ -33,6 +34,8 @@ def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, 
     )
     if choice["event filter"] != NONE:
         filters.append({"matcher": ["M.t0", "m.renamed"], "ignore-event": EVENT_FILTERS[choice["event filter"]]})
+    if choice["decision"] != NONE:
+        given["ddl"] = {random.choice(("hold", "refuse")): WAITING}
     return Settings.model_validate({**given, "filter": rules, "event_filters": filters})
 
 

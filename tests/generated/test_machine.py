@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.generated.decisions import DecidedTable
 from tests.generated.dimensions import ALL, DIMENSIONS, Coverage, draw, is_sound, possible
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.runs import Bench, Case, Failure, make_case
@@ -100,6 +101,29 @@ def test_a_table_is_told_as_two_shards() -> None:
         assert {change.table.schema: "a" in (change.after or {}) for change in told} == {"m1": True, "m2": False}
     assert "a" in shards.later()[1].names
     assert shards.waits is None
+
+
+@pytest.mark.parametrize(
+    ("decision", "alter", "left"),
+    [
+        ("skip", Alter(0, "truncate"), [(1, 1), (2, 2)]),
+        ("replace unlike", Alter(0, "truncate"), [(1, 1), (2, 2)]),
+        ("skip", Alter(0, "drop column", name="s"), [(1, 1), (2, 2)]),
+        ("replace unlike", Alter(0, "add column", column=Column("a", "int", default=5)), [(1, 77), (2, 5)]),
+    ],
+)
+def test_a_target_on_which_something_else_ran(decision: str, alter: Alter, left: list[tuple[int, int]]) -> None:
+    """Rows stay where nothing ran, and have the other default until they are written anew."""
+    table, equality = make_table("t", "single key", "int", "utf8mb4_bin", "none", Random(0)), Equality(by_code_point)
+    upstream = Upstream([table], equality, nets=True)
+    row = Insert(0, {"k": 2, "n": 2})
+    again = (row,) if alter.kind == "truncate" else (Update(0, {"k": 2}, {"n": 3}),)
+    transactions = ((Insert(0, {"k": 1, "n": 1}), row), (alter,), again)
+    steps = [upstream.run(Transaction(1, one), ts) for ts, one in enumerate(transactions)]
+    decided = DecidedTable(table, decision, list, equality, nets=True)
+    after = decided.steps([], [step for step in steps if step is not None])[-1].after["t"]
+    shown = "a" if alter.kind == "add column" else "k"
+    assert [(row["k"], row[shown]) for row in after] == left
 
 
 def test_a_seed_is_a_run() -> None:

@@ -141,9 +141,14 @@ def verify(
     return _verify(url, settings, protocol, source, fixes, resume=resume)
 
 
-def verify_events(url: str, events: pa.Table, protocol: str = "canal-json", fixes: Path | None = None) -> Report:
+def verify_events(
+    url: str,
+    events: pa.Table,
+    protocol: str = "canal-json",
+    fixes: Path | None = None,
+    settings: Settings = Settings(timezone="UTC"),  # noqa: B008  # immutable
+) -> Report:
     """The same of events."""
-    settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
     return _verify(url, settings, protocol, OfEvents(events), fixes)
 
 

@@ -82,8 +82,27 @@ def skip(
     change: ChangeArgument,
     as_json: JsonFlag = False,
 ) -> None:
-    """Skips a held or refused schema change; replication continues with what follows it."""
+    """Leaves a held or refused schema change out; replication continues with what follows it."""
     _release(settings, change, "SKIPPED", as_json=as_json)
+
+
+@command(app, "done", example="bridge ddl done 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
+@takes_settings("change", "statement", *TARGET)
+def done(
+    settings: Settings,
+    change: ChangeArgument,
+    statement: Annotated[
+        str,
+        typer.Argument(
+            metavar="[STATEMENT]",
+            help="What was done in its place, as one statement in the target's SQL; - reads it from stdin.",
+        ),
+    ] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Says that the target has the effect of a held or refused schema change, since somebody made it by hand.  Nothing
+    runs, and verify takes it for done."""
+    _release(settings, change, "DONE", _given(statement), as_json=as_json)
 
 
 @command(
@@ -103,8 +122,11 @@ def replace(
     as_json: JsonFlag = False,
 ) -> None:
     """Runs another statement instead of a held or refused schema change."""
-    text = stdin_text().strip() if statement == "-" else statement
-    _release(settings, change, "REPLACED", text, as_json=as_json)
+    _release(settings, change, "REPLACED", _given(statement), as_json=as_json)
+
+
+def _given(statement: str) -> str:
+    return stdin_text().strip() if statement == "-" else statement
 
 
 def _release(settings: Settings, change: str, state: str, replacement: str = "", *, as_json: bool) -> None:
@@ -112,7 +134,14 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
     from bridge.commands.connections import progress_of, target_of
     from bridge.mysql.state.ddl_journal import JournalState
 
-    entry = ddl.release(target_of(settings), progress_of(settings), change, JournalState[state], replacement)
+    entry = ddl.release(
+        target_of(settings),
+        progress_of(settings),
+        change,
+        JournalState[state],
+        replacement,
+        settings=settings,
+    )
     if as_json:
         console.print_json({**entry.document(), "replacement": replacement})
     else:

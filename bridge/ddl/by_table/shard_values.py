@@ -24,11 +24,14 @@ DefinitionOf = Callable[[TableName, str], str | None]
 """Gives the merged table's definition of a column, from its type on; None where it has none."""
 
 
-def misread_values(text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool) -> str:
+def misread_values(
+    text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool, is_left_out: bool = False
+) -> str:
     """Says which values of rows of a shard would become others in the merged table; "" without any.
 
     A statement that makes a shard is compared with the merged table, which its rows would go to.  One that alters
-    a shard is compared with the merged table as it is, as the rows of other shards are for that.
+    a shard is compared with the merged table as it is, as the rows of other shards are for that.  One that is left out
+    is compared with the table as it stays, which the rows behind it would go to.
     is_utc: whether sessions of the upstream are in UTC.
     """
     if classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE} or len(classified.tables) != 1:
@@ -41,17 +44,19 @@ def misread_values(text: str, classified: Classified, definition_of: DefinitionO
             if there is None:
                 continue
             types = list(item.definition[1:]), tokens(there)
-            rows, column = types if makes else reversed(types)
-            if not _keep_numbers(rows, column):
+            rows, column = types if makes or is_left_out else reversed(types)
+            whose = "rows behind it" if is_left_out else "rows of a shard"
+            keeps = _keep_numbers(rows, column) or (is_left_out and _only_adds(rows, column))
+            if not keeps:
                 return (
-                    f"rows of a shard that has other members of {name} may come with their numbers (from all senders"
-                    " but Debezium), which would become other values"
+                    f"{whose} that have other members of {name} may come with their numbers (from all senders but"
+                    " Debezium), which would become other values"
                 )
             from_utc, to_utc = (at(definition, 0).word == "TIMESTAMP" for definition in (rows, column))
             if from_utc and not (to_utc or is_utc):
-                return f"rows of a shard where {name} is a TIMESTAMP come in UTC, and would be written so"
+                return f"{whose} where {name} is a TIMESTAMP come in UTC, and would be written so"
             if to_utc and not (from_utc or is_utc):
-                return f"rows of a shard where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
+                return f"{whose} where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
     return ""
 
 
@@ -65,6 +70,11 @@ def _keep_numbers(rows: list[Token], column: list[Token]) -> bool:
         return True  # numbers are refused there, or stay numbers
     mine, known = _members(rows), _members(column)
     return at(rows, 0).word == at(column, 0).word and mine == known[: len(mine)]
+
+
+def _only_adds(rows: list[Token], column: list[Token]) -> bool:
+    """Tells whether rows only have members behind those of the column, which every server refuses there."""
+    return at(rows, 0).word in _OF_MEMBERS and _keep_numbers(column, rows)
 
 
 def _members(definition: list[Token]) -> list[str]:

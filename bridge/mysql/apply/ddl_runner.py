@@ -28,7 +28,7 @@ from bridge.ddl.server_features import Capabilities
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
-from bridge.mysql.apply.existing_objects import exists_already, makes_exactly
+from bridge.mysql.apply.existing_objects import exists_already, makes_exactly, skipped_before
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
@@ -333,7 +333,7 @@ class SchemaChangeRunner:
             where=_where(change),
             fix="take what is in its way from the target, then start the bridge again: it tries again; or bridge"
             f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
-            f" the statement would have, and bridge ddl skip {change.id}",
+            f" the statement would have, and bridge ddl done {change.id}",
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: _StatementToRun, fingerprint: str) -> None:
@@ -357,6 +357,9 @@ class SchemaChangeRunner:
             if isinstance(error, TRANSIENT):
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
+                if kept := skipped_before(self._journal, session, self._rules.routes, plan.classified):
+                    words = f"what it makes is there with what it held before, as {kept.id} was skipped"
+                    raise self._refused_by_target(session, change, plan, words) from error
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"
@@ -416,7 +419,7 @@ def _held(entry: JournalEntry, change: SchemaChange) -> HeldError:
     return HeldError(
         f"a schema change is held: {entry.outcome}",
         where=_where(change),
-        fix=f"bridge ddl approve, skip or replace {entry.id}",
+        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
     )
 
 

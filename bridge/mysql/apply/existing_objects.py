@@ -12,13 +12,17 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
+from bridge.ddl.by_table.routing import target_statement
+from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
+from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.apply.ddl_fingerprint import definition
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import LOST, error_code
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 
 _DATABASE_EXISTS: Final = 1007
@@ -32,6 +36,10 @@ _MAKING: Final = frozenset(
         *(StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE),
     }
 )
+_REMOVED_BY: Final = {
+    StatementKind.CREATE_TABLE: frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE}),
+    StatementKind.ALTER_TABLE: frozenset({C.DROP_COLUMN}),
+}
 _KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENCE: "SEQUENCE"}
 _MOST_UNDONE: Final = 100
 
@@ -55,6 +63,23 @@ def exists_already(
         return ""
     made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != _TABLE_EXISTS)
     return "what it makes was there already" if made else ""
+
+
+def skipped_before(journal: Journal, session: Session, routes: Routes, classified: Classified) -> JournalEntry | None:
+    """Gives the schema change that the operator skipped, and which would have removed what a statement makes, or what
+    had its name; None without one.  What is there then holds what it held before."""
+    removing = _REMOVED_BY.get(classified.kind, frozenset())
+    for entry in reversed(journal.entries(session, [JournalState.SKIPPED])):
+        text, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
+        known = classify(text, schema)
+        if isinstance(known, Classified) and removing & set(known.classes) and _are_about_one(known, classified):
+            return entry
+    return None
+
+
+def _are_about_one(skipped: Classified, made: Classified) -> bool:
+    databases = {name.schema for name in made.tables}
+    return bool(set(skipped.tables) & set(made.tables)) or skipped.database in databases
 
 
 def _tried(

@@ -42,7 +42,7 @@ class JournalState(StrEnum):
 
 FINISHED: Final = frozenset({JournalState.DONE, JournalState.CONFIRMED, JournalState.IGNORED, JournalState.SKIPPED})
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
-"""States that wait for `bridge ddl approve`, `skip` or `replace`."""
+"""States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,13 @@ class JournalEntry:
     def is_unclear(self) -> bool:
         """Whether it is held since nothing shows whether it ran: others are held before anything is sent."""
         return self.state is JournalState.HELD and bool(self.fingerprint)
+
+    @property
+    def ran_instead(self) -> str:
+        """The operator's text that ran in its place, "" when there is none.  Earlier versions kept it as what was sent
+        only; what the bridge itself changes of a statement is among the rewrites."""
+        is_other = self.run_text not in {"", self.statement} and not self.rewrites
+        return self.replacement or (self.run_text if is_other else "")
 
     @property
     def id(self) -> str:

@@ -22,12 +22,15 @@ from bridge.verify.log.column_changes import ColumnChanges, column_changes
 
 NameKey = tuple[str, str]
 _NOTHING: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False)
+_OF_SOME_ROWS: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=True)
+_REMOVING: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.DROP_TABLE})
 _OF_AN_INDEX: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False, changes_keys=True)
 
 
 @dataclass(frozen=True)
 class LoggedChange:
-    """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`."""
+    """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`.
+    is_skipped: the operator left it out."""
 
     commit_ts: int
     by_time: bool
@@ -35,6 +38,7 @@ class LoggedChange:
     text: str
     offsets: Mapping[PartitionId, int]
     place: str | None = None
+    is_skipped: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,9 +215,23 @@ def trace(
         lineage.history(name)
     for change in changes:
         classified = classify(change.text, change.schema)
-        if isinstance(classified, Classified):
+        if isinstance(classified, Classified) and change.is_skipped:
+            _skip(lineage, change, classified)
+        elif isinstance(classified, Classified):
             _apply(lineage, change, classified)
     return lineage
+
+
+def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
+    """Follows a statement that the operator left out: rows that it would have removed may have been deleted by hand,
+    and a column that it would have dropped may have gone, and come anew."""
+    if classified.kind in _REMOVING:
+        for name in classified.tables:
+            _alter(lineage, name, _OF_SOME_ROWS, Cut.of(change))
+    elif classified.kind is StatementKind.ALTER_TABLE:
+        left = column_changes(change.text)
+        changes = replace(_NOTHING, loses_rows=left.loses_rows, retyped=left.dropped)
+        _alter(lineage, classified.tables[0], changes, Cut.of(change))
 
 
 def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:

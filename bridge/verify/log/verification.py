@@ -74,7 +74,7 @@ from bridge.verify.snapshots import open_target_snapshot
 _SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
-_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.SKIPPED, JournalState.CONFIRMED})
+_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})
 
 
 class LogVerification:
@@ -202,7 +202,8 @@ class LogVerification:
         return NameIdentity() if is_folding else NameIdentity.among(names)
 
     def _applied(self, changes: Sequence[LoggedChange], progress: Progress) -> list[LoggedChange]:
-        """Gives the schema changes that have run on the target, with the operator's text where one was replaced."""
+        """Gives the schema changes that have run on the target, with the operator's text where one was replaced, and
+        those that the operator has skipped."""
         pending = {_identity(change) for change in progress.pending}
         read, journal = _read(progress), Journal(self._table.name, self._table.schema)
         applied: list[LoggedChange] = []
@@ -211,11 +212,13 @@ class LogVerification:
             if identity in pending or not (self._is_wanted(change) and _has_run(change, progress.applied_ts, read)):
                 continue
             entry = journal.find(self._look, SchemaChange(change.commit_ts, change.schema, "", change.text, ""))
-            if entry is None or entry.state not in _LEFT_OUT:
-                applied += self._as_run(change, entry.replacement if entry else "")
+            if entry is not None and entry.state is JournalState.SKIPPED:
+                applied += self._as_run(replace(change, is_skipped=True))
+            elif entry is None or entry.state not in _LEFT_OUT:
+                applied += self._as_run(change, entry.ran_instead if entry else "")
         return applied
 
-    def _as_run(self, change: LoggedChange, replacement: str) -> Iterator[LoggedChange]:
+    def _as_run(self, change: LoggedChange, replacement: str = "") -> Iterator[LoggedChange]:
         """Gives a schema change with the names of the target."""
         if replacement:
             yield replace(change, text=replacement)
