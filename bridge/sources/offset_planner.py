@@ -42,6 +42,7 @@ class OffsetPlanner:
         already, reading them has to fail.
     limit: about the most messages of a micro-batch.
     pace: the seconds between two looks for new messages, of which the last found none; half of it while they come.
+        There is no pause while there are more than a micro-batch may hold.
     once: the stream ends where the partitions end when the first micro-batch is planned.
     """
 
@@ -79,7 +80,7 @@ class OffsetPlanner:
             plan = planned(self._next, ends, min(most or self._limit, self._limit))
             self._next.update({(r.topic, r.partition): r.end for r in plan.ranges})
             if plan.ranges:
-                self._plan_at = looked_at + self._pace * _WHILE_THEY_COME
+                self._plan_at = looked_at + (_LEAST_PACE if plan.is_cut else self._pace * _WHILE_THEY_COME)
                 return plan
             if self._last is not None:
                 return None

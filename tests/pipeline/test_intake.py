@@ -473,6 +473,40 @@ def test_the_driver_goes_on_until_the_executors_are_ready(kafka: Kafka, topic: C
     assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
 
 
+class Cut(Few):
+    """Each micro-batch leaves messages out, and holds more than the driver decodes once Spark is there."""
+
+    wanted: ClassVar[list[int]] = []
+
+    def ahead(self, most: int, wait: Callable[[float], bool]) -> KafkaBatch | None:
+        self.wanted.append(most)
+        batch = super().ahead(DRIVER_DECODES, wait)
+        return batch and Large(batch.spark, batch.ranges, batch.properties, is_cut=True)
+
+
+class Large(KafkaBatch):
+    """Counts as many messages."""
+
+    messages = 4 * DRIVER_DECODES
+
+    def split(self, size: int) -> tuple[KafkaBatch, None]:  # noqa: ARG002
+        return self, None
+
+
+def test_a_backlog_is_taken_in_larger_micro_batches(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """The driver decodes these, too, and waits for no executor."""
+    name, taker = topic(1), Taker()
+    stream: Any = Cut(Planned(kafka, name, 3), 3, ends=True)
+    intake = _intake(kafka, name, taker)
+    intake.start()
+    intake.take_ahead(stream)
+    assert intake.wait_for_end(30)
+    assert any(intake.wait_until_done(0.2) for _ in range(150))
+    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 4)]
+    assert stream.wanted[0] == DRIVER_DECODES
+    assert all(most > DRIVER_DECODES for most in stream.wanted[1:])
+
+
 def test_a_stream_may_end_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Then nobody needs it."""
     name, taker = topic(1), Taker()
@@ -491,7 +525,7 @@ def test_an_applier_that_takes_nothing_does_not_keep_spark_waiting(kafka: Kafka,
     intake = _intake(kafka, name, taker)
     intake.start()
     intake.take_ahead(stream)
-    assert any(stream.number == 2 or clock.wait(0.05) for _ in range(200))
+    assert any(stream.number == 3 or clock.wait(0.05) for _ in range(200))
     intake.executors_may_decode()
     taking = _clock_ticks(intake, stream)
     taking.join(0.5)

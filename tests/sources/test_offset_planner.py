@@ -133,6 +133,14 @@ def test_kafka_is_asked_sooner_while_messages_come(clock: Clock) -> None:
     assert clock.now - began == pytest.approx(0.1 + 0.1 + 3 * 0.2)
 
 
+def test_what_is_there_already_is_not_waited_for(clock: Clock) -> None:
+    """A plan that leaves messages out is followed by the next one at once."""
+    planner, waits = _planner(Brokers({A: 250}), {A: 0}), Waits(50, clock)
+    began = clock.now
+    assert [planner.next(waits).is_cut for _ in range(3)] == [True, True, False]
+    assert clock.now - began == pytest.approx(2 * 0.01)
+
+
 def test_a_partition_that_is_added_is_read_from_its_beginning(clock: Clock) -> None:
     """Whatever the first look at it shows."""
     brokers, waits = Brokers({A: 1}), Waits(100, clock)
