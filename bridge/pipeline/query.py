@@ -1,5 +1,5 @@
 """Runs one Spark query, which reads, and the applier's thread, from the start to the end of both.  The driver reads
-alone until Spark is there."""
+alone until Spark's workers are ready."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
 _DAEMON_AHEAD: Final = 20_000
-"""The driver alone reads about as many messages until Spark is there."""
+"""For fewer messages the driver alone is quicker than workers are to start."""
 _AT_ONCE: Final = 0.001
 _LOOK_SECONDS: Final = 1.0
 """How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
