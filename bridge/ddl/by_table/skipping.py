@@ -1,4 +1,4 @@
-"""Finds what rows would be in silence if a schema change were left out.  Pure."""
+"""Finds what rows would be in silence if a schema change were left out, and what is there since one was.  Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bridge.ddl.parser import Classified, Swap
 from bridge.model import TableName
 
 _COMPUTED: Final = frozenset({"AS", "AUTO_INCREMENT"})
+_REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
 
 
 def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool) -> str:
@@ -40,6 +41,18 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
                 if there is not None and (why := _differs(item.definition, tokens(there))):
                     return f"the target has {name} already, {why} than rows that were there got upstream"
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
+
+
+def is_kept(text: str, classified: Classified, skipped_text: str, skipped: Classified) -> bool:
+    """Tells whether a statement that was skipped would have removed what a later one makes, or what had its name."""
+    if classified.kind is StatementKind.CREATE_TABLE:
+        databases = {name.schema for name in classified.tables}
+        is_one = bool(_lower(skipped.tables) & _lower(classified.tables)) or skipped.database in databases
+        return is_one and not _REMOVED_BY.isdisjoint(skipped.classes)
+    if {classified.kind, skipped.kind} != {StatementKind.ALTER_TABLE}:
+        return False
+    is_one = _lower(skipped.tables[:1]) == _lower(classified.tables[:1])
+    return is_one and not _column_names(skipped_text, skipped).freed.isdisjoint(_column_names(text, classified).given)
 
 
 def _moves_tables(classified: Classified) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.ddl.by_table.skipping import wrong_without
+from bridge.ddl.by_table.skipping import is_kept, wrong_without
 from bridge.ddl.parser import Classified, classify
 
 THERE = {
@@ -93,3 +93,23 @@ def _classified(text: str) -> Classified:
     found = classify(text, "m")
     assert isinstance(found, Classified)
     return found
+
+
+@pytest.mark.parametrize(
+    ("skipped", "made", "kept"),
+    [
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN V INT", True),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN w INT", False),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD INDEX (v)", False),
+        ("ALTER TABLE t RENAME COLUMN v TO w", "ALTER TABLE t ADD COLUMN v INT", True),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE u ADD COLUMN v INT", False),
+        ("DROP TABLE T", "CREATE TABLE t (id INT)", True),
+        ("DROP TABLE t", "CREATE TABLE u (id INT)", False),
+        ("ALTER TABLE t RENAME TO u", "CREATE TABLE t (id INT)", True),
+        ("DROP DATABASE m", "CREATE TABLE t (id INT)", True),
+        ("DROP TABLE t", "CREATE INDEX i ON t (id)", False),
+    ],
+)
+def test_what_is_kept(skipped: str, made: str, kept: bool) -> None:
+    """What is there, since a statement was skipped, under the name of what a later one makes."""
+    assert is_kept(made, _classified(made), skipped, _classified(skipped)) == kept
