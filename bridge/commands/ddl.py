@@ -66,7 +66,7 @@ def release(
             if isinstance(known, Refused):
                 raise UsageError(
                     f"the replacement cannot run: {known.reason}",
-                    fix="run it by hand, then `bridge ddl skip` the schema change",
+                    fix="run it by hand, then say `bridge ddl done`",
                 )
         outcome = _DONE if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
