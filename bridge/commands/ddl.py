@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
+from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import wrong_without
 from bridge.ddl.lexer import UnreadableError, statements
@@ -65,7 +66,7 @@ def release(
             if isinstance(known, Refused):
                 raise UsageError(
                     f"the replacement cannot run: {known.reason}",
-                    fix="run it by hand, then `bridge ddl skip` the schema change",
+                    fix="run it by hand, then say `bridge ddl done`",
                 )
         outcome = _DONE if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
@@ -86,15 +87,13 @@ def release(
 
 
 def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
-    rules = replace(settings.ddl_rules(), own_schema=table.schema)
-    around, zone = OnTarget(session, Journal(table.name, table.schema)), known_zone(session, rules.timezone)
-    try:
-        found = rewrite(entry.statement, entry.schema, _site(rules, probe(session), around, zone or UTC))
-    except UnsupportedError:
+    text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
+    known = classify(text, schema)
+    if isinstance(known, Refused):
         return ""
-    if isinstance(found, Refused) or not found.text:
-        return ""
-    return wrong_without(found.text, found.classified, around.column_definition, is_utc=zone in {UTC, "UTC"})
+    around = OnTarget(session, Journal(table.name, table.schema))
+    is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
+    return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 
 
 def _find(open_entries: list[JournalEntry], change: str) -> JournalEntry:

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass
 from bridge.ddl.lexer import Token
 from bridge.ddl.token_reader import NotUnderstoodError
 
 
+class ColumnNames(NamedTuple):
+    """What actions do to names of columns, in lower case.  renamed: old and new names; freed: names that columns lose;
+    given: names that columns get."""
+
+    renamed: list[tuple[str, str]]
+    freed: set[str]
+    given: set[str]
+
+
 def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
     """Tells whether a column gets the name that another one had, while its own name is given again: CHANGE a b ...,
     CHANGE b a ...; or DROP b, CHANGE a b ..., ADD a ...."""
+    renamed, freed, given = column_names(actions)
+    return any(old in given and new in freed for old, new in renamed)
+
+
+def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
+    """Tells which names of columns the actions of an ALTER TABLE take away, and which they give."""
     renamed: list[tuple[str, str]] = []
     freed, given = set[str](), set[str]()
     for action in chain.from_iterable(map(_additions, actions)):
@@ -27,9 +43,7 @@ def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
         elif found is ChangeClass.ADD_COLUMN:
             given.add(_lower(_behind_verb(action)[:1]))
     renamed = [(old, new) for old, new in renamed if old != new]
-    freed |= {old for old, _ in renamed}
-    given |= {new for _, new in renamed}
-    return any(old in given and new in freed for old, new in renamed)
+    return ColumnNames(renamed, freed | {old for old, _ in renamed}, given | {new for _, new in renamed})
 
 
 def _behind_verb(action: Sequence[Token]) -> Sequence[Token]:

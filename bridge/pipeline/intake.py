@@ -56,7 +56,7 @@ log = structlog.get_logger()
 
 
 class _Waiting(NamedTuple):
-    """A micro-batch.  is_ahead: taken without Spark, so that only the driver can decode it."""
+    """A micro-batch.  is_ahead: taken before Spark takes any; the driver decodes it as long as it has room."""
 
     batch: MicroBatch
     is_taken: threading.Event

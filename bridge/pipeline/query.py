@@ -230,14 +230,17 @@ def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> 
 
 
 def _warm_up(spark: SparkSession, is_ready: Callable[[], None]) -> None:
-    """Starts the Python workers while Spark starts the query: each takes about a second.  Then calls `is_ready`."""
+    """Starts the Python workers while Spark starts the query: each takes about a second.  Calls `is_ready` then,
+    also when that fails."""
     context = spark.sparkContext
 
     def run() -> None:
-        with suppress(*SPARK_ENDED):
-            tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
-        is_ready()
+        try:
+            with suppress(*SPARK_ENDED, OSError):  # a full disk: the tasks that follow say so
+                tasks = context.defaultParallelism
+                context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
+        finally:
+            is_ready()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
 

@@ -62,6 +62,14 @@ def test_what_was_done_by_hand_is_followed(target: str, statement: str, by_hand:
     assert verify_events(target, events).is_equal
 
 
+def test_a_change_of_names_in_a_circle_is_not_skipped(target: str) -> None:
+    """Rows behind it went to the other table, which verify called equal."""
+    held(target, "RENAME TABLE t TO old, new TO t")
+    refused = bridge("ddl", "skip", "20", "--target", target)
+    assert refused.code == 2
+    assert "rows behind it would go to each other's tables" in refused.err
+
+
 @pytest.mark.parametrize("deleted", ["1=0", "id < 2", "1=1"])
 def test_rows_that_a_skipped_statement_would_remove_may_be_gone(target: str, tmp_path: Path, deleted: str) -> None:
     """Who skips a TRUNCATE may delete rows by hand: verify called them missing, and its fix file put them back.  A row

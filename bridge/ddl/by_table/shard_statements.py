@@ -168,7 +168,7 @@ def _is_plain_column(definition: Sequence[Token]) -> bool:
             i += 2
         elif words[i : i + 2] == ["CHARACTER", "SET"]:
             i += 3
-        elif word == "DEFAULT" and (length := _constant(definition[i + 1 :])):
+        elif word == "DEFAULT" and (length := constant(definition[i + 1 :])):
             has_default |= words[i + 1] != "NULL"
             takes_null |= words[i + 1] == "NULL"
             i += 1 + length
@@ -181,7 +181,7 @@ def _is_plain_column(definition: Sequence[Token]) -> bool:
     return True
 
 
-def _constant(found: Sequence[Token]) -> int:
+def constant(found: Sequence[Token]) -> int:
     """Tells how many tokens the constant takes that these begin with; 0 when they begin with none."""
     first = at(found, 0)
     if first.kind == "string" or first.word in {"NULL", "TRUE", "FALSE"}:

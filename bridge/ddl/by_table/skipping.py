@@ -1,14 +1,23 @@
-"""Finds what rows would be in silence if a schema change were left out.  Pure."""
+"""Finds what rows would be in silence if a schema change were left out, and what is there since one was.  Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
 
+from bridge.ddl.alter_actions import ColumnNames, column_names
+from bridge.ddl.by_table.shard_statements import constant
 from bridge.ddl.by_table.shard_values import DefinitionOf, misread_values
-from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import statement_parts
 from bridge.ddl.lexer import Token, tokens
 from bridge.ddl.parser import Classified, Swap
+from bridge.model import TableName
+
+_COMPUTED: Final = frozenset({"AS", "AUTO_INCREMENT"})
+_REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
 
 
 def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool) -> str:
@@ -16,24 +25,69 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
 
     text: with the names of the target.  is_utc: whether sessions of the upstream are in UTC.
     """
-    if classified.kind is not StatementKind.ALTER_TABLE or len(classified.tables) != 1:
-        return ""
+    if _moves_tables(classified):
+        return "rows behind it would go to each other's tables"
     if classified.swaps is Swap.COLUMNS:
         return "rows behind it would go to each other's columns"
-    for item in statement_parts(text, classified, tidb=False).items:
-        if item.change is ChangeClass.ADD_COLUMN and item.definition:
-            name = item.definition[0].name or ""
-            there = definition_of(classified.tables[0], name)
-            if there is not None and _default(item.definition) != _default(tokens(there)):
-                return f"the target has {name} already, with another default than rows that were there got upstream"
+    if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
+        _, freed, given = _column_names(text, classified)
+        for name in sorted(freed & given):
+            if definition_of(classified.tables[0], name) is not None:
+                return f"rows that are there would keep in {name} what was there before"
+        for item in statement_parts(text, classified, tidb=False).items:
+            if item.change is C.ADD_COLUMN and item.definition:
+                name = item.definition[0].name or ""
+                there = definition_of(classified.tables[0], name)
+                if there is not None and (why := _differs(item.definition, tokens(there))):
+                    return f"the target has {name} already, {why} than rows that were there got upstream"
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
 
 
+def is_kept(text: str, classified: Classified, skipped_text: str, skipped: Classified) -> bool:
+    """Tells whether a statement that was skipped would have removed what a later one makes, or what had its name."""
+    if classified.kind is StatementKind.CREATE_TABLE:
+        databases = {name.schema for name in classified.tables}
+        is_one = bool(_lower(skipped.tables) & _lower(classified.tables)) or skipped.database in databases
+        return is_one and not _REMOVED_BY.isdisjoint(skipped.classes)
+    if {classified.kind, skipped.kind} != {StatementKind.ALTER_TABLE}:
+        return False
+    is_one = _lower(skipped.tables[:1]) == _lower(classified.tables[:1])
+    return is_one and not _column_names(skipped_text, skipped).freed.isdisjoint(_column_names(text, classified).given)
+
+
+def _moves_tables(classified: Classified) -> bool:
+    """Tells whether a table gets the name that another one had, or rows of it."""
+    if classified.kind is StatementKind.RENAME_TABLE:
+        return not _lower(classified.tables[::2]).isdisjoint(_lower(classified.tables[1::2]))
+    return classified.kind is StatementKind.EXCHANGE_PARTITION
+
+
+def _lower(names: Sequence[TableName]) -> set[tuple[str, str]]:
+    return {(schema.lower(), table.lower()) for schema, table in names}
+
+
+def _column_names(text: str, classified: Classified) -> ColumnNames:
+    actions, *_ = statement_parts(text, classified, tidb=False).lists
+    return column_names([item.tokens for item in actions])
+
+
+def _differs(added: Sequence[Token], there: Sequence[Token]) -> str:
+    """Says how what rows got in a column that was added may differ from what they hold in one that was there; "" when
+    it does not."""
+    got = _default(added)
+    if got is None:
+        return "where rows may hold another value"
+    return "with another default" if got != _default(there) else ""
+
+
 def _default(definition: Sequence[Token]) -> str | None:
-    """Gives the default of a column as all servers print it but for quotes; None for NULL."""
+    """Gives the constant that rows get in a column which is added, as all servers print it but for quotes; "" for the
+    one of its type, where it cannot be NULL.  None where they get no constant."""
     words = [token.word for token in definition]
-    behind = definition[words.index("DEFAULT") + 1 :] if "DEFAULT" in words else ()
-    value = behind[: 2 if behind and behind[0].text in {"-", "+"} else 1]
-    if [token.word for token in value] in ([], ["NULL"]):
+    if "DEFAULT" in words:
+        behind = definition[words.index("DEFAULT") + 1 :]
+        value = behind[: constant(behind)]
+        return "".join(token.word or token.text.strip("'\"") for token in value).removeprefix("+") if value else None
+    if not _COMPUTED.isdisjoint(words):
         return None
-    return "".join(token.word or token.text.strip("'\"") for token in value).removeprefix("+")
+    return "" if ("NOT", "NULL") in pairwise(words) else "NULL"

@@ -357,7 +357,8 @@ class SchemaChangeRunner:
             if isinstance(error, TRANSIENT):
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
-                if kept := skipped_before(self._journal, session, self._rules.routes, plan.classified):
+                routes = self._rules.routes
+                if kept := skipped_before(self._journal, session, routes, plan.text, plan.classified):
                     words = f"what it makes is there with what it held before, as {kept.id} was skipped"
                     raise self._refused_by_target(session, change, plan, words) from error
                 return outcome

@@ -13,7 +13,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.by_table.skipping import is_kept
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
@@ -36,10 +36,6 @@ _MAKING: Final = frozenset(
         *(StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE),
     }
 )
-_REMOVED_BY: Final = {
-    StatementKind.CREATE_TABLE: frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE}),
-    StatementKind.ALTER_TABLE: frozenset({C.DROP_COLUMN}),
-}
 _KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENCE: "SEQUENCE"}
 _MOST_UNDONE: Final = 100
 
@@ -65,21 +61,17 @@ def exists_already(
     return "what it makes was there already" if made else ""
 
 
-def skipped_before(journal: Journal, session: Session, routes: Routes, classified: Classified) -> JournalEntry | None:
+def skipped_before(
+    journal: Journal, session: Session, routes: Routes, text: str, classified: Classified
+) -> JournalEntry | None:
     """Gives the schema change that the operator skipped, and which would have removed what a statement makes, or what
     had its name; None without one.  What is there then holds what it held before."""
-    removing = _REMOVED_BY.get(classified.kind, frozenset())
     for entry in reversed(journal.entries(session, [JournalState.SKIPPED])):
-        text, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
-        known = classify(text, schema)
-        if isinstance(known, Classified) and removing & set(known.classes) and _are_about_one(known, classified):
+        skipped_text, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
+        skipped = classify(skipped_text, schema)
+        if isinstance(skipped, Classified) and is_kept(text, classified, skipped_text, skipped):
             return entry
     return None
-
-
-def _are_about_one(skipped: Classified, made: Classified) -> bool:
-    databases = {name.schema for name in made.tables}
-    return bool(set(skipped.tables) & set(made.tables)) or skipped.database in databases
 
 
 def _tried(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.ddl.by_table.skipping import wrong_without
+from bridge.ddl.by_table.skipping import is_kept, wrong_without
 from bridge.ddl.parser import Classified, classify
 
 THERE = {
@@ -16,6 +16,9 @@ THERE = {
     "s": "varchar(9) DEFAULT 'a'",
     "z": "int DEFAULT NULL",
     "c": "timestamp NOT NULL DEFAULT current_timestamp()",
+    "d": "decimal(9,2) NOT NULL DEFAULT 5.70",
+    "i": "int NOT NULL",
+    "x": "int DEFAULT (1 + 1)",
 }
 
 
@@ -38,7 +41,18 @@ THERE = {
         ('ADD COLUMN s VARCHAR(9) DEFAULT "a"', ""),
         ("ADD COLUMN z INT", ""),
         ("ADD COLUMN z INT DEFAULT NULL", ""),
-        ("ADD COLUMN c TIMESTAMP DEFAULT CURRENT_TIMESTAMP", ""),
+        ("ADD COLUMN c TIMESTAMP DEFAULT CURRENT_TIMESTAMP", "where rows may hold another value"),
+        ("ADD COLUMN x INT DEFAULT (1 + 2)", "where rows may hold another value"),
+        ("ADD COLUMN d DECIMAL(9,2) NOT NULL DEFAULT 5.70", ""),
+        ("ADD COLUMN d DECIMAL(9,2) NOT NULL DEFAULT 5.80", "another default"),
+        ("ADD COLUMN z INT NOT NULL", "another default"),
+        ("ADD COLUMN i INT NOT NULL", ""),
+        ("ADD COLUMN (other INT, n INT DEFAULT 7)", "another default"),
+        ("DROP COLUMN n, ADD COLUMN n INT NOT NULL DEFAULT 5", "keep in n what was there before"),
+        ("DROP COLUMN n, RENAME COLUMN z TO n", "keep in n what was there before"),
+        ("DROP COLUMN n, CHANGE z n INT", "keep in n what was there before"),
+        ("DROP COLUMN other, ADD COLUMN other INT", ""),
+        ("EXCHANGE PARTITION p WITH TABLE m.u", "each other's tables"),
         ("ADD COLUMN other INT DEFAULT 3", ""),
         ("DROP COLUMN n", ""),
         ("MODIFY n BIGINT", ""),
@@ -47,9 +61,55 @@ THERE = {
 )
 def test_what_would_be_wrong(action: str, words: str) -> None:
     """Values that mean something else in the column as it stays, and values that rows should have got."""
-    text = f"ALTER TABLE m.t {action}"
-    classified = classify(text, "m")
-    assert isinstance(classified, Classified)
-    found = wrong_without(text, classified, lambda _, name: THERE.get(name), is_utc=False)
+    found = _wrong_without(f"ALTER TABLE m.t {action}")
     assert words in found
     assert bool(words) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RENAME TABLE m.t TO m.u", ""),
+        ("RENAME TABLE m.t TO m.u, m.v TO m.w", ""),
+        ("RENAME TABLE m.t TO m.old, m.new TO m.T", "each other's tables"),
+        ("RENAME TABLE m.t TO m.x, m.u TO m.t, m.x TO m.u", "each other's tables"),
+        ("CREATE TABLE m.t (e ENUM('a','b'), n INT)", ""),
+        ("CREATE TABLE m.t (e ENUM('b','a'))", "other members of e"),
+        ("DROP TABLE m.t", ""),
+    ],
+)
+def test_what_would_be_wrong_without_others(text: str, words: str) -> None:
+    """Rows that would go to another table, or to one that is there already."""
+    found = _wrong_without(text)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+def _wrong_without(text: str) -> str:
+    return wrong_without(text, _classified(text), lambda _, name: THERE.get(name), is_utc=False)
+
+
+def _classified(text: str) -> Classified:
+    found = classify(text, "m")
+    assert isinstance(found, Classified)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("skipped", "made", "kept"),
+    [
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN V INT", True),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN w INT", False),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD INDEX (v)", False),
+        ("ALTER TABLE t RENAME COLUMN v TO w", "ALTER TABLE t ADD COLUMN v INT", True),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE u ADD COLUMN v INT", False),
+        ("DROP TABLE T", "CREATE TABLE t (id INT)", True),
+        ("DROP TABLE t", "CREATE TABLE u (id INT)", False),
+        ("ALTER TABLE t RENAME TO u", "CREATE TABLE t (id INT)", True),
+        ("DROP DATABASE m", "CREATE TABLE t (id INT)", True),
+        ("DROP TABLE t", "CREATE INDEX i ON t (id)", False),
+    ],
+)
+def test_what_is_kept(skipped: str, made: str, kept: bool) -> None:
+    """What is there, since a statement was skipped, under the name of what a later one makes."""
+    assert is_kept(made, _classified(made), skipped, _classified(skipped)) == kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,31 @@ def test_what_is_used_is_not_given_again() -> None:
 def test_a_block_is_not_given_for_a_few_of_its_bytes() -> None:
     address = _address(room(60 * MIB))
     assert _address(room(2 * MIB)) != address
+
+
+@pytest.mark.parametrize("size", [MIB, 3 * MIB // 2, 5 * MIB, 20 * MIB])
+def test_what_is_given_holds_at_most_twice_its_bytes(size: int) -> None:
+    """Rows that wait for long are in it: blocks of four times their bytes were kept for them."""
+    used = [room(size // 2 * times) for times in (2, 3, 5, 8)]
+    addresses = {_address(one): len(one) for one in used}
+    used.clear()
+    kept = [room(size) for _ in range(4)]
+    taken = [addresses[_address(one)] for one in kept if _address(one) in addresses]
+    assert taken
+    assert max(taken) <= 2 * size
+
+
+def test_another_thread_may_be_quicker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others took all blocks between the look at them and the removal of one."""
+
+    class Emptied(deque[np.ndarray]):
+        def __iter__(self) -> Iterator[np.ndarray]:
+            while self:
+                yield self.popleft()
+
+    monkeypatch.setattr(module, "_free", Emptied())
+    monkeypatch.setattr(module, "_MOST", 0)
+    module._keep(np.empty(MIB, np.uint8))
 
 
 def test_little_is_the_c_library_s() -> None:
