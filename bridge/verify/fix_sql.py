@@ -3,7 +3,8 @@
 A row that is missing, and of which the log does not hold every value, is not written: what is left out would become
 NULL or a default, and no later comparison would see it.  The file names such rows as comments.  Where it names one, it
 deletes no extra row of that table: one of them may be the missing row under another key or with another value, and so
-the only one with the values that the log lacks.
+the only one with the values that the log lacks.  Nor does it write rows that the target would refuse, because a row
+that stays may have their values of a further unique key: it names them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
 from bridge.verify.compare.key_sql import any_of, key_parts, literal_of
 from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference, DifferenceKind
+from bridge.verify.unique_conflicts import unwritable
 
 
 def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
@@ -65,12 +67,14 @@ class _Sorted(NamedTuple):
     parts: rows of the target that are updated in place, because only a part of their expected values is known.
     unknown: missing rows that cannot be written.
     kept: extra rows that stay, as each may be what became of an unknown one.
+    refused: rows whose values of a further unique key a row that stays may have.
     """
 
     whole: list[Difference]
     parts: list[Difference]
     unknown: list[ComparedRow]
     kept: list[ComparedRow]
+    refused: list[Difference]
 
 
 def _sorted(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> _Sorted:
@@ -86,7 +90,11 @@ def _sorted(table: Table, shape: ComparedColumns, differences: Iterable[Differen
         else:
             parts.append(difference)
     kept = [one.actual for one in whole if one.expected is None and one.actual] if unknown else []
-    return _Sorted([one for one in whole if one.expected or not unknown], parts, unknown, kept)
+    whole = [one for one in whole if one.expected or not unknown]
+    refused = unwritable(table, shape, whole, parts, kept)
+    left = {id(one) for one in refused}
+    whole, parts = ([one for one in some if id(one) not in left] for some in (whole, parts))
+    return _Sorted(whole, parts, unknown, kept, refused)
 
 
 def _told(shape: ComparedColumns, row: ComparedRow) -> str:
@@ -171,6 +179,12 @@ class FixFile:
                 f"{table.name} has the row {_told(shape, row)} too much; it may be a damaged form of one that is to be"
                 " copied by hand, with values that the log lacks: when that is there, delete this one by hand, or have"
                 " verify write a new file"
+            )
+        for one in found.refused:
+            assert one.expected is not None
+            self._cannot.append(
+                f"{table.name}: the row {_told(shape, one.expected)} is not written, as a row that stays may have its"
+                " value of a further unique key: once that one is gone, have verify write a new file"
             )
 
     def write(self, heading: str) -> int:

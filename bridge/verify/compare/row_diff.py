@@ -103,11 +103,15 @@ class ComparedColumns:
     def spelling(self, key: KeyValues) -> Hashable:
         """Gives the key in a form in which two keys are equal when the target may take them for the same key, because
         of how it compares letters and blanks."""
+        return self.spelled(self.key, key)
+
+    def spelled(self, columns: Sequence[int], values: KeyValues) -> Hashable:
+        """Gives the values of some columns in the form of `spelling`."""
         return tuple(
             _folded(value.decode(errors="replace"), self.actual[i].collation)
             if value is not None and self.actual[i].value_class is ValueClass.TEXT
             else self.comparable(i, value)
-            for i, value in zip(self.key, key, strict=True)
+            for i, value in zip(columns, values, strict=True)
         )
 
     def is_equal(self, expected: ComparedRow, actual: ComparedRow) -> bool:

@@ -34,6 +34,8 @@ WENT_AT: Final = "bridge went at"
 SPELLING: Final = "bridge spelling"
 """The literals of the key."""
 COMMIT_TS: Final = "bridge commit_ts"
+TOPIC: Final = "bridge topic"
+"""Its bytes: topics are in the order of these, and blanks at the end count."""
 PARTITION: Final = "bridge partition"
 OFFSET: Final = "bridge offset"
 INDEX: Final = "bridge index"
@@ -46,11 +48,12 @@ _META: Final = (
     (WENT_AT, "BIGINT NOT NULL"),
     (SPELLING, "LONGBLOB NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
-    (PARTITION, "TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"),
+    (TOPIC, "BLOB NOT NULL"),
+    (PARTITION, "INT NOT NULL"),
     (OFFSET, "BIGINT NOT NULL"),
     (INDEX, "INT NOT NULL"),
 )
-_DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, COMMIT_TS, RANK)
+_DECIDE: Final = (GONE, INDEX, OFFSET, PARTITION, TOPIC, COMMIT_TS, RANK)
 """The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
 must stay the same while one column after the other takes the later step's value."""
 _REKEYED: Final = (RANK, WENT_IN, WENT_AT, SPELLING)
@@ -188,7 +191,8 @@ class ExpectedTable:
             KNOWN: pa.scalar(f"'{known or ''}'", TEXT),
             MAY_BE_GONE: pc.if_else(rows["may_be_gone"].combine_chunks(), pa.scalar("1", TEXT), pa.scalar("0", TEXT)),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
-            PARTITION: _partitions(rows),
+            TOPIC: _topics(rows),
+            PARTITION: rows["partition"].combine_chunks().cast(TEXT),
             OFFSET: rows["offset"].combine_chunks().cast(TEXT),
             INDEX: rows["index"].combine_chunks().cast(TEXT),
         }
@@ -264,12 +268,13 @@ _LATER: Final = (
     f" OR (VALUES({quote_name(COMMIT_TS)})={quote_name(COMMIT_TS)} AND {_IMAGE_WINS})"
 )
 _LATER_BY_TIME: Final = (
-    f"IF(VALUES({quote_name(PARTITION)})={quote_name(PARTITION)},"
+    f"IF(VALUES({quote_name(TOPIC)})={quote_name(TOPIC)} AND VALUES({quote_name(PARTITION)})={quote_name(PARTITION)},"
     f"{_later((OFFSET, INDEX))} OR (VALUES({quote_name(OFFSET)})={quote_name(OFFSET)}"
     f" AND VALUES({quote_name(INDEX)})={quote_name(INDEX)} AND {_IMAGE_WINS}),"
-    f"{_later((COMMIT_TS, PARTITION))})"
+    f"{_later((COMMIT_TS, TOPIC, PARTITION))})"
 )
-"""Decides between steps by event time: within a partition its order counts, between partitions the event time."""
+"""Decides between steps by event time: within a partition its order counts, between partitions the event time, then
+their own order, in which the bridge merges them."""
 
 
 def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
@@ -277,13 +282,11 @@ def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in found]
 
 
-def _partitions(rows: pa.Table) -> pa.Array:
-    """'topic/partition' as a literal.  A capture file may name its topic in any characters."""
+def _topics(rows: pa.Table) -> pa.Array:
+    """Topics as literals.  A capture file may name its topic in any characters."""
     topics = rows["topic"].combine_chunks().dictionary_encode()
-    begun = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT)
-    numbers = rows["partition"].combine_chunks().cast(TEXT)
-    where = pc.binary_join_element_wise(begun.take(topics.indices), numbers, pa.scalar("/", TEXT))
-    return pc.binary_join_element_wise(where, pa.scalar("'", TEXT), pa.scalar("", TEXT))
+    texts = pa.array([literals.text(topic) for topic in topics.dictionary.to_pylist()], TEXT)
+    return texts.take(topics.indices)
 
 
 def _forms(rows: pa.Table, *, is_gone: bool) -> dict[str, pa.Array]:

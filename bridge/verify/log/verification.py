@@ -57,7 +57,7 @@ from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION, Insert
+from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION, TOPIC, Insert
 from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
 from bridge.verify.log.keys.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
@@ -482,11 +482,15 @@ class LogVerification:
             return shown_row(table.shape, difference)
         columns = [table.shape.actual[i] for i in table.shape.key]
         found = reader.rows(
-            f"SELECT {quote_name(COMMIT_TS)},CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
+            f"SELECT {quote_name(COMMIT_TS)},CONVERT({quote_name(TOPIC)} USING utf8mb4),"
+            f"CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
             f" FROM {table.expected_table.name}"
             f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
         )
-        return shown_row(table.shape, difference, *(found[0] if found else ()))
+        if not found:
+            return shown_row(table.shape, difference)
+        commit_ts, topic, place = found[0]
+        return shown_row(table.shape, difference, commit_ts, f"{topic}/{place}")
 
 
 def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:

@@ -219,3 +219,43 @@ def test_a_damaged_row_is_not_deleted_where_its_right_form_is_not_written(
     run_file(target, tmp_path / "fix.sql")
     assert execute(target, "SELECT * FROM m.t ORDER BY id") == rows
     assert verify_events(target, events).is_equal
+
+
+HELD: dict[str, tuple[str, str, list[str]]] = {
+    "lost": ("id INT PRIMARY KEY, n INT, v INT UNIQUE", "DELETE FROM m.t WHERE id = 5", ["id"]),
+    "changed": ("id INT PRIMARY KEY, n INT, v INT UNIQUE", "UPDATE m.t SET v = 66 WHERE id = 5", ["id"]),
+    "of a text": ("id INT PRIMARY KEY, n INT, v VARCHAR(9) UNIQUE", "DELETE FROM m.t WHERE id = 5", ["id"]),
+    "of a known part": ("id INT PRIMARY KEY, n INT, v INT UNIQUE", "UPDATE m.t SET v = 66 WHERE id = 1", ["id"]),
+    "without a key": ("id INT, n INT, v INT UNIQUE", "DELETE FROM m.t WHERE id = 5", []),
+}
+"""The table's columns, the damage to the row whose value of v the extra row has now, and the key."""
+
+
+@pytest.mark.parametrize("case", HELD)
+def test_an_extra_row_that_stays_may_have_a_unique_value_of_another_row(target: str, tmp_path: Path, case: str) -> None:
+    """That row is not written, and the others are: the file ends without an error.  Once the extra row is gone, the
+    next file writes that row."""
+    made, damage, key = HELD[case]
+    values: dict[int, object] = {one: f"é{one}" if "CHAR" in made else 10 * one for one in (1, 2, 5, 6, 7)}
+    log = [schema_change(5, f"CREATE TABLE t ({made}) CHARSET utf8mb4 COLLATE utf8mb4_general_ci")]
+    log += [row_change(10 + one, "t", COLUMNS, key, after=[one, 5, values[one]]) for one in (1, 2)]
+    log.append(schema_change(20, "ALTER TABLE t MODIFY n BIGINT"))
+    log += [row_change(30 + one, "t", COLUMNS, key, after=[one, 5, values[one]]) for one in (5, 6, 7)]
+    events = in_one_partition([*log, boundary(91)])
+    execute(target, "CREATE DATABASE m")
+    run_all(target, events)
+    right = execute(target, "SELECT * FROM m.t ORDER BY id")
+    taken, seventh = (f"'{str(values[one]).upper()}'" for one in (1 if "id = 1" in damage else 5, 7))
+    execute(target, f"{damage}; DELETE FROM m.t WHERE id IN (2, 7); INSERT INTO m.t VALUES (77, 9, {taken})")
+    if key:
+        execute(target, f"UPDATE m.t SET v = {seventh} WHERE id = 6")
+    verify_events(target, events, fixes=tmp_path / "fix.sql")
+    assert (tmp_path / "fix.sql").read_text().count("is not written") == 1
+    assert run_file(target, tmp_path / "fix.sql").returncode == 0
+    assert execute(target, "SELECT n FROM m.t WHERE id = 77") == [(9,)]
+    assert execute(target, "SELECT * FROM m.t WHERE id IN (6, 7) ORDER BY id") == right[-2:]
+    execute(target, f"DELETE FROM m.t WHERE id = 77; INSERT INTO m.t VALUES (2, 5, '{values[2]}')")
+    verify_events(target, events, fixes=tmp_path / "fix.sql")
+    assert run_file(target, tmp_path / "fix.sql").returncode == 0
+    assert execute(target, "SELECT * FROM m.t ORDER BY id") == right
+    assert verify_events(target, events).is_equal
