@@ -378,3 +378,19 @@ def test_a_transaction_too_large_for_the_target(target: str, monkeypatch: pytest
     assert "a transaction of 1 statements" in raised.value.what
     assert "8004 (Transaction is too large" in raised.value.what
     assert "txn-total-size-limit" in raised.value.fix
+
+
+@pytest.mark.parametrize("writers", [0, 2])
+def test_packets_too_small_for_any_statement_are_the_reason_of_no_row(
+    target: str, small_packets: Session, writers: int
+) -> None:
+    """Each row would fit alone: none is quarantined, and the setting is named instead of a row."""
+    small_packets.execute("SET GLOBAL max_allowed_packet = 16384")
+    rows = [row_change(10, "t", ["id", "v"], ["id"], after=[n, "x" * 1000]) for n in range(40)]
+    with pytest.raises(ApplyError, match="max_allowed_packet of the target is too small") as raised:
+        run_all(target, in_one_partition([*rows, boundary(20)]), quarantine=True, writers=writers)
+    assert "set max_allowed_packet on the target to 64M" in raised.value.fix
+    assert small_packets.rows("SELECT COUNT(*) FROM _bridge.quarantine") == [(0,)]
+    small_packets.execute("SET GLOBAL max_allowed_packet = 67108864")
+    run_all(target, in_one_partition([*rows, boundary(20)]), quarantine=True, writers=writers)
+    assert small_packets.rows("SELECT COUNT(*) FROM m.t") == [(40,)]

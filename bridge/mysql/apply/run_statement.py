@@ -13,6 +13,7 @@ from bridge.mysql.apply import load_data
 from bridge.mysql.connection import Session
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
+    PACKET_TOO_LARGE,
     REFUSED_VALUE,
     TOO_LARGE_ROW,
     TRANSIENT,
@@ -21,14 +22,21 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.rows.sql.statement import Statement
+from bridge.rows.sql.statement import STATEMENT_BYTES, Statement
 
 _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
+_ALWAYS_SENT: Final = 2 * STATEMENT_BYTES
+"""In bytes: a statement of several rows is smaller, so that the target's limit is the reason where it refuses one."""
 
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.beginning}"
+    if error_code(error) == PACKET_TOO_LARGE and statement.size < _ALWAYS_SENT:
+        what = f"max_allowed_packet of the target is too small: {server_words(error)}"
+        return ApplyError(
+            what, where=where, fix="set max_allowed_packet on the target to 64M, and start the bridge again"
+        )
     if isinstance(error, TooLargeError):
         what = f"a row of {statement.table} is too large for the target: {server_words(error)}"
         fix = f"{limit_fix(error)}, and start the bridge again; {_QUARANTINE}"
