@@ -433,8 +433,10 @@ class Few:
             pass
         return None
 
-    def next(self, _: Any, __: Any) -> KafkaBatch | None:
-        return self.ahead(DRIVER_DECODES, lambda _: True)
+    def next(self, _: Any, wait: Callable[[float], bool]) -> KafkaBatch | None:
+        while self.number >= self._count and not wait(0.05):
+            pass
+        return self.ahead(DRIVER_DECODES, wait)
 
 
 def test_small_micro_batches_are_taken_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
