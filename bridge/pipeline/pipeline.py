@@ -234,7 +234,7 @@ class Pipeline:
             for attempt in attempts_to_start(end, target):
                 with attempt:
                     ownership.revive()
-                    keep_routes(ownership.control, table.schema, progress, self._settings.table_routes)
+                    keep_routes(ownership.control, table.schema, progress, self._settings.row_rules)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
             yield _Owned(table, ownership, begins, progress)
 

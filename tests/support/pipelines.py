@@ -16,6 +16,7 @@ import pyarrow as pa
 from bridge.ddl.policy import DdlRules
 from bridge.ends.end import End
 from bridge.filters.routes import Routes
+from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import goes_by_partition
 from bridge.mysql.apply.writer import Writer, no_trace
@@ -194,7 +195,7 @@ def ran_with(session: Session, routes: Routes) -> None:
         session.execute("UPDATE _bridge.progress SET applied_ts = 50, applying_ts = 50")
     progress = table.read(session)
     assert progress is not None
-    keep_routes(session, table.schema, progress, routes)
+    keep_routes(session, table.schema, progress, RowRules(routes=routes))
 
 
 @contextmanager

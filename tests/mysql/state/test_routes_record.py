@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bridge.config import Settings
+from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import UsageError
 from bridge.filters.routes import Routes
+from bridge.filters.row_rules import RowRules
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_routes
 from tests.support.command import bridge
@@ -18,8 +20,8 @@ from tests.support.pipelines import admin, ran_with, sql
 BEGUN = Progress("bridge", 1, 50, 10, {}, ())
 
 
-def routes(*texts: str) -> Routes:
-    return Settings(route=texts, filter=("m.*", "n.*")).table_routes
+def routes(*texts: str) -> RowRules:
+    return Settings(route=texts, filter=("m.*", "n.*")).row_rules
 
 
 def test_routes_that_would_divide_a_table(target: str) -> None:
@@ -74,7 +76,7 @@ def test_tables_that_a_filter_left_out(target: str, capsys: pytest.CaptureFixtur
             session.execute(statement)
 
         def kept(*rules: str, progress: Progress = BEGUN) -> list[str]:
-            keep_routes(session, "_bridge", progress, Settings(route=("m.t -> r.t",), filter=rules).table_routes)
+            keep_routes(session, "_bridge", progress, Settings(route=("m.t -> r.t",), filter=rules).row_rules)
             lines = capsys.readouterr().out.splitlines()
             return [name for line in lines if "tables_were_left_out" in line for name in ("m.t", "m.u") if name in line]
 
@@ -85,6 +87,38 @@ def test_tables_that_a_filter_left_out(target: str, capsys: pytest.CaptureFixtur
         assert kept("m.u", "m.t") == []
         assert kept("*.*", "!m.*") == []
         assert kept() == ["m.t", "m.u"]
+
+
+def test_rows_that_an_event_filter_left_out(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are named in the same way, by table and kind, at the start without the filter or with a narrower one."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE DATABASE r")
+        session.execute("CREATE TABLE r.t (id INT)")
+        session.execute("CREATE TABLE m.u (a INT)")
+
+        def kept(*filters: tuple[str, list[str]], progress: Progress = BEGUN, rules: tuple[str, ...] = ()) -> list[str]:
+            given = tuple(
+                EventFilterTable.model_validate({"matcher": [of], "ignore-event": events}) for of, events in filters
+            )
+            settings = Settings(route=("m.t -> r.t",), filter=rules, event_filters=given)
+            keep_routes(session, "_bridge", progress, settings.row_rules)
+            lines = [line for line in capsys.readouterr().out.splitlines() if "rows_were_left_out" in line]
+            return [
+                name for line in lines for name in ("m.t: delete", "m.t: update", "m.u: update, delete") if name in line
+            ]
+
+        every = ("m.*", ["delete", "update", "truncate table"])
+        assert kept(every, progress=replace(BEGUN, applied_ts=10)) == []
+        assert kept(progress=replace(BEGUN, applied_ts=10)) == []
+        assert kept(every) == []
+        assert kept(every) == []
+        assert kept(("m.t", ["delete"])) == ["m.t: update", "m.u: update, delete"]
+        assert kept(("m.t", ["truncate table"])) == ["m.t: delete"]
+        assert kept() == []
+        assert kept(every, rules=("m.t",)) == []
+        assert kept(rules=("m.u",)) == []
 
 
 def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
