@@ -125,14 +125,15 @@ class Pipeline:
                     )
                     applier, has_ended = self._read_and_apply(extents, owned, working, plan)
                 ended = time.monotonic()
-            tables = applier.counts.tables
+            counts = applier.counts
+            since = reading if counts.rows_ahead is None else max(reading, self._spark.started_at or 0)
             return outcome_of(
                 applier,
                 writer,
                 seconds=ended - began,
-                stream_seconds=ended - max(reading, self._spark.started_at or 0),
-                apply_seconds=ended - (applier.counts.applying_since or ended),
-                unmatched=self._assembly.unmatched(tables),
+                stream_seconds=ended - since,
+                apply_seconds=ended - (counts.applying_since or ended),
+                unmatched=self._assembly.unmatched(counts.tables),
                 interrupted=not has_ended,
             )
 

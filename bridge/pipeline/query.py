@@ -109,6 +109,7 @@ class Reading:
                     session.wait(lambda: intake.has_ended or self._is_over(worker))
                     if not intake.has_ended and not self._is_over(worker):
                         spark = session.get(partial(self._is_over, worker))
+                        applier.counts.spark_is_there()
                         folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
                         of_query.enter_context(_ending_tasks(spark))
                         if ahead > DRIVER_DECODES:

@@ -32,7 +32,8 @@ class Servers:
 class Measured:
     """One catch-up.
 
-    rate: row changes a second, from the start of the stream to the last commit (the start of Spark left out).
+    rate: row changes a second, from the start of the stream to the last commit (the start of Spark left out, and the
+    row changes that were applied before).
     rate_of_command: the same from the start of the command to its end.
     cpu_seconds: by process: driver, jvm, workers, mariadb, kafka.
     peak_mib: resident memory: python, jvm, total (of the bridge).
@@ -85,7 +86,7 @@ def catch_up(servers: Servers, arguments: Sequence[str], roots: Mapping[str, int
     outcome = json.loads(said)
     return Measured(
         outcome["rows"],
-        outcome["rows"] / outcome["stream_seconds"],
+        outcome["stream_rows"] / outcome["stream_seconds"],
         outcome["stream_seconds"],
         outcome["rows"] / seconds,
         usage.cpu_seconds,

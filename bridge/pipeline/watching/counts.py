@@ -32,6 +32,8 @@ class Counts:
 
     messages: int = 0
     rows: int = 0
+    rows_ahead: int | None = None
+    """How many of them had been applied when Spark was there; None before."""
     quarantined: int = 0
     applying_since: float | None = None
     """When the first transaction with row changes began, by the applier's clock."""
@@ -45,6 +47,16 @@ class Counts:
     """The tables whose updates may be taken for inserts (`note_keyless`)."""
     tables: set[TableName] = field(default_factory=set)
     """The tables that occurred in messages, replicated or not."""
+
+    def spark_is_there(self) -> None:
+        """Notes how many rows were applied without Spark, the first time that it is there."""
+        if self.rows_ahead is None:
+            self.rows_ahead = self.rows
+
+    @property
+    def stream_rows(self) -> int:
+        """How many rows were applied since Spark is there, and all where it was not needed."""
+        return self.rows - (self.rows_ahead or 0)
 
     def note_applied(self, rows: int, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
         """Counts the rows of a transaction, but for those that were quarantined instead."""

@@ -16,6 +16,7 @@ class Outcome:
 
     seconds: from start to end.
     stream_seconds: from the start of Spark to the end; where the input ended before, from the first look at it.
+    stream_rows: the row changes that were applied in that time, with those of a transaction that was under way.
     apply_seconds: from the first transaction with row changes to the end.
     rest: row changes that were read and not applied, since they are at or above the last boundary.
     quarantined: messages and rows that were quarantined.
@@ -32,6 +33,7 @@ class Outcome:
     rows: int = 0
     seconds: float = 0.0
     stream_seconds: float = 0.0
+    stream_rows: int = 0
     apply_seconds: float = 0.0
     transactions: int = 0
     schema_changes: int = 0
@@ -64,6 +66,7 @@ def outcome_of(
         rows=counts.rows,
         seconds=seconds,
         stream_seconds=stream_seconds,
+        stream_rows=counts.stream_rows,
         apply_seconds=apply_seconds,
         transactions=writer.counts.transactions,
         schema_changes=writer.counts.schema_changes,
