@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from pymysql.err import MySQLError
-
 from bridge.model import TableName
 
 if TYPE_CHECKING:
@@ -223,6 +221,8 @@ def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, d
 
 def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, str]]:
     """Finds MariaDB's JSON columns by their check constraint; other servers have none of these."""
+    from pymysql.err import MySQLError  # late: executors do without
+
     places = ",".join(["%s"] * len(schemas))
     try:
         rows = session.rows(

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD
-from pyspark.sql import DataFrame, SparkSession
 
-from bridge.ends.end import End
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
+
+if TYPE_CHECKING:  # executors, which read only micro-batches, do without
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, SparkSession
+
+    from bridge.ends.end import End
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Message(NamedTuple):
     value: bytes | None
 
 
-Session = Callable[[], SparkSession]
+Session = Callable[[], "SparkSession"]
 """Returns Spark's session, and waits for its start."""
 
 _T = TypeVar("_T")

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
@@ -30,8 +29,6 @@ from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.literal_offsets import replaced, whole
 from bridge.rows.types.raw_literals import RawImages, ValueKind, all_raw, unusual_raw
 from bridge.rows.types.type_check import CheckedTypes, check_types
-
-log = structlog.get_logger()
 
 _FIX: Final = "send the table as Canal-JSON or by the Open Protocol, which carry such values exactly"
 _KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
@@ -233,7 +230,9 @@ def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -
 def _say_once(place: _RawColumn, reason: str) -> None:
     table, column = str(place.table.name), place.name
     if (table, column) not in _said:
+        from structlog import get_logger  # late: executors do without
+
         _said.add((table, column))
         is_key = any(column.lower() in unique for unique in place.table.uniques)
         reason = reason + _KEY if is_key else reason
-        log.error("values_inexact", table=table, column=column, why=reason, fix=_FIX)
+        get_logger().error("values_inexact", table=table, column=column, why=reason, fix=_FIX)

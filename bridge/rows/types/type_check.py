@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position
@@ -44,8 +43,6 @@ from bridge.rows.literal_offsets import Cells, to_numpy
 from bridge.rows.types.type_widths import Fit, fit_of
 from bridge.rows.types.usual_fits import Usual, unsure
 from bridge.tso import tso_ms
-
-log = structlog.get_logger()
 
 _READINESS: Final = Readiness()
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
@@ -150,7 +147,9 @@ def check_types(
         what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"
         if not (by_time and found is Fit.NARROWER):
             raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), fix=_FIX)
-        log.warning("column_narrower", what=f"{what} upstream", declared=declared, commit_ts=commit_ts)
+        from structlog import get_logger  # late: executors do without
+
+        get_logger().warning("column_narrower", what=f"{what} upstream", declared=declared, commit_ts=commit_ts)
 
 
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}
