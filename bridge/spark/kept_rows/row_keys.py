@@ -16,6 +16,7 @@ from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.keys.key_spellings import KnownSpellings, respelled
 from bridge.rows.keys.key_steps import RowShape
+from bridge.rows.keys.key_sums import key_sums
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import by_table
@@ -86,8 +87,7 @@ def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
 def shards_of(table: Table, texts: pa.Array, count: int) -> Longs:
     """Gives for each text a number below `count`, which is the same in every process."""
     of_table = zlib.crc32("\0".join(table.name).encode())
-    hashes = (zlib.crc32(text.encode(), of_table) for text in texts.to_pylist())
-    return np.fromiter(hashes, np.int64, len(texts)) % count
+    return key_sums(texts, of_table) % count
 
 
 def divided(rows: pa.Table, shard_of: Longs) -> Iterator[tuple[int, pa.Table]]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from bridge.protocols.fast.compiled.copying import copy_texts, find_zeros
-from bridge.protocols.fast.compiled.digests import digest_texts
+from bridge.protocols.fast.compiled.digests import digest_texts, sum_texts
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.machine_bytes import module_of
 from bridge.protocols.fast.compiled.row_images.converting import convert_images
@@ -23,6 +23,7 @@ _ENTRIES: Final[dict[str, Any]] = {
     "convert_images": convert_images,
     "fit_images": fit_images,
     "digest_texts": digest_texts,
+    "sum_texts": sum_texts,
     "copy_texts": copy_texts,
     "find_zeros": find_zeros,
 }

@@ -1,4 +1,4 @@
-"""MD5 of many texts at once (RFC 1321).
+"""MD5 of many texts at once (RFC 1321), and CRC-32 (as `zlib.crc32`).
 
 One text alone keeps a processor waiting, as each step of MD5 needs the one before.  So the same step is made for many
 texts, one lane each, and LLVM makes vectors of the lanes: 0.12 us for a text of 190 bytes, where Python's `hashlib`
@@ -7,6 +7,7 @@ takes 0.85 (measured).
 
 from __future__ import annotations
 
+import zlib
 from math import sin
 from typing import Any, Final
 
@@ -38,6 +39,23 @@ _STATE: Final = (_U32(0x67452301), _U32(0xEFCDAB89), _U32(0x98BADCFE), _U32(0x10
 _ADDED: Final = np.array([int(abs(sin(step + 1)) * 2**32) for step in range(64)], np.uint32)
 _TURNS: Final = np.array([7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21], np.uint32)
 _WORD_BITS: Final = _U32(32)
+_CRC_MASK: Final = 0xFFFFFFFF
+_CRC_OF_BYTES: Final = np.array([zlib.crc32(bytes([byte]), _CRC_MASK) ^ _CRC_MASK for byte in range(256)], np.int64)
+
+
+@entry
+def sum_texts(text_at: Any, offsets_at: Any, count: Any, start: Any, found_at: Any) -> Any:
+    """Writes the CRC-32 of texts, which goes on from `start`.
+
+    offsets: where each text begins; the next one begins where it ends.
+    """
+    text, offsets, found = bytes_at(text_at), numbers_at(offsets_at), numbers_at(found_at)
+    for number in range(count):
+        crc = start ^ _CRC_MASK
+        for at in range(offsets[number], offsets[number + 1]):
+            crc = _CRC_OF_BYTES[(crc ^ text[at]) & 0xFF] ^ (crc >> 8)
+        found[number] = crc ^ _CRC_MASK
+    return count
 
 
 @entry
