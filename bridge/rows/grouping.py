@@ -23,8 +23,7 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
     codes = np.zeros(rows.num_rows, np.int64)
     for one in columns:
         if not _is_repeated(one):
-            encoded = one.dictionary_encode(null_encoding="encode")
-            codes = numbered(codes * len(encoded.dictionary) + encoded.indices.to_numpy())
+            codes = combined(codes, one.dictionary_encode(null_encoding="encode"))
     first = pa.array(ends(codes)[0])
     return list(zip(*(one.take(first).to_pylist() for one in columns), strict=True)), codes
 
@@ -42,6 +41,12 @@ def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
         return True
     characters = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(size, length)
     return np.array_equal(characters[-1], characters[0]) and np.array_equal(characters[1:], characters[:-1])
+
+
+def combined(codes: Longs, values: pa.DictionaryArray) -> Longs:
+    """Numbers the combinations of codes and values from 0, in the order in which they come."""
+    indices: Longs = values.indices.to_numpy().astype(np.int64)
+    return numbered(codes * len(values.dictionary) + indices) if codes.any() else indices
 
 
 def numbered(codes: Longs) -> Longs:

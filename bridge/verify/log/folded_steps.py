@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -13,7 +12,9 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.rows.arrow_images import TEXT
-from bridge.rows.grouping import distinct, numbered
+from bridge.rows.gathering import whole_texts
+from bridge.rows.grouping import combined, distinct, numbered
+from bridge.rows.keys.key_sums import key_sums
 from bridge.verify.log.row_steps import STEP_SCHEMA
 
 
@@ -140,8 +141,7 @@ def _codes(found: pa.Table, *names: str) -> npt.NDArray[np.int64]:
     key_numbers = found["key_number"].to_numpy()
     codes = numbered(found["table_number"].to_numpy().astype(np.int64) * (key_numbers.max() + 1) + key_numbers)
     for name in names:
-        encoded = found[name].combine_chunks().dictionary_encode()
-        codes = numbered(codes * len(encoded.dictionary) + encoded.indices.to_numpy())
+        codes = combined(codes, found[name].combine_chunks().dictionary_encode(null_encoding="encode"))
     return codes
 
 
@@ -154,18 +154,17 @@ def _ordered(found: pa.Table, keys: npt.NDArray[np.int64]) -> tuple[pa.Table, np
         found = found.set_column(found.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
     is_image = pc.is_valid(found["image"]).to_numpy(zero_copy_only=False)
     eras = found["era"].to_numpy()
-    order = np.lexsort(
-        (
-            ~is_image,  # the row that moves here has the values of its old key, so images come first
-            found["index"].to_numpy(),
-            found["offset"].to_numpy(),
-            partitions,
-            is_image & ~by_time,
-            found["commit_ts"].to_numpy(),
-            *([-eras] if eras.any() else []),  # a change of the key is behind all rows of the earlier key
-        )
+    ranks = (
+        ~is_image,  # the row that moves here has the values of its old key, so images come first
+        found["index"].to_numpy(),
+        found["offset"].to_numpy(),
+        partitions,
+        is_image & ~by_time,
+        found["commit_ts"].to_numpy(),
+        -eras,  # a change of the key is behind all rows of the earlier key
     )
-    return found, order
+    telling = [rank for rank in ranks if (rank != rank[0]).any()]
+    return found, np.lexsort(telling) if telling else np.arange(found.num_rows)
 
 
 def _partitions(found: pa.Table) -> npt.NDArray[np.int64]:
@@ -297,8 +296,7 @@ def buckets(found: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
         yield 0, found
         return
     owners = pc.coalesce(found["unit"], found["key"]) if "unit" in found.column_names else found["key"]
-    keys = owners.cast(pa.large_binary()).to_pylist()
-    numbers = np.fromiter(map(zlib.crc32, keys), np.int64, found.num_rows) % count
+    numbers = key_sums(whole_texts(owners)) % count
     ordered = found.take(pa.array(np.argsort(numbers.astype(np.min_scalar_type(count)), kind="stable")))
     sizes = np.bincount(numbers)
     for number, (end, size) in enumerate(zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)):
