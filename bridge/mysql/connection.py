@@ -132,6 +132,11 @@ class Target:
         return _shown(self._url.set(drivername="mysql"))
 
     @property
+    def timeout_seconds(self) -> float:
+        """How long the server may be silent before it is asked what it does."""
+        return self._timeout
+
+    @property
     def place(self) -> str:
         """Gives the host and port, such as db:3306."""
         return f"{self._url.host}:{self._url.port or _PORT}"

@@ -45,6 +45,7 @@ resource group has used up its quota.
 LOCK_CONFLICT: Final = frozenset({1205, 1213, 3101, 8002, 8005, 8022, 8028, 9007})
 """Lock wait, deadlock, a conflict in Group Replication; TiDB: a write conflict or a schema change has rolled the
 transaction back."""
+LOCK_WAIT: Final = 1205
 PACKET_TOO_LARGE: Final = 1153
 TOO_LARGE_ROW: Final = frozenset({PACKET_TOO_LARGE, 1301, 1713, 8025})
 """More than max_allowed_packet, as a statement or as a result; than an undo record; than TiDB's
@@ -145,9 +146,22 @@ def trouble(error: BaseException) -> str:
         return "has too many connections"
     if isinstance(error, UnavailableError):
         return f"does no work, as it says {server_words(error)},"
+    if is_lock_wait(error):
+        return f"has another transaction in the way, {LOCK_FIX},"
     if isinstance(error, LockConflictError):
         return "has another transaction in the way"
     return "does not answer"
+
+
+LOCK_FIX: Final = (
+    "find the transaction that holds the rows (information_schema.innodb_trx; on TiDB data_lock_waits), and end it"
+)
+
+
+def is_lock_wait(error: BaseException) -> bool:
+    """Tells whether another transaction has held a row for longer than the server waits: unlike after a deadlock, a
+    retry at once would only wait for as long again."""
+    return isinstance(error, LockConflictError) and error_code(error) == LOCK_WAIT
 
 
 def limit_fix(error: BaseException) -> str:

@@ -23,7 +23,16 @@ from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import Sent, execute_statement, refused_transaction
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import DUPLICATE_KEY, LOST, TRANSIENT, error_code, server_words, trouble
+from bridge.mysql.server_errors import (
+    DUPLICATE_KEY,
+    LOCK_FIX,
+    LOST,
+    TRANSIENT,
+    error_code,
+    is_lock_wait,
+    server_words,
+    trouble,
+)
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
@@ -414,8 +423,9 @@ class Writer:
         return self.end.attempts("applying", TRANSIENT, trouble, self._given_up)
 
     def _given_up(self, error: BaseException) -> TargetError:
+        check = "check that the server runs, is reachable and takes writes"
         return TargetError(
             f"the target did not take a transaction within {self.end.retry_seconds:g} s: {server_words(error)}",
             where=str(self._target),
-            fix="check that the server runs, is reachable and takes writes, then start the bridge again",
+            fix=f"{LOCK_FIX if is_lock_wait(error) else check}, then start the bridge again",
         )

@@ -13,12 +13,12 @@ from bridge.errors import BridgeError
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
-from bridge.mysql.server_errors import LOST, LockConflictError, server_words
+from bridge.mysql.server_errors import LOST, LockConflictError, is_lock_wait, server_words
 from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.sql.statement import NotWritten, Statement
 
 _ATTEMPTS: Final = 5
-"""How often a part is begun anew after a lock conflict, before one connection writes the whole step."""
+"""How often a part is begun anew after a deadlock or a lost connection, before one connection writes the whole step."""
 
 _sessions: Final[dict[tuple[str, int, str], Session]] = {}
 """The session of this process, by the lock of its pipeline, the epoch and the server that the driver writes to: after a
@@ -46,7 +46,7 @@ class ExecutorWriter:
             try:
                 session = self._session()
             except (MySQLError, OSError, BridgeError) as error:
-                return NotWritten(_words(error), cannot_connect=True)
+                return _not_written(error)._replace(cannot_connect=True)
             outcome, may_help = self._attempt(session, statements)
             if outcome is None or not may_help:
                 break
@@ -65,7 +65,8 @@ class ExecutorWriter:
                     session.rollback()
             else:
                 self._close()
-            return NotWritten(_words(error)), isinstance(error, (LockConflictError, *LOST))
+            may_help = isinstance(error, (LockConflictError, *LOST)) and not is_lock_wait(error)
+            return _not_written(error), may_help
         except BaseException:
             self._close()
             raise
@@ -90,5 +91,9 @@ class ExecutorWriter:
             _sessions.popitem()[1].close()
 
 
-def _words(error: Exception) -> str:
-    return server_words(error) if isinstance(error, MySQLError) else str(error)
+def _not_written(error: Exception) -> NotWritten:
+    if isinstance(error, BridgeError):
+        return NotWritten(error.what, error.fix)
+    if is_lock_wait(error):
+        return NotWritten(str(error.args[-1]), waits=True)
+    return NotWritten(server_words(error) if isinstance(error, MySQLError) else str(error))

@@ -12,7 +12,7 @@ The connections are the driver's, for rows that the driver has, or those of Spar
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -32,10 +32,11 @@ from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel.begun_step import BegunStep
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
-from bridge.mysql.server_errors import LOST, LockConflictError
+from bridge.mysql.parallel.silent_executors import silence_told
+from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError, is_lock_wait
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.rows.order_and_slices import RowStatements
+from bridge.rows.order_and_slices import RowStatements, WindowRows
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Sharing, Statement
 
 MIN_BYTES: Final = 256 * 1024
@@ -43,7 +44,8 @@ MIN_BYTES: Final = 256 * 1024
 LOAD_BYTES: Final = 1024 * 1024
 """How many bytes are loaded at once: fewer than by a single connection, so that there are parts for all connections."""
 _ATTEMPTS: Final = 5
-"""How often a connection begins anew after a lock conflict, before one connection writes the whole step."""
+"""How often a connection begins anew after a deadlock, before one connection writes the whole step."""
+_NO_FIX: Final = "nothing is lost: one connection writes these rows"
 
 _UNREACHED: Final = 3
 """After so many steps, one after the other, that executors could not connect for, they are asked no more."""
@@ -118,6 +120,18 @@ class ParallelWriter(Writer):
         def again(rendering: Rendering) -> Iterable[Statement]:
             return source(replace(rendering, load_bytes=0))  # a load may be the cause
 
+        left: WindowRows | None = None
+        for attempt in self._retrying():
+            with attempt:
+                left = self._written_apart(step, source)
+        if left is None:
+            return again
+        rest = replace(source, rows=left)
+        return lambda rendering: rest(rendering) if self._has_parts else again(rendering)
+
+    def _written_apart(self, step: Advance, source: RowStatements) -> WindowRows | None:
+        """Has executors write what they have; gives what is left, None where one connection must write everything.
+        Raises LockConflictError when another transaction holds the rows."""
         try:
             fence = self._mark(step)
             write = ExecutorWriter(self._target, fence, self._ownership.lock, self._server())
@@ -126,17 +140,19 @@ class ParallelWriter(Writer):
             if not self._is_told:
                 log.info("executors_write", connections=len(self._shards))
                 self._is_told = True
-            left = source.rows.written_apart(source.catalog, rendering, write, len(self._shards))
+            with silence_told(self._target, self._ownership.others):
+                left = source.rows.written_apart(source.catalog, rendering, write, len(self._shards))
         except (MySQLError, OSError, StoppedError) as error:
-            log.warning("written_again", why=str(error))
+            _tell(error)
         except NotWrittenError as error:
-            log.warning("written_again", why=str(error))
+            if error.found.waits:
+                raise LockConflictError(LOCK_WAIT, error.found.why) from error
+            log.warning("written_again", why=error.found.why, fix=error.found.fix or _NO_FIX)
             self._note(error.found)
         else:
             self._unreached = 0
-            rest = replace(source, rows=left)
-            return lambda rendering: rest(rendering) if self._has_parts else again(rendering)
-        return again
+            return left
+        return None
 
     @property
     def _has_parts(self) -> bool:
@@ -166,7 +182,7 @@ class ParallelWriter(Writer):
         shared = [statement for statement in statements if statement.sharing is not Sharing.ONCE]
         is_large = bool(shared) and sum(statement.size for statement in shared) >= self._min_bytes
         most_bytes = self._begun.part_bytes(source, shared) if self._begun and self._has_begun(step) else None
-        is_done = is_large and self._spread(step, units(shared), most_bytes)
+        is_done = is_large and self._spread(step, shared, most_bytes)
 
         def ready(rendering: Rendering) -> Iterable[Statement]:
             if is_large and (rendering.safe_mode or not is_done or not self._has_parts):  # a load may be the cause
@@ -209,15 +225,23 @@ class ParallelWriter(Writer):
         for shard in self._shards:
             shard.close()
 
-    def _spread(self, step: Advance, waiting: deque[Unit], most_bytes: int | None) -> bool:
-        """Commits all units on several connections.  Gives False when one connection must write them instead.
+    def _spread(self, step: Advance, shared: Sequence[Statement], most_bytes: int | None) -> bool:
+        """Commits statements on several connections.  Gives False when one connection must write them instead.
         most_bytes: as of `_Shard.write`."""
+        is_done = False
+        for attempt in self._retrying():
+            with attempt:
+                is_done = self._are_written(step, units(shared), most_bytes)
+        return is_done
+
+    def _are_written(self, step: Advance, waiting: deque[Unit], most_bytes: int | None) -> bool:
+        """Raises LockConflictError when another transaction holds the rows."""
         try:
             fence = self._mark(step)
             self._open()
             _all_of([partial(shard.write, fence, waiting, most_bytes) for shard in self._shards])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
-            log.warning("written_again", why=str(error))
+            _tell(error)
             return False
         return True
 
@@ -305,8 +329,8 @@ class _Shard:
             self._session = None
 
     def write(self, fence: Fence, waiting: deque[Unit], most_bytes: int | None) -> None:
-        """Writes units until none is left, in transactions of about `most_bytes`; None: all in one.  After a lock
-        conflict it puts them back and begins anew.
+        """Writes units until none is left, in transactions of about `most_bytes`; None: all in one.  After a deadlock
+        it puts them back and begins anew.
 
         Raises OwnedError after a take-over, and the server's error when beginning anew does not help.
         """
@@ -327,7 +351,7 @@ class _Shard:
                 self._abandon(error)
                 if isinstance(error, LoadRefusedError):
                     self._stop_loading(error.table)
-                if not isinstance(error, LockConflictError) or attempt == _ATTEMPTS - 1:
+                if not isinstance(error, LockConflictError) or is_lock_wait(error) or attempt == _ATTEMPTS - 1:
                     raise
             except BaseException:
                 self.close()
@@ -347,6 +371,15 @@ class _Shard:
         elif self._session is not None:
             with suppress(MySQLError, OSError):
                 self._session.rollback()
+
+
+def _tell(error: Exception) -> None:
+    """Says that one connection writes, and why.  Raises the error instead where another transaction holds the rows, or
+    the progress row: a single connection would wait as well, with all rows of the step in one transaction."""
+    if is_lock_wait(error):
+        raise error
+    what, fix = (error.what, error.fix) if isinstance(error, StoppedError) else (str(error), "")
+    log.warning("written_again", why=what, fix=fix or _NO_FIX)
 
 
 def _taken_from(waiting: deque[Unit], taken: list[Unit], most_bytes: int | None) -> Iterator[Unit]:

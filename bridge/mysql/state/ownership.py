@@ -237,7 +237,7 @@ class Ownership:
         with suppress(MySQLError, OSError, TargetError):
             session = self._target.connect(autocommit=True)
             try:
-                for connection in self._marked(session, connections) | self._others(session):
+                for connection in self._marked(session, connections) | self.others(session):
                     _kill(session, connection)
                 self._give_back(session)
             finally:
@@ -299,7 +299,7 @@ class Ownership:
         named = tidb.connections_named(session, self.lock) if marks else set()
         return {number for number, holder in holders.items() if holder is not None} | (named & marks.keys())
 
-    def _others(self, session: Session) -> set[int]:
+    def others(self, session: Session) -> set[int]:
         """Finds all connections of the pipeline but control sessions: those of Spark's executors are not recorded."""
         if session.is_tidb:
             return tidb.connections_named(session, self.lock)
@@ -332,7 +332,7 @@ class Ownership:
         rival = self._rival()
         if not wait_while_running(self.control, pipeline_tag(self._table.name), connection=rival, stop=stop):
             raise Abandoned
-        for connection in self._marked(self.control, connections) | self._others(self.control) | self._sure(rival):
+        for connection in self._marked(self.control, connections) | self.others(self.control) | self._sure(rival):
             _kill(self.control, connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
@@ -350,7 +350,7 @@ class Ownership:
 
     def _end_left(self) -> None:
         """Ends what an owner that is gone has left: its lock is free, but a transaction may still hold the row."""
-        for connection in {*self._current_owner()[2], *self._others(self.control)}:
+        for connection in {*self._current_owner()[2], *self.others(self.control)}:
             self.end(connection)
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:

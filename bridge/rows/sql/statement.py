@@ -75,12 +75,16 @@ class Statement(NamedTuple):
 class NotWritten(NamedTuple):
     """Why statements were not committed by the process that has their rows.
 
+    fix: what to do about it, "" where there is nothing.
     refused_load: the table that refused a load.  cannot_connect: whether the process cannot reach the target.
+    waits: whether another transaction holds their rows, and has for as long as the server waits.
     """
 
     why: str
+    fix: str = ""
     refused_load: TableName | None = None
     cannot_connect: bool = False
+    waits: bool = False
 
 
 class NotWrittenError(Exception):

@@ -113,7 +113,7 @@ class Shards:
             try:
                 statements = list(self._statements(number, some))
             except BridgeError as error:
-                yield NotWritten(str(error))
+                yield NotWritten(error.what, error.fix)
                 return
             once = any(one.sharing is Sharing.ONCE for one in statements)
             found = NotWritten("rows may be written only once") if once else write(statements)

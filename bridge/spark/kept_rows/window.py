@@ -35,6 +35,10 @@ from bridge.spark.kept_rows.store import ChunkStore
 
 _SHARD: Final = Amount(50_000, 64 << 20)
 """About how many row changes one task folds and renders."""
+_TASK_FIX: Final = (
+    "nothing is lost: one connection writes these rows; if it comes again, see in Spark's logs why tasks end, mostly"
+    " for lack of memory (spark.executor.memory, spark.executor.memoryOverhead)"
+)
 Outcome = Rendered | BridgeError
 
 
@@ -200,9 +204,9 @@ class ExecutorRows:
                 except SPARK_FAILED as error:
                     if is_executor_lost(error):
                         raise
-                    raise NotWrittenError(NotWritten(str(source_error(error)))) from error
+                    raise NotWrittenError(_task_failure(error)) from error
             if failed:
-                raise NotWrittenError(failed[0])
+                raise NotWrittenError(min(failed, key=lambda one: one.waits))
         return self._without([name for name in names if name not in others]) if others else DriverRows.of([])
 
     def _without(self, names: Iterable[TableName]) -> ExecutorRows:
@@ -245,6 +249,12 @@ def _is_alone(table: Table) -> bool:
     """Tells whether rows of different keys have nothing to do with each other: no unique value moves from one to
     another, and equal keys have equal literals."""
     return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
+
+
+def _task_failure(error: Exception) -> NotWritten:
+    """What a task that writes reads are row changes that Spark keeps: Kafka has no part in it."""
+    found = source_error(error)
+    return NotWritten(found.what if isinstance(found, BridgeError) else str(found), _TASK_FIX)
 
 
 def _with_tolerance(most: Amount) -> Amount:
