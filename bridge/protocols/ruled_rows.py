@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,21 @@ from bridge.model import TableName
 
 def ruled(events: pa.Table, rules: RowRules) -> pa.Table:
     """Applies the rules to events (EVENT_SCHEMA, in any order)."""
+    return routed(without_ignored(events, rules.ignored_kinds), rules.routes)
+
+
+def without_ignored(events: pa.Table, ignored_kinds: Callable[[str, str], Collection[Kind]]) -> pa.Table:
+    """Leaves out row changes of events (EVENT_SCHEMA, in any order).  ignored_kinds: gives the kinds that are left out
+    of a table."""
     names, numbers = _tables(events)
-    ignored = [rules.ignored_kinds(*name) for name in names]
-    if any(ignored):
-        kinds = events["kind"].to_numpy()
-        kept = np.ones(len(kinds), np.bool_)
-        for number, some in enumerate(ignored):
-            kept &= ~((numbers == number) & np.isin(kinds, [int(kind) for kind in some]))
-        events = events.filter(pa.array(kept))
-    return routed(events, rules.routes)
+    ignored = [ignored_kinds(*name) for name in names]
+    if not any(ignored):
+        return events
+    kinds = events["kind"].to_numpy()
+    kept = np.ones(len(kinds), np.bool_)
+    for number, some in enumerate(ignored):
+        kept &= ~((numbers == number) & np.isin(kinds, [int(kind) for kind in some]))
+    return events.filter(pa.array(kept))
 
 
 def routed(events: pa.Table, routes: Routes) -> pa.Table:

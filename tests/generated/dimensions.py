@@ -31,6 +31,10 @@ SOME_SHARDS: Final = "some shards"
 """Of those that executors write: the driver ends when some of them are committed."""
 _STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
 
+TABLES_CHANGE: Final = ("fewer tables", "more tables")
+FILTER_CHANGES: Final = ("an event filter", "no event filter", "another event filter")
+"""What the bridge goes on with.  The event filter of a run is that of the time before, or the one that it gets."""
+
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "protocol": tuple(WIRES),
     "consistency": ("atomic", "parallel"),
@@ -61,13 +65,14 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "route": (NONE, *ROUTES),
     "names": (NONE, *NAMES),
     "event filter": (NONE, *EVENT_FILTERS),
-    "goes on with": (NONE, "the same", "other sizes", "other mode", "other place", "fewer tables"),
+    "begins": (NONE, "from a copy"),
+    "goes on with": (NONE, "the same", "other sizes", "other mode", "other place", *TABLES_CHANGE, *FILTER_CHANGES),
 }
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
 FREE: Final = (
     *("where", "consistency", "rows per transaction", "micro-batch", "messages", "statements", "boundaries"),
-    *("partitions", "unique updates", "redelivery", "crash", "left out", "route", "goes on with", "names"),
+    *("partitions", "unique updates", "redelivery", "crash", "left out", "route", "begins", "goes on with", "names"),
 )
 """Dimensions that change how a run goes, not what the upstream did."""
 
@@ -124,7 +129,7 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("schema change", {"recreate"}, "quarantine", _OTHERS["quarantine"]),
     # The other table's name is left out, or leads elsewhere.
     Rule("schema change", {"swap names"}, "left out", {"table filter"}),
-    Rule("schema change", {"swap names"}, "goes on with", {"fewer tables"}),
+    Rule("schema change", {"swap names"}, "goes on with", TABLES_CHANGE),
     # A part of a row is no row where the rest was left out, nor is one that was refused.
     Rule("event filter", _OTHERS["event filter"], "protocol", {name for name in WIRES if WIRES[name].is_partial}),
     Rule("event filter", _OTHERS["event filter"], "quarantine", _OTHERS["quarantine"]),
@@ -139,7 +144,15 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),
     Rule("names", _OTHERS["names"], "left out", {"table filter"}),
-    Rule("names", _OTHERS["names"], "goes on with", {"fewer tables"}),
+    Rule("names", _OTHERS["names"], "goes on with", TABLES_CHANGE),
+    Rule("goes on with", FILTER_CHANGES, "event filter", {NONE}),
+    # What was left out comes again, or a pipeline begins anew with other settings.
+    Rule("goes on with", {"more tables", *FILTER_CHANGES}, "redelivery", _OTHERS["redelivery"]),
+    # A copy knows nothing of what only the target has; nobody counts what is left out below the beginning.
+    Rule("begins", {"from a copy"}, "shape", {"target-only"}),
+    Rule("begins", {"from a copy"}, "left out", _OTHERS["left out"]),
+    # A part of a row is no row where the rest was left out.
+    Rule("goes on with", {"more tables"}, "protocol", {name for name in WIRES if WIRES[name].is_partial}),
     # What is sent again goes where it went.
     Rule("partitions", {"growing"}, "redelivery", _OTHERS["redelivery"]),
     # Row changes of a driver only would need a Spark of their own.
@@ -252,6 +265,7 @@ _SPECIAL: Final = {
     "route": 0.3,
     "names": 0.2,
     "event filter": 0.15,
+    "begins": 0.2,
     "goes on with": 0.3,
 }
 """How often these are not none."""

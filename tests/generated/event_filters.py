@@ -25,15 +25,32 @@ EVENT_FILTERS: Final[dict[str, tuple[str, ...]]] = {
 """What is left out of what happens to the first table."""
 
 
+ALL_ROWS: Final = frozenset({"insert", "update", "delete"})
+
+
+def left_out(event_filter: str) -> frozenset[str]:
+    """What a filter of these names leaves out, none where there is none."""
+    events = {event.lower() for event in EVENT_FILTERS.get(event_filter, ())}
+    return frozenset(events - {"all dml"} | (ALL_ROWS if "all dml" in events else set()))
+
+
+def missed(now: frozenset[str], then: frozenset[str]) -> frozenset[str]:
+    """What counts as left out of what came with the filter of `then`, for one who looks with that of now.  What became
+    of a schema change is on record."""
+    return (now & then) | (then - ALL_ROWS)
+
+
 @dataclass(frozen=True)
 class FilteredTable:
-    """The rows of the first table where some of what happens to them is left out.
+    """The rows of a table where some of what happens to them is left out.
 
+    names: that it has on its way; left_out: what is left out of the step of that number.
     nets: of a transaction, what is written counts more than what is deleted.
     """
 
     table: Table
-    filter: str
+    names: frozenset[str]
+    left_out: Callable[[int], frozenset[str]]
     told: Told
     equality: Equality
     nets: bool
@@ -42,28 +59,26 @@ class FilteredTable:
         """The steps with the states that the target has instead of the upstream's."""
         rows = {self._key(row): row for row in loaded}
         table, made = self.table, []
-        for step in steps:
+        for number, step in enumerate(steps):
             before = {**step.before, table.name: list(rows.values())}
             if step.ddl and step.ddl[0].name == table.name:
                 table = step.ddl[1]
                 rows = {key: table.complete(with_defaults(table, row)) for key, row in rows.items()}
-                if step.ddl[2].startswith("TRUNCATE") and "truncate table" not in EVENT_FILTERS[self.filter]:
+                if step.ddl[2].startswith("TRUNCATE") and "truncate table" not in self.left_out(number):
                     rows.clear()
             mine = [change for change in self.told(step.changes) if change.table.name == table.name]
             for some in [mine] if self.nets else [[change] for change in mine]:
-                write(rows, [change for change in some if not self._is_left_out(change)], self.equality)
+                write(rows, self.kept(number, some), self.equality)
             made.append(step._replace(before=before, after={**step.after, table.name: list(rows.values())}))
         return made
 
-    def kept(self, changes: Sequence[Change]) -> list[Change]:
-        """Those row changes of a transaction, of any table, that are not left out."""
-        names = {self.table.name, "renamed"}
-        return [one for one in self.told(changes) if one.table.name not in names or not self._is_left_out(one)]
-
-    def _is_left_out(self, change: Change) -> bool:
-        kind = "delete" if change.after is None else "insert" if change.before is None else "update"
-        events = [event.lower() for event in EVENT_FILTERS[self.filter]]
-        return kind in events or "all dml" in events
+    def kept(self, number: int, told: Sequence[Change]) -> list[Change]:
+        """Those row changes of the step of that number, of any table, that are not left out."""
+        return [one for one in told if one.table.name not in self.names or _kind(one) not in self.left_out(number)]
 
     def _key(self, row: Row) -> Hashable:
         return self.equality.key(self.table, self.table.uniques[0], row)
+
+
+def _kind(change: Change) -> str:
+    return "delete" if change.after is None else "insert" if change.before is None else "update"

@@ -6,7 +6,7 @@ import itertools
 import traceback
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,12 +22,16 @@ import pyarrow as pa
 from bridge.commands.quarantine import Quarantine
 from bridge.ddl.server_features import Flavour, read_version
 from bridge.errors import BridgeError, StoppedError
+from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
 from bridge.filters.table_filter import TableFilter
-from bridge.model import TableName
+from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.state.ddl_journal import Journal, JournalState
+from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols import Decoder, make_decoder
@@ -40,12 +44,15 @@ from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import Executors
+from bridge.tso import tso_ms
 from bridge.verify import snapshots
 from tests.generated.decisions import UNLIKE, DecidedTable, Operator, instead
 from tests.generated.dimensions import (
+    FILTER_CHANGES,
     IMPOSSIBLE,
     NONE,
     SOME_SHARDS,
+    TABLES_CHANGE,
     Choice,
     Pair,
     draw,
@@ -54,10 +61,10 @@ from tests.generated.dimensions import (
     operations_of,
 )
 from tests.generated.drawing import Draughtsman
-from tests.generated.event_filters import FilteredTable
+from tests.generated.event_filters import ALL_ROWS, FilteredTable, left_out, missed
 from tests.generated.names import NAMES, Names
 from tests.generated.resent import Taken, two_rows_hold
-from tests.generated.settings import DROPPED, gone_on, settings_of, stops
+from tests.generated.settings import DROPPED, at_first, gone_on, settings_of, stops
 from tests.generated.shards import SHARDS, Shards
 from tests.generated.tables import (
     COUNTED,
@@ -174,8 +181,12 @@ def make_case(
     has_hidden = choice["shape"] == "no key" and wire.has_commit_ts and choice["route"] != "shards"
     if has_hidden and random.random() < 0.5:
         tables = [replace(tables[0], hidden=("`mine` INT DEFAULT 5",))]
-    if random.random() < 0.4 or choice["goes on with"] == "fewer tables" or choice["schema change"] == "swap names":
-        shape = random.choice([shape for shape in SHAPES if shape not in {"no key", "prefix key"}])
+    if random.random() < 0.4 or choice["goes on with"] in TABLES_CHANGE or choice["schema change"] == "swap names":
+        # What is left out stays, and holds values of unique keys that other rows take upstream.
+        is_missed = choice["goes on with"] == "more tables"
+        shapes = [shape for shape in SHAPES if shape not in {"no key", "prefix key"}]
+        shapes = [shape for shape in shapes if fits(("shape", shape), {"begins": choice["begins"]}, without)]
+        shape = random.choice(["single key"] if is_missed else shapes)
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]
         tables.append(make_table("t1", shape, random.choice(kinds or ["int"]), choice["collation"], NONE, random))
     tables = [table.with_collations(collations) for table in tables]
@@ -253,16 +264,18 @@ class Run:
         self._routing = ROUTES.get(self._choice["route"], UNROUTED)
         self._name = bench.name()
         self._names = Names(NAMES.get(self._choice["names"], {}))
-        self._now: Choice = self._choice
+        self._now: Choice = at_first(self._choice)
         """What holds since the bridge began, or began anew."""
+        self._copied = self._start_ts = 0
+        """So many steps lie below the commit ts at which the pipeline begins."""
+        self._early: frozenset[int] | None = None
+        """The numbers of the steps that were in the target when the bridge went on; None before."""
         self._is_later = self._ends = False
         self._seen: set[str] = set()
         """The schema changes that people have looked at."""
         self._frozen: dict[str, list[tuple[Any, ...]]] = {}
         """Rows of tables that are not replicated any more, from then on."""
         self._steps: list[Step] = []
-        self._kept: Callable[[Sequence[Change]], Sequence[Change]] = list
-        """Gives the row changes of a transaction that are not left out."""
         self._read: Sequence[Placed] = ()
         self._coming: pa.Table | None = None
         """The events of the next micro-batch."""
@@ -274,7 +287,10 @@ class Run:
         """From the first message to the comparison."""
         self._make_tables()
         self._run_upstream()
-        log = Log(self._case, self._steps, self._random, self._bench.equality)
+        if self._choice["begins"] != NONE:
+            self._copy()
+        self._leave_out()
+        self._log = log = Log(self._case, self._steps, self._random, self._bench.equality)
         self._deliver(log, self._name, self._stop_at(log))
         if self._choice["redelivery"] == "from below":
             self._deliver(log, self._name + " again", len(log.messages))
@@ -298,17 +314,18 @@ class Run:
             self._upstream.run(transaction, 0)
         for content in self._upstream.contents:
             for number, row in content.rows.items():
-                given = {name: value for name, value in row.items() if not content.table.column(name).of}
                 if content.table.extra:
-                    given[content.table.extra] = number
                     content.extras[number] = frozenset({number})
-                names, places = ",".join(quote_name(self._names(name)) for name in given), ",".join(["%s"] * len(given))
-                into = f"{self._there(content.table.name)} ({names})".replace("%", "%%")
-                with session._raw.cursor() as cursor:
-                    cursor.execute(
-                        f"INSERT INTO {into} VALUES ({places})",
-                        list(given.values()),
-                    )
+                self._insert(content.table, row, number)
+
+    def _insert(self, table: Table, row: Row, extra: int = 0) -> None:
+        given = {name: value for name, value in row.items() if not table.column(name).of}
+        if table.extra:
+            given[table.extra] = extra
+        names, places = ",".join(quote_name(self._names(name)) for name in given), ",".join(["%s"] * len(given))
+        into = f"{self._there(table.name)} ({names})".replace("%", "%%")
+        with self._bench.session._raw.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {into} VALUES ({places})", list(given.values()))
 
     def _tables_there(self) -> set[tuple[str, str]]:
         found = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN %s"
@@ -340,19 +357,77 @@ class Run:
                 labels.update(step.labels)
         self.met["operations"] = labels
         self._end_state = self._upstream.state()
-        wire = self._case.wire(self._random, self._choice["unique updates"] == "split")
-        first = self._case.tables[0]
-        if self._choice["event filter"] != NONE:
-            filtered = FilteredTable(
-                first, self._choice["event filter"], wire.told, self._bench.equality, nets=wire.is_tidb
-            )
-            self._steps = filtered.steps(loaded[first.name], self._steps)
-            self._kept = filtered.kept
-            self._end_state = self._steps[-1].after if self._steps else self._end_state
+        self._wire = self._case.wire(Random(self._case.seed), self._choice["unique updates"] == "split")
         if self._choice["decision"] in UNLIKE:
-            decided = DecidedTable(first, self._choice["decision"], wire.told, self._bench.equality, nets=wire.is_tidb)
+            first, decision = self._case.tables[0], self._choice["decision"]
+            decided = DecidedTable(first, decision, self._wire.told, self._bench.equality, nets=self._wire.is_tidb)
             self._steps = decided.steps(loaded[first.name], self._steps)
-            self._end_state = self._steps[-1].after if self._steps else self._end_state
+        self._told_steps = self._steps
+
+    def _copy(self) -> None:
+        """The target gets what the upstream had at some moment, at which the pipeline begins."""
+        numbers = [0, *(number for number in range(1, len(self._steps)) if self._may_begin(number))]
+        self._copied = self._random.choice(numbers)
+        if not self._copied:
+            self.met["begins"] = {NONE}
+            return
+        step = self._steps[self._copied]
+        self._start_ts = step.ts
+        for table in self._case.tables:
+            self._bench.session.execute(f"DELETE FROM {self._there(table.name)}")
+            for row in step.before[table.name]:
+                self._insert(table, row)
+
+    def _may_begin(self, number: int) -> bool:
+        """Whether all that comes before a step, and nothing else, is below its commit ts."""
+        early, rest = self._steps[:number], self._steps[number:]
+        if any(step.ddl or "refused" in step.labels for step in early):
+            return False
+        ts = [step.ts for step in early]
+        begin = rest[0].ts
+        if self._case.wire.has_commit_ts:
+            return max(ts) < begin
+        has_early_ddl = self._case.wire.has_places and any(step.ddl for step in rest)
+        return not has_early_ddl and max(last_ms(pa.chunked_array([ts])).to_pylist()) < tso_ms(begin)
+
+    def _leave_out(self) -> None:
+        """The states that the target has where some of what the upstream did is left out."""
+        self._steps = self._without_left_out(self._filtered(self._now))
+        self._end_state = self._steps[-1].after if self._steps else self._loaded
+
+    def _without_left_out(self, tables: Sequence[FilteredTable]) -> list[Step]:
+        steps = self._told_steps
+        for filtered in tables:
+            steps = filtered.steps(self._loaded[filtered.table.name], steps)
+        return steps
+
+    def _filtered(self, now: Choice, *, is_looked_at: bool = False) -> list[FilteredTable]:
+        """The tables of which something is left out.
+
+        now: what holds, since the bridge went on if it has.
+        is_looked_at: as verify sees them, with the settings of now, instead of as the target has them.
+        """
+        wire, found = self._wire, []
+
+        def add(table: Table, names: set[str], first: frozenset[str], last: frozenset[str]) -> None:
+            def left_out_of(number: int) -> frozenset[str]:
+                if number < self._copied:
+                    return frozenset()
+                then = first if self._early is None or number in self._early else last
+                return missed(last, then) if is_looked_at else then
+
+            nets = wire.is_tidb
+            found.append(
+                FilteredTable(table, frozenset(names), left_out_of, wire.told, self._bench.equality, nets=nets)
+            )
+
+        filters = [left_out(choice["event filter"]) for choice in (at_first(self._choice), now)]
+        if any(filters):
+            first = self._case.tables[0]
+            add(first, {first.name, "renamed"}, *filters)
+        if self._choice["goes on with"] == "more tables":
+            add(self._case.tables[1], {DROPPED}, ALL_ROWS, frozenset() if self._is_later else ALL_ROWS)
+        return found
 
     # --- the bridge
 
@@ -410,9 +485,49 @@ class Run:
         """The bridge goes on, with other settings."""
         if self._is_later:
             return
+        how, early = self._choice["goes on with"], None
+        if how in {"more tables", *FILTER_CHANGES}:
+            early = self._in_target(DROPPED if how == "more tables" else "")
+            if early is None:
+                return
         self._is_later, self._now = True, gone_on(self._choice, self._random)
-        if self._choice["goes on with"] == "fewer tables":
+        if how == "fewer tables":
             self._frozen = {DROPPED: self._rows(DROPPED, None)}
+        if early is not None:
+            self._early = early
+            self._leave_out()
+
+    def _in_target(self, table: str) -> frozenset[int] | None:
+        """The numbers of the steps of a table, "" for the first one, that are in the target; None where some are in
+        parts, or may be."""
+        progress = ProgressTable(self._name).read(self._bench.session)
+        if progress is None:
+            return frozenset()
+        if progress.in_parts and not table:
+            return None
+        waiting = self._waiting(progress.pending)
+        if waiting and not self._case.wire.has_boundaries:
+            return None
+        numbers = {number for number, step in enumerate(self._told_steps) if step.ts not in waiting}
+        if self._case.wire.has_boundaries:
+            return frozenset(n for n in numbers if self._told_steps[n].ts < progress.applied_ts)
+        names = {table} if table else {self._case.tables[0].name, "renamed"}
+        read: dict[int, set[bool]] = {}
+        for one in self._log.messages:
+            start = progress.positions.get((one.topic, one.partition))
+            if one.table in names and start is not None:
+                ts = self._told_steps[one.step].ts
+                is_below = self._case.wire.has_commit_ts and ts < (start.floor or 0)
+                read.setdefault(one.step, set()).add(is_below or one.offset < start.offset)
+        if any(len(found) > 1 for found in read.values()):
+            return None
+        return frozenset(n for n in numbers if True in read.get(n, ()))
+
+    def _waiting(self, pending: Sequence[SchemaChange]) -> set[int]:
+        """The commit ts of schema changes that are still to run; what is begun is finished as it was begun."""
+        journal, session = Journal(self._name, DEFAULT_SCHEMA), self._bench.session
+        entries = [(change.commit_ts, journal.find(session, change)) for change in pending]
+        return {ts for ts, entry in entries if entry is None or entry.state is not JournalState.RUNNING}
 
     def _stopped(self, error: BridgeError) -> None:
         """An error of the bridge: whether it may be."""
@@ -445,13 +560,13 @@ class Run:
     @contextmanager
     def _opened(self, partitions: Collection[tuple[str, int]], name: str) -> Iterator[Pipeline]:
         unbounded = not self._case.wire.has_boundaries
-        self._settings = settings_of(name, self._choice, self._routing, self._random, later=self._is_later)
+        self._settings = settings_of(name, self._now, self._routing, self._random, later=self._is_later)
         with opened(
-            self._bench.url, sorted(partitions), name=name,
+            self._bench.url, sorted(partitions), name=name, start_ts=self._start_ts if name == self._name else 0,
             rows_per_transaction=int(self._now["rows per transaction"]), retry_seconds=5,
             quarantine=self._choice["quarantine"] != NONE, writers=2 if self._now["consistency"] == "parallel" else 0,
             rows_of=self._rows_of(), boundary_seconds=0.0 if unbounded else None, trace=self._trace,
-            ddl=self._settings.ddl_rules(), tables=TableFilter(self._settings.filter),
+            ddl=self._settings.ddl_rules(), tables=TableFilter(self._settings.filter), rules=self._settings.row_rules,
         ) as pipeline:  # fmt: skip
             self._pipeline, self._coming = pipeline, None
             if self._now["statements"] == "loads":
@@ -660,6 +775,8 @@ class Run:
 
     def _verify_meanwhile(self, log: Sequence[Placed]) -> None:
         """While a schema change waits, or has been decided about, nothing right is called wrong."""
+        if self._early is not None:
+            return  # something is wrong
         with patch.object(snapshots, "_PENDING_SECONDS", 0.0):
             try:
                 report = verify(self._bench.url, self._settings, self._case.wire.protocol, *self._in_parts(log))
@@ -669,8 +786,16 @@ class Run:
             raise Failure("verify differs meanwhile", "\n".join(different))
 
     def _verify(self, log: Sequence[Placed]) -> None:
-        """What is right must be equal to the messages, in whatever parts executors read them."""
+        """What is right must be equal to the messages, in whatever parts executors read them; what was left out, and is
+        not any more, must be missing until the file has fixed it."""
         parts, ends = self._in_parts(log)
+        looked_at = self._filtered(self._now, is_looked_at=True)
+        steps = self._without_left_out(looked_at)
+        expected = steps[-1].after if steps else self._loaded
+        if self._bench.fixes and any(_differ(rows, self._end_state[name]) for name, rows in expected.items()):
+            self._end_state = expected
+            self._repair("what was left out", parts, ends, self._bench.fixes)
+            return
         if different := self._different(parts, ends):
             raise Failure("verify differs", different)
         is_damaged = self._case.seed % self._bench.damages_one_in == 0
@@ -721,8 +846,8 @@ class Run:
         made an INT, or of rows whose key had another number before one."""
         told = [
             (change.table.name, change.after)
-            for step in self._steps[self._first_sure() :]
-            for change in self._kept(step.changes)
+            for number, step in list(enumerate(self._steps))[self._first_sure() :]
+            for change in self._kept(number, step)
             if change.after in self._end_state.get(change.table.name, []) and change.table.name not in self._frozen
         ]
         if not told:
@@ -752,6 +877,13 @@ class Run:
         with self._bench.session._raw.cursor() as cursor:
             changed = cursor.execute(statement.replace("%", "%%").replace("<=> %%s", "<=> %s"), values)
         return f"{statement}: {row}" if changed else ""  # JSON of MySQL and TiDB is not found by its text
+
+    def _kept(self, number: int, step: Step) -> Sequence[Change]:
+        """The row changes of a step that are not left out."""
+        changes = self._wire.told(step.changes)
+        for filtered in self._filtered(self._now, is_looked_at=True):
+            changes = filtered.kept(number, changes)
+        return changes
 
     def _first_sure(self) -> int:
         """The number of the first step whose rows are sure to be there: those before a TRUNCATE that was skipped may
@@ -796,6 +928,10 @@ def _sorted(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(rows, key=repr)
 
 
+def _differ(some: Sequence[Row], others: Sequence[Row]) -> bool:
+    return sorted(map(repr, some)) != sorted(map(repr, others))
+
+
 def _difference(name: str, rows: Sequence[Row], found: Sequence[tuple[Any, ...]]) -> str:
     wanted = Counter(repr(tuple(row.values())) for row in rows)
     there = Counter(map(repr, found))
@@ -819,7 +955,7 @@ class Placed:
     """A message at its place.
 
     turn: of the transaction that it belongs to, in the order in which they are sent; step: the transaction's number.
-    is_reserved: a row change that is left out.
+    is_reserved: a row change that is left out.  table: as of `Message`.
     """
 
     topic: str
@@ -830,6 +966,7 @@ class Placed:
     turn: int
     step: int
     is_reserved: bool
+    table: str
 
 
 def messages_of(placed: Sequence[Placed]) -> Messages:
@@ -999,6 +1136,7 @@ class Log:
         offsets: Counter[tuple[str, int]] = Counter()
         placed = []
         for where, message, turn, step in sent:
-            placed.append(Placed(*where, offsets[where], message.key, message.value, turn, step, message.is_reserved))
+            at = (*where, offsets[where])
+            placed.append(Placed(*at, message.key, message.value, turn, step, message.is_reserved, message.table))
             offsets[where] += 1
         return placed

@@ -19,15 +19,15 @@ FILTERS: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Each leaves out what `RESERVED` has of a table filter, and nothing else."""
 DROPPED: Final = "t1"
-"""The table that a bridge which goes on with fewer tables leaves out."""
+"""The table that a bridge which goes on with fewer tables leaves out, and one with more tables has left out."""
 _SIZES: Final = ("rows per transaction", "micro-batch", "statements")
 
 
 def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, later: bool = False) -> Settings:
-    """The settings of a run's bridge.  later: when it goes on."""
+    """The settings of a run's bridge.  choice: what holds now; later: when it goes on."""
     given: dict[str, Any] = {"name": name, "timezone": "UTC", "route": routing.rules}
     rules: tuple[str, ...] = random.choice(FILTERS) if choice["left out"] == "table filter" else ()
-    if later and choice["goes on with"] == "fewer tables":
+    if choice["goes on with"] == ("fewer tables" if later else "more tables"):
         rules = (*(rules or ("*.*",)), f"!m.{DROPPED}")
     filters: list[dict[str, Sequence[str]]] = (
         [{"matcher": ["m.unwritten"], "ignore-event": ["all dml"]}] if choice["left out"] == "event filter" else []
@@ -39,16 +39,28 @@ def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, 
     return Settings.model_validate({**given, "filter": rules, "event_filters": filters})
 
 
+def at_first(choice: Choice) -> Choice:
+    """The choice that holds until the bridge goes on."""
+    return {**choice, "event filter": NONE} if choice["goes on with"] == "an event filter" else choice
+
+
 def gone_on(choice: Choice, random: Random) -> dict[str, str]:
     """The choice that holds when the bridge goes on."""
     how, other = choice["goes on with"], dict(choice)
-    names = {"other sizes": _SIZES, "other mode": ("consistency",), "other place": ("where",)}.get(how, ())
-    for name in names:
+    if how == "no event filter":
+        return {**other, "event filter": NONE}
+    dimensions = {
+        "other sizes": _SIZES,
+        "other mode": ("consistency",),
+        "other place": ("where",),
+        "another event filter": ("event filter",),
+    }
+    for name in dimensions.get(how, ()):
         rest = {
             dimension: value for dimension, value in other.items() if dimension not in {name, "goes on with", "crash"}
         }
         values = [value for value in DIMENSIONS[name] if value != choice[name] and fits((name, value), rest)]
-        other[name] = random.choice(values or [choice[name]])
+        other[name] = random.choice([value for value in values if value != NONE] or [choice[name]])
     return other
 
 

@@ -104,12 +104,12 @@ class OfEvents(InMemory):
         places = zip(*(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
         ends = {(topic, partition): offset + 1 for topic, partition, offset in sorted(places)}
         super().__init__([], {where: Extent(0, end) for where, end in ends.items()})
-        self._events = events
+        self.events = events
 
     def decoded(self, decode: EventDecoder, export: Export[Any]) -> InProcess:
         """All events, in one part."""
         del decode
-        return InProcess([list(export(iter([self._events])))])
+        return InProcess([list(export(iter([self.events])))])
 
 
 class Silent:

@@ -9,7 +9,7 @@ import pytest
 from bridge.errors import UsageError
 from bridge.events import Event
 from bridge.model import PartitionStart, Positions, goes_by_partition
-from bridge.mysql.state.progress import Progress, _dump_positions, _load_positions
+from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.by_partitions.order import IdlePolicy
@@ -72,8 +72,8 @@ def test_topics_that_may_not_be_read(known: Progress, given: dict[str, int | Non
 
 def test_progress_remembers_them() -> None:
     """In the row, which stays as it was for topics that began with the pipeline."""
-    assert _load_positions(_dump_positions(WITH_B)) == WITH_B
-    assert _dump_positions(OLD) == '{"a":{"0":[5,0,5,null]}}'
+    assert load_positions(dump_positions(WITH_B)) == WITH_B
+    assert dump_positions(OLD) == '{"a":{"0":[5,0,5,null]}}'
 
 
 class Bench:

@@ -93,11 +93,13 @@ def opened(
     waits_for_operator: bool = False,
     protocol: str = "canal-json",
     gate: Gate | None = None,
+    rules: RowRules | None = None,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
 
     writers: with any, the consistency is `parallel`, however little there is to write.
+    rules: routes and filters, to be kept on record.
     """
     target, table = Target(url, timeout_seconds=timeout_seconds), ProgressTable(name)
     ownership = Ownership(target, table)
@@ -108,6 +110,8 @@ def opened(
         ownership.acquire(start_ts, take_over=take_over)
         progress = table.read(ownership.control)
         assert progress is not None
+        if rules is not None:
+            keep_routes(ownership.control, table.schema, progress, rules)
         writer = writer_of(
             target,
             table,

@@ -8,7 +8,7 @@ owner            who runs the pipeline, its connections and heartbeat (apart fro
 schema_changes   what ran, when, with which outcome
 quarantine       what was quarantined (`mysql.state.quarantine`)
 controls         what the operator has set with `bridge ctl` (`mysql.state.controls`)
-routes           the routes that the pipeline ran with (`mysql.state.routes_record`)
+routes           the routes and filters that the pipeline ran with (`mysql.state.routes_record`)
 version          which form these tables have (`mysql.state.schema`)
 """
 
@@ -98,7 +98,7 @@ class ProgressTable:
             int(epoch),
             int(applied_ts),
             int(start_ts),
-            _load_positions(positions),
+            load_positions(positions),
             tuple(SchemaChange(**change) for change in orjson.loads(pending)),
             int(applying_ts),
             orjson.loads(topics),
@@ -122,7 +122,7 @@ class ProgressTable:
             (
                 step.new_ts,
                 step.new_ts,
-                _dump_positions(step.positions),
+                dump_positions(step.positions),
                 _dump_pending(step.pending),
                 self.name,
                 epoch,
@@ -174,7 +174,7 @@ class ProgressTable:
             return False
         positions = {where: start for where, start in progress.positions.items() if where[0] != topic}
         topics = {name: id_ for name, id_ in progress.topics.items() if name != topic}
-        return self._set(session, epoch, positions=_dump_positions(positions), topics=orjson.dumps(topics).decode())
+        return self._set(session, epoch, positions=dump_positions(positions), topics=orjson.dumps(topics).decode())
 
     def _set(self, session: Session, epoch: int, **values: str) -> bool:
         """Sets columns of the row, in a transaction of its own; gives False when another owner has taken over."""
@@ -201,14 +201,16 @@ class ProgressTable:
         return known
 
 
-def _dump_positions(positions: Positions) -> str:
+def dump_positions(positions: Positions) -> str:
+    """Writes positions as the progress row holds them."""
     by_topic: dict[str, dict[str, list[int | None]]] = {}
     for (topic, partition), start in positions.items():
         by_topic.setdefault(topic, {})[str(partition)] = list(start if start.begin else start[:-1])
     return orjson.dumps(by_topic).decode()
 
 
-def _load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
+def load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
+    """Reads what `dump_positions` wrote."""
     by_topic: dict[str, dict[str, list[int]]] = orjson.loads(text)
     return {
         (topic, int(partition)): PartitionStart(*start)

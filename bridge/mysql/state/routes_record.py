@@ -1,9 +1,13 @@
-"""Remembers the routes and the filters that a pipeline runs with: refuses routes that would divide the rows of a table,
-and names tables, and kinds of row changes, that a filter has left out until now."""
+"""Remembers the routes and the filters that a pipeline runs with, and how far it came with each of its event filters.
+
+Refuses routes that would divide the rows of a table, and names tables, and kinds of row changes, that a filter has left
+out until now.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -16,9 +20,9 @@ from bridge.filters.moved_tables import moved_tables
 from bridge.filters.routes import Route, Routes
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import TableName
+from bridge.model import Positions, TableName, goes_by_partition
 from bridge.mysql.connection import Session
-from bridge.mysql.state.progress import Progress
+from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.mysql.table_definition import list_tables
 from bridge.quoting import quote_name
 
@@ -33,21 +37,59 @@ _MISSED_ROWS_FIX: Final = (
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class FilterEra:
+    """The event filters with which a pipeline came as far as this, from where the era before it ended.
+
+    rules: the tables, and the kinds of row changes of them that were left out.
+    applied_ts: the TSO below which everything was in the target.
+    positions: how far each partition was in the target, where the pipeline went by their order; else None.
+    """
+
+    rules: RowRules
+    applied_ts: int
+    positions: Positions | None
+
+
+@dataclass(frozen=True)
+class FilterRecord:
+    """eras: those that have ended, the first one first; now: the rules since then."""
+
+    eras: tuple[FilterEra, ...]
+    now: RowRules
+
+
+def read_filters(session: Session, schema: str, name: str) -> FilterRecord | None:
+    """Reads which event filters a pipeline ran with; None where nobody has recorded them, as before this version."""
+    text = _read(session, schema, name)
+    if text is None or not _tells_filters(text):
+        return None
+    eras = (
+        FilterEra(_ignoring(era["ignored"]), era["applied_ts"], _positions(era["positions"]))
+        for era in orjson.loads(text).get("eras", [])
+    )
+    return FilterRecord(tuple(eras), _rules(text))
+
+
 def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRules) -> None:
     """Stores the routes and the filters of a pipeline; raises what `require_kept_routes` raises.
 
     Warns of tables on the target that the filter has left out until now, and of those of which an event filter has left
-    out rows, since what came before is not read again.
+    out rows, since what came before is not read again.  Raises UsageError for other event filters within a step of
+    which the target may have parts.
     """
     require_kept_routes(session, schema, progress, rules.routes)
     before = _read(session, schema, progress.name)
-    if before == _text(rules):
+    eras = _eras(before, progress, rules) if before is not None and _has_begun(progress) else []
+    now = _text(rules, eras)
+    if before == now:
         return
     if before is not None and _has_begun(progress):
         there = list_tables(session)
         _warn_of_missed(there, progress, _rules(before).routes, rules.routes)
-        _warn_of_missed_rows(there, progress, _rules(before), rules)
-    stored = (progress.name, _text(rules))
+        if _tells_filters(before):
+            _warn_of_missed_rows(there, progress, _rules(before), rules)
+    stored = (progress.name, now)
     session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", stored)
 
 
@@ -65,6 +107,36 @@ def require_kept_routes(session: Session, schema: str, progress: Progress, route
 def _has_begun(progress: Progress) -> bool:
     """Tells whether rows may be on the target."""
     return progress.applied_ts > progress.start_ts or progress.in_parts
+
+
+def _eras(before: str, progress: Progress, rules: RowRules) -> list[dict[str, Any]]:
+    """Gives the eras that have ended when a pipeline goes on with these rules."""
+    told = orjson.loads(before)
+    eras: list[dict[str, Any]] = told.get("eras", [])
+    if not _tells_filters(before) or told["ignored"] == _told_ignored(rules):
+        return eras
+    if progress.in_parts:
+        raise UsageError(
+            "the event filters are not those with which the pipeline began to write a step, of which parts are on the"
+            " target",
+            where=f"pipeline {progress.name}",
+            fix="start it once with the event filters as they were, until its applied ts is at least"
+            f" {progress.applying_ts}",
+        )
+    positions = dump_positions(progress.positions) if goes_by_partition(progress.positions) else ""
+    end = {"applied_ts": progress.applied_ts, "positions": positions}
+    if eras and {**eras[-1], **end} == eras[-1]:
+        return eras  # nothing was applied since
+    return [*eras, {"ignored": told["ignored"], **end}]
+
+
+def _tells_filters(text: str) -> bool:
+    """Tells whether a record has the event filters: earlier versions did not write them."""
+    return "ignored" in orjson.loads(text)
+
+
+def _positions(text: str) -> Positions | None:
+    return load_positions(text) if text else None
 
 
 def _warn_of_missed(there: Iterable[TableName], progress: Progress, old: Routes, new: Routes) -> None:
@@ -118,15 +190,22 @@ def _told(routes: Routes) -> dict[str, Any]:
     return {"routes": told, "filter": [*routes.tables.rules]}
 
 
-def _text(rules: RowRules) -> str:
-    ignored = [[one.tables.rules, sorted(one.kinds)] for one in rules.ignored if one.kinds]
-    return orjson.dumps(_told(rules.routes) | ({"ignored": ignored} if ignored else {})).decode()
+def _text(rules: RowRules, eras: Sequence[dict[str, Any]]) -> str:
+    more = {"eras": eras} if eras else {}
+    return orjson.dumps(_told(rules.routes) | {"ignored": _told_ignored(rules)} | more).decode()
+
+
+def _told_ignored(rules: RowRules) -> list[list[Any]]:
+    return [[[*one.tables.rules], sorted(map(int, one.kinds))] for one in rules.ignored if one.kinds]
 
 
 def _rules(text: str) -> RowRules:
     told = orjson.loads(text)
     routes = Routes(tuple(Route(*route) for route in told["routes"]), TableFilter(tuple(told["filter"])))
-    ignored = told.get("ignored", [])
+    return _ignoring(told.get("ignored", []), routes)
+
+
+def _ignoring(ignored: Iterable[tuple[Sequence[str], Sequence[int]]], routes: Routes = Routes()) -> RowRules:  # noqa: B008  # immutable
     return RowRules(
         tuple(IgnoredRows(TableFilter(tuple(tables)), frozenset(map(Kind, kinds))) for tables, kinds in ignored), routes
     )

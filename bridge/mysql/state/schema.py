@@ -57,7 +57,7 @@ _TABLES: Final = {
     "controls": controls.CREATE_TABLE,
     "routes": """CREATE TABLE IF NOT EXISTS {schema}.routes (
         name VARCHAR(128) COLLATE utf8mb4_bin PRIMARY KEY,
-        routes LONGTEXT NOT NULL COMMENT 'the routes, and the filter, that the pipeline ran with last',
+        routes LONGTEXT NOT NULL COMMENT 'the routes and the filters that the pipeline ran with',
         set_at TIMESTAMP(3) NOT NULL
     ) DEFAULT CHARSET = utf8mb4""",
     "version": """CREATE TABLE IF NOT EXISTS {schema}.version (

@@ -18,7 +18,7 @@ import pyarrow as pa
 from bridge.events import Kind
 from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.rows.gathering import masked
-from bridge.rows.grouping import Longs, distinct, ends, numbered
+from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
 from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, Span
 
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
@@ -108,18 +108,25 @@ class LogPlan:
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
     """Gives the row changes that the target should hold."""
-    is_row, times = events["kind"].to_numpy() <= int(Kind.DELETE), events["commit_ts"].to_numpy()
-    if plan.read is None:
-        limits: int | Longs = plan.limit
-        if any(begin > plan.limit for begin in plan.begins.values()):
-            limits = per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0)))
-        return masked(events, is_row & (times < limits))
-    starts = plan.read
-    offsets = per_partition(events, lambda where: starts[where].offset if where in starts else 0)
-    floors = per_partition(events, lambda where: (starts[where].floor or 0) if where in starts else 0)
+    is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
+    return masked(events, is_row & are_reached(events, plan.limit, plan.read, plan.begins))
+
+
+def are_reached(
+    events: pa.Table, limit: int, read: Mapping[PartitionId, PartitionStart] | None, begins: Mapping[str, int]
+) -> Bools:
+    """Tells which events a target had come to.  limit, read, begins: as of `LogPlan`."""
+    times = events["commit_ts"].to_numpy()
+    if read is None:
+        limits: int | Longs = limit
+        if any(begin > limit for begin in begins.values()):
+            limits = per_partition(events, lambda where: max(limit, begins.get(where[0], 0)))
+        return np.asarray(times < limits)
+    offsets = per_partition(events, lambda where: read[where].offset if where in read else 0)
+    floors = per_partition(events, lambda where: (read[where].floor or 0) if where in read else 0)
     is_read = events["offset"].to_numpy() < offsets
     is_below = ~events["by_time"].to_numpy(zero_copy_only=False) & (times < floors)
-    return masked(events, is_row & (is_read | is_below))
+    return np.asarray(is_read | is_below)
 
 
 def per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:

@@ -23,6 +23,7 @@ from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError, counted
 from bridge.filters.routes import unmatched_rules
+from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, goes_by_partition, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
@@ -37,6 +38,7 @@ from bridge.mysql.server_errors import (
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
+from bridge.mysql.state.routes_record import read_filters
 from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.pipeline.control_events import clash_error
 from bridge.protocols import MAY_HIDE_UPDATES
@@ -58,6 +60,7 @@ from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import COMMIT_TS, OFFSET, PARTITION, TOPIC, Insert
+from bridge.verify.log.filter_eras import FilterHistory, ruled_by_history
 from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
 from bridge.verify.log.keys.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.lineage import Lineage, LoggedChange, NameIdentity, trace
@@ -113,6 +116,8 @@ class LogVerification:
             refuse_comparison(snapshot.progress, ids_of(self._source.topics()))
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
+            record = read_filters(self._look, self._table.schema, self._table.name)
+            self._filters = FilterHistory.of(snapshot.progress, record, self._options.row_rules)
             folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
             log = self._log(spark, folder)
             stack.callback(log.close)
@@ -137,7 +142,11 @@ class LogVerification:
         tables = self._options.tables
         given = self._settings.decode_options(tables if tables.rules else None)
         options = replace(given, cut_rows=True, tells_unwanted=True)
-        decode = event_decoder(self._protocol, options)
+        if given.row_rules.ignored:
+            decode = event_decoder(self._protocol, replace(options, row_rules=RowRules()))
+            decode = ruled_by_history(decode, given.row_rules, self._filters)
+        else:
+            decode = event_decoder(self._protocol, options)
         self._extents = self._source.extents(lambda: spark)
         count = sum(extent.high - extent.low for extent in self._extents.values())
         return Log(self._source.everything(spark, self._extents), decode, folder, count)
@@ -185,6 +194,8 @@ class LogVerification:
         )
         report.notes += _bad_notes(control)
         report.notes += self._left_out_notes(control)
+        if self._filters.eras:
+            report.notes.append(_era_note(self._filters))
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
@@ -193,7 +204,7 @@ class LogVerification:
         """Writes the settings that decide what the messages say."""
         given = self._settings
         told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
-        return repr((self._protocol, *told))
+        return repr((self._protocol, *told, self._filters.identity))
 
     def _identity(self, names: Iterable[TableName]) -> NameIdentity:
         """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
@@ -533,6 +544,13 @@ def _notes(table: LoggedTable) -> tuple[str, ...]:
             " the rows that they changed are still here; compare it with the source (--against upstream)"
         )
     return tuple(notes)
+
+
+def _era_note(filters: FilterHistory) -> str:
+    return (
+        f"the event filters were changed at applied_ts {', '.join(str(era.applied_ts) for era in filters.eras)}: a row"
+        " change counts as left out where it is left out now and was when it came"
+    )
 
 
 def _bad_notes(control: Control) -> Iterator[str]:
