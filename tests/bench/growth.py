@@ -50,17 +50,20 @@ def axes(largest: int, share: float = 1) -> dict[str, Axis]:
     core = WORKLOADS["sysbench"]
     sizes = [size for size in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000) if size <= largest]
     every = (
-        Axis("partitions", "row changes", tuple(Point(n, core, 300_000, n) for n in (1, 2, 4, 8, 16))),
+        Axis("partitions", "row changes", tuple(Point(n, core, 600_000, n) for n in (1, 2, 4, 8, 16))),
         Axis("events", "row changes", tuple(Point(size, core, size) for size in sizes)),
         Axis(
             "tables",
             "row changes",
-            tuple(Point(n, Workload(f"tables{n}", tables=n), 200_000) for n in (1, 10, 100, 1000, 10_000)),
+            tuple(
+                Point(n, Workload(f"tables{n}", tables=n), 600_000 if n <= 1000 else 200_000)
+                for n in (1, 10, 100, 1000, 10_000)
+            ),
         ),
         Axis(
             "columns",
             "column values",
-            tuple(Point(n, Workload(f"columns{n}", columns=n), 4_000_000 // (n + 16)) for n in (4, 20, 60, 200)),
+            tuple(Point(n, Workload(f"columns{n}", columns=n), 12_000_000 // (n + 16)) for n in (4, 20, 60, 200)),
         ),
     )
     return {axis.name: axis.of(share) for axis in every}

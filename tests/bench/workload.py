@@ -104,7 +104,7 @@ WORKLOADS = {
         RealWorkload("real", share=0.3),
         Workload("sysbench"),
         Workload("hot", hot_keys=1000, bound_by="sysbench"),
-        Workload("wide", columns=60, share=0.1),
+        Workload("wide", columns=60, share=0.3),
     )
 }
 
