@@ -498,8 +498,8 @@ class Run:
             self._leave_out()
 
     def _in_target(self, table: str) -> frozenset[int] | None:
-        """The numbers of the steps of a table, "" for the first one, that are in the target; None where some are in
-        parts, or may be."""
+        """The numbers of the steps of a table, "" for the first one, that are in the target, or were read and left out;
+        None where some are in parts, or may be."""
         progress = ProgressTable(self._name).read(self._bench.session)
         if progress is None:
             return frozenset()
@@ -509,19 +509,18 @@ class Run:
         if waiting and not self._case.wire.has_boundaries:
             return None
         numbers = {number for number, step in enumerate(self._told_steps) if step.ts not in waiting}
-        if self._case.wire.has_boundaries:
-            return frozenset(n for n in numbers if self._told_steps[n].ts < progress.applied_ts)
+        below = progress.applied_ts if self._case.wire.has_boundaries else 0
         names = {table} if table else {self._case.tables[0].name, "renamed"}
         read: dict[int, set[bool]] = {}
         for one in self._log.messages:
             start = progress.positions.get((one.topic, one.partition))
             if one.table in names and start is not None:
                 ts = self._told_steps[one.step].ts
-                is_below = self._case.wire.has_commit_ts and ts < (start.floor or 0)
+                is_below = ts < below or (self._case.wire.has_commit_ts and ts < (start.floor or 0))
                 read.setdefault(one.step, set()).add(is_below or one.offset < start.offset)
         if any(len(found) > 1 for found in read.values()):
             return None
-        return frozenset(n for n in numbers if True in read.get(n, ()))
+        return frozenset(n for n in numbers if True in read.get(n, ()) or self._told_steps[n].ts < below)
 
     def _waiting(self, pending: Sequence[SchemaChange]) -> set[int]:
         """The commit ts of schema changes that are still to run; what is begun is finished as it was begun."""

@@ -28,11 +28,12 @@ from bridge.quoting import quote_name
 
 _SHOWN: Final = 3
 _MISSED_FIX: Final = (
-    "copy each table as it was at applied_ts, or leave it out again and give it a pipeline of its own (--name,"
-    " --filter, --from); bridge verify shows what is missing"
+    "leave each table out again and give it a pipeline of its own (--name, --filter, --from): what was read of it until"
+    " now, also some above applied_ts, is not read again; bridge verify shows what is missing"
 )
 _MISSED_ROWS_FIX: Final = (
-    "copy each table as it was at applied_ts, or set the event filter again; bridge verify shows what differs"
+    "set the event filter again, or leave each table out and give it a pipeline of its own (--name, --filter, --from):"
+    " what was read until now, also some above applied_ts, is not read again; bridge verify shows what differs"
 )
 log = structlog.get_logger()
 
