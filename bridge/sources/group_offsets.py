@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
@@ -14,6 +15,13 @@ from bridge.sources.kafka_acls import NEEDED_ON_GROUP, Acls, lacking
 from bridge.sources.kafka_properties import client
 
 _TIMEOUT_SECONDS: Final = 10.0
+_MOVING: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
 _SESSION_MS: Final = 6000
 """A coordinator that is away is waited for as long as this (librdkafka, session.timeout.ms)."""
 
@@ -30,17 +38,31 @@ def read_group(admin: AdminClient, group: str) -> GroupNow:
 
     For a question that is asked once only: see `group_client`.
     """
+    moving = retry_if_exception(_is_moving)
+    attempts = Retrying(retry=moving, stop=stop_after_delay(_TIMEOUT_SECONDS), wait=wait_fixed(0.2), reraise=True)
+    try:
+        found = attempts(_described, admin, group)
+    except KafkaException as error:
+        said: KafkaError = error.args[0]
+        if said.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return GroupNow(may_commit=False)
+        raise UnansweredError(
+            f"Kafka does not describe the consumer group {group!r}: {said.str()} ({said.name()})"
+        ) from error
+    allowed = {operation.name for operation in found.authorized_operations or ()}
+    return GroupNow(not lacking(allowed, NEEDED_ON_GROUP), len(found.members))
+
+
+def _described(admin: AdminClient, group: str) -> Any:
     asked = admin.describe_consumer_groups(
         [group], include_authorized_operations=True, request_timeout=_TIMEOUT_SECONDS
     )
-    try:
-        found = asked[group].result()
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return GroupNow(may_commit=False)
-        raise UnansweredError(f"Kafka does not describe the consumer group {group!r}: {error.args[0].str()}") from error
-    allowed = {operation.name for operation in found.authorized_operations or ()}
-    return GroupNow(not lacking(allowed, NEEDED_ON_GROUP), len(found.members))
+    return asked[group].result()
+
+
+def _is_moving(error: BaseException) -> bool:
+    """Tells whether the coordinator of the group begins, or has just moved: the next answer may be right."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _MOVING
 
 
 def end_offsets(admin: AdminClient, partitions: Iterable[PartitionId], isolation: str) -> dict[PartitionId, int]:
