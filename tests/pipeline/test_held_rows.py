@@ -13,9 +13,9 @@ from bridge.errors import TargetError
 from bridge.model import Table, TableName
 from bridge.mysql import connection
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
-from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
 from bridge.rows.sql.statement import NotWrittenError, Rendering, WritePart
+from tests.support.apart_rows import ApartRows
 from tests.support.pipelines import admin, opened
 from tests.support.scenarios import T, begin, t_row
 from tests.support.upstreams import boundary, in_one_partition
@@ -23,20 +23,8 @@ from tests.support.upstreams import boundary, in_one_partition
 WAIT = "innodb_lock_wait_timeout = 1"
 
 
-class _Near(DriverRows):
+class _Near(ApartRows):
     """Rows that a task writes, which is this process."""
-
-    is_apart = True
-
-    def between(self, low: int, high: int) -> DriverRows:
-        """All of them."""
-        del low, high
-        return self
-
-    def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
-        """All of them."""
-        del most
-        yield None, self
 
     def written_apart(
         self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int

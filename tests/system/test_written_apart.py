@@ -26,6 +26,7 @@ from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, Windo
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Sharing, Stage, Statement
 from bridge.spark.kept_rows import window
 from bridge.spark.kept_rows.window import ExecutorRows
+from tests.support.apart_rows import ApartRows
 from tests.support.kept import kept_store
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
@@ -252,20 +253,8 @@ def test_a_task_leaves_a_server_that_the_driver_has_left(target: str, session: S
     assert session.rows("SELECT * FROM m.t") == [(1, 1)]
 
 
-class _Unreached(DriverRows):
+class _Unreached(ApartRows):
     """Rows of a process that cannot reach the target."""
-
-    is_apart = True
-
-    def between(self, low: int, high: int) -> DriverRows:
-        """All of them."""
-        del low, high
-        return self
-
-    def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
-        """All of them."""
-        del most
-        yield None, self
 
     def written_apart(self, *_: object) -> DriverRows:
         """Fails."""
