@@ -133,6 +133,17 @@ def test_from_stop_to_quarantine(target: str, session: Session, tmp_path: Path) 
     assert len(held(session)) == 1
 
 
+def test_from_quarantine_to_stop(target: str, session: Session, tmp_path: Path) -> None:
+    """A message that is in the quarantine stops no later start, although it is read again."""
+    messages: list[list[dict[str, Any] | bytes]] = [[watermark(11), b"{", row(25, 1), watermark(20)], [watermark(20)]]
+    run_all(target, capture(tmp_path, *messages), quarantine=True)
+    assert len(held(session)) == 1
+    messages[0].append(watermark(30))
+    messages[1].append(watermark(30))
+    run_all(target, capture(tmp_path, *messages))
+    assert ids(session) == [1]
+
+
 def test_until_below_a_bad_message(target: str, session: Session, tmp_path: Path) -> None:
     """A message beyond --until is not quarantined before the pipeline goes there."""
     events = capture(tmp_path, [row(10, 1), watermark(20), b"{", watermark(30)], [watermark(30)])

@@ -115,8 +115,9 @@ class BoundaryOrder:
         control = batch.control
         for partition in batch.read:
             self._frontier.admit(partition)
-        quarantined = self._quarantined(control.bad)
-        stopping = tuple(filter(self._on_bad_message.stops, control.bad))
+        bad_messages = [bad for bad in control.bad if not self._is_repeated(bad)]
+        stopping = tuple(filter(self._on_bad_message.stops, bad_messages))
+        quarantined = tuple(self._due(bad) for bad in bad_messages if not self._on_bad_message.stops(bad))
         for partition, ts in boundaries_before(control.boundaries, stopping).items():
             self._frontier.observe(partition, ts)
         for bad in stopping:
@@ -137,19 +138,20 @@ class BoundaryOrder:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
         return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
 
-    def _quarantined(self, bad_messages: tuple[BadMessage, ...]) -> tuple[DueEntry, ...]:
-        """Makes the entries of bad messages that do not stop the bridge.  Call it before the boundaries of the
-        micro-batch are observed."""
-        entries = []
-        for bad in bad_messages:
-            if self._on_bad_message.stops(bad):
-                continue
-            boundary = max(bad.boundary, self._frontier.boundary(bad.partition))
-            if boundary < self.applied_ts and bad.entry.position.offset < self._read_before.get(bad.partition, 0):
-                self._counts.repeated[bad.partition] += 1
-            else:
-                entries.append(self._on_bad_message.due(bad, max(boundary, self.applied_ts)))
-        return tuple(entries)
+    def _is_repeated(self, bad: BadMessage) -> bool:
+        """Tells whether the pipeline has passed a bad message before: it is in the quarantine then, or its table was left
+        out.  Counts it.  Call it before the boundaries of the micro-batch are observed."""
+        was_read = bad.entry.position.offset < self._read_before.get(bad.partition, 0)
+        if was_read and self._boundary_before(bad) < self.applied_ts:
+            self._counts.repeated[bad.partition] += 1
+            return True
+        return False
+
+    def _due(self, bad: BadMessage) -> DueEntry:
+        return self._on_bad_message.due(bad, max(self._boundary_before(bad), self.applied_ts))
+
+    def _boundary_before(self, bad: BadMessage) -> int:
+        return max(bad.boundary, self._frontier.boundary(bad.partition))
 
     def _count_dropped(self, rows: RowStore) -> None:
         dropped = rows.count_below(self.applied_ts, self._begin_of, self._read_before)
