@@ -22,9 +22,9 @@ from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.routes_record import keep_routes
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.filtering.filter_change import keep_filters
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.steering.gate import Gate
@@ -101,7 +101,7 @@ class Pipeline:
         ends = self._assembly.ends(self._stop, once=plan.once)
         if self._watcher is not None:
             self._watcher.starting(ends)
-        with _expected_errors(self._assembly.target), self._own(plan, ends.target) as owned:
+        with expected_errors(self._assembly.target), self._own(plan, ends) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership, owned.progress, ends.target)
             self._break_off = writer.break_off
             with (
@@ -220,8 +220,8 @@ class Pipeline:
         return ids
 
     @contextmanager
-    def _own(self, plan: _Plan, end: End) -> Iterator[_Owned]:
-        start_ts = parse_moment(self._settings.begin)
+    def _own(self, plan: _Plan, ends: Ends) -> Iterator[_Owned]:
+        start_ts, end = parse_moment(self._settings.begin), ends.target
         target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
         with ExitStack() as stack:
             for attempt in attempts_to_start(end, target):
@@ -232,11 +232,8 @@ class Pipeline:
             target.announce(ownership.control)
             check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
-            for attempt in attempts_to_start(end, target):
-                with attempt:
-                    ownership.revive()
-                    keep_routes(ownership.control, table.schema, progress, self._settings.row_rules)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
+            progress = keep_filters(self._assembly, ownership, progress, ends)
             yield _Owned(table, ownership, begins, progress)
 
     def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:
@@ -362,12 +359,18 @@ def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) ->
 
 
 @contextmanager
-def _expected_errors(target: Target) -> Iterator[None]:
+def expected_errors(target: Target) -> Iterator[None]:
     """Translates what Spark raises, and what the target's driver raises outside of a transaction."""
     try:
         yield
     except SPARK_ENDED as error:
         raise source_error(error) from error
+    except TargetWentBack as error:
+        raise TargetError(
+            f"the target lacks what was committed, as after a failover to a server that lagged: {error}",
+            where=str(target),
+            fix="start the bridge again: it goes on from what the target says",
+        ) from error
     except (MySQLError, OSError) as error:
         what = trouble(error) if isinstance(error, TRANSIENT) else "refused a statement of the bridge's own"
         raise TargetError(

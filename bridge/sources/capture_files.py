@@ -87,6 +87,10 @@ class CaptureSource:
         """Returns nothing, since there is no Kafka."""
         return {}
 
+    def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:  # noqa: ARG002
+        """Returns the beginnings: the files are read as a whole."""
+        return dict.fromkeys(partitions, 0)
+
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Does nothing, since there is no Kafka."""
 

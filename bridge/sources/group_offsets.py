@@ -1,12 +1,12 @@
-"""Asks Kafka where partitions end, and tells it how far a consumer group is."""
+"""Asks Kafka for a consumer group, and tells it how far the group is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from bridge.errors import SourceError, UnansweredError
@@ -63,25 +63,6 @@ def _described(admin: AdminClient, group: str) -> Any:
 def _is_moving(error: BaseException) -> bool:
     """Tells whether the coordinator of the group begins, or has just moved: the next answer may be right."""
     return isinstance(error, KafkaException) and error.args[0].code() in _MOVING
-
-
-def end_offsets(admin: AdminClient, partitions: Iterable[PartitionId], isolation: str) -> dict[PartitionId, int]:
-    """Gives the offset after the last message that can be read, of each partition; UnansweredError when Kafka does not
-    answer.
-
-    isolation: Kafka's isolation level; with `read_committed`, a partition ends before its first open transaction.
-    """
-    committed = isolation == "read_committed"
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    asked = {TopicPartition(topic, partition): latest for topic, partition in partitions}
-    if not asked:
-        return {}
-    try:
-        futures = admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
-        return {(where.topic, where.partition): found.result().offset for where, found in futures.items()}
-    except KafkaException as error:
-        raise UnansweredError(f"Kafka does not tell where partitions end: {error.args[0].str()}") from error
 
 
 def group_client(properties: Mapping[str, str], group: str) -> Consumer:

@@ -20,10 +20,11 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.sources.group_offsets import GroupNow, commit_offsets, end_offsets, group_client, read_group
+from bridge.sources.group_offsets import GroupNow, commit_offsets, group_client, read_group
 from bridge.sources.kafka_acls import NEEDED, Acls, may_not
 from bridge.sources.kafka_properties import check_login, client
 from bridge.sources.offset_planner import OffsetPlanner, Plan
+from bridge.sources.partition_offsets import end_offsets, offsets_since
 from bridge.sources.range_reader import (
     AWAY,
     ISOLATION,
@@ -111,6 +112,10 @@ class KafkaSource:
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Asks where these partitions end now."""
         return end_offsets(self._admin, partitions, self._properties["isolation.level"])
+
+    def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
+        """Asks where the messages of this moment and later ones begin in these partitions."""
+        return offsets_since(self._admin, partitions, ms)
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, the same at each call."""

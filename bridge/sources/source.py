@@ -186,6 +186,10 @@ class Source(Protocol):
         """Asks where these partitions end now; nothing for a source without Kafka.  UnansweredError when Kafka does not
         answer."""
 
+    def since(self, partitions: Iterable[PartitionId], ms: int) -> Mapping[PartitionId, int]:
+        """Asks for the first offset of each of these partitions whose message was sent at this moment (since 1970) or
+        later; it may be an earlier one.  UnansweredError when Kafka does not answer."""
+
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
         Kafka does not take them."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
 from bridge.mysql.connection import Session, Target
@@ -18,6 +18,7 @@ from bridge.mysql.server_errors import ReadOnlyError, UnavailableError
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.writability import condition
+from bridge.pipeline.pipeline import expected_errors
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -299,6 +300,15 @@ def test_a_server_that_lagged_is_not_written_past(
             pipeline.take(in_one_partition(more, start=6))
         assert shown(there) == [(10,), (10,)]
         assert pipeline.writer.progress().applied_ts == 11
+
+
+def test_a_failover_while_the_bridge_starts() -> None:
+    """To a server that lagged: it ends with what to do, where later it would read again."""
+    with (
+        pytest.raises(TargetError, match="lacks what was committed, as after a failover"),
+        expected_errors(Target("mysql://root@127.0.0.1:1/")),
+    ):
+        raise TargetWentBack("the target is at commit ts 1, and was at commit ts 2")
 
 
 def test_a_server_that_lacks_a_schema_change_is_not_written_past(

@@ -28,12 +28,18 @@ from bridge.quoting import quote_name
 
 _SHOWN: Final = 3
 _MISSED_FIX: Final = (
-    "leave each table out again and give it a pipeline of its own (--name, --filter, --from): what was read of it until"
-    " now, also some above applied_ts, is not read again; bridge verify shows what is missing"
+    "each of them has to be a copy of the upstream's as of applied_ts; what was left out at or above it is read again."
+    " Where one is not: stop the bridge, leave the table out again, copy it as of the applied ts of bridge status, and"
+    " start with this filter; bridge verify shows what is missing"
 )
 _MISSED_ROWS_FIX: Final = (
-    "set the event filter again, or leave each table out and give it a pipeline of its own (--name, --filter, --from):"
-    " what was read until now, also some above applied_ts, is not read again; bridge verify shows what differs"
+    "what was left out below applied_ts is missing, what was left out at or above it is read again: stop the bridge,"
+    " set the event filter again, copy each table as of the applied ts of bridge status, and start without the filter;"
+    " bridge verify shows what differs"
+)
+_OWN_PIPELINE_FIX: Final = (
+    "what was read of them until now is not read again: leave each of them out again, or set the event filter again,"
+    " and give it a pipeline of its own (--name, --filter, --from); bridge verify shows what differs"
 )
 log = structlog.get_logger()
 
@@ -72,12 +78,22 @@ def read_filters(session: Session, schema: str, name: str) -> FilterRecord | Non
     return FilterRecord(tuple(eras), _rules(text))
 
 
+def lets_more_in(session: Session, schema: str, progress: Progress, rules: RowRules) -> bool:
+    """Tells whether the filters are others than those on record, and so may let in what was left out of messages that
+    were read already.  A record of an earlier version does not tell all of them."""
+    before = _read(session, schema, progress.name)
+    if before is None:
+        return False
+    told = orjson.loads(before)
+    return (told["filter"], told.get("ignored")) != (_told(rules.routes)["filter"], _told_ignored(rules))
+
+
 def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRules) -> None:
     """Stores the routes and the filters of a pipeline; raises what `require_kept_routes` raises.
 
     Warns of tables on the target that the filter has left out until now, and of those of which an event filter has left
-    out rows, since what came before is not read again.  Raises UsageError for other event filters within a step of
-    which the target may have parts.
+    out rows.  Where `lets_more_in`, the caller sets the progress back in the same transaction.  Raises UsageError for
+    other event filters within a step of which the target may have parts.
     """
     require_kept_routes(session, schema, progress, rules.routes)
     before = _read(session, schema, progress.name)
@@ -148,7 +164,8 @@ def _warn_of_missed(there: Iterable[TableName], progress: Progress, old: Routes,
         if new.tables(*source) and not old.tables(*source) and not new.reserved.why(target.schema)
     ]
     if missed:
-        log.warning("tables_were_left_out", tables=_shown(missed), applied_ts=progress.applied_ts, fix=_MISSED_FIX)
+        fix = _OWN_PIPELINE_FIX if goes_by_partition(progress.positions) else _MISSED_FIX
+        log.warning("tables_were_left_out", tables=_shown(missed), applied_ts=progress.applied_ts, fix=fix)
 
 
 def _warn_of_missed_rows(there: Iterable[TableName], progress: Progress, old: RowRules, new: RowRules) -> None:
@@ -160,7 +177,8 @@ def _warn_of_missed_rows(there: Iterable[TableName], progress: Progress, old: Ro
         if (kinds := old.ignored_kinds(*source) - new.ignored_kinds(*source))
     ]
     if missed:
-        log.warning("rows_were_left_out", tables=_shown(missed), applied_ts=progress.applied_ts, fix=_MISSED_ROWS_FIX)
+        fix = _OWN_PIPELINE_FIX if goes_by_partition(progress.positions) else _MISSED_ROWS_FIX
+        log.warning("rows_were_left_out", tables=_shown(missed), applied_ts=progress.applied_ts, fix=fix)
 
 
 def _shown(names: Sequence[str]) -> list[str]:

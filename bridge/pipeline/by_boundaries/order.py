@@ -18,9 +18,9 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundar
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.decoded_batch import SortedBatch, batch_on_executors, sorted_batch
+from bridge.pipeline.filtering.wanted_changes import is_wanted
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
-from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
@@ -139,8 +139,8 @@ class BoundaryOrder:
         return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
 
     def _is_repeated(self, bad: BadMessage) -> bool:
-        """Tells whether the pipeline has passed a bad message before: it is in the quarantine then, or its table was left
-        out.  Counts it.  Call it before the boundaries of the micro-batch are observed."""
+        """Tells whether the pipeline has passed a bad message before, and counts it: it is in the quarantine, or its
+        table was left out.  Call it before the boundaries of the micro-batch are observed."""
         was_read = bad.entry.position.offset < self._read_before.get(bad.partition, 0)
         if was_read and self._boundary_before(bad) < self.applied_ts:
             self._counts.repeated[bad.partition] += 1

@@ -19,9 +19,9 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
+from bridge.pipeline.filtering.wanted_changes import is_wanted
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment
-from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows

@@ -1,0 +1,1 @@
+"""What filters mean for a pipeline."""

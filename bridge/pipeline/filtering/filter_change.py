@@ -1,0 +1,92 @@
+"""Records the filters of a pipeline; where they are others than before, sets it back to where messages have to be read
+again.
+
+What a filter left out at or above the applied ts lies before the offset at which a restart would begin: nothing of it
+waits for the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from bridge.ends.end import End, Ends
+from bridge.model import Advance, PartitionId, Positions, goes_by_partition
+from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.progress import Progress
+from bridge.mysql.state.routes_record import keep_routes, lets_more_in
+from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.watching.start import attempts_to_start
+from bridge.sources.source import Source
+from bridge.sources.topic_guard import attempts_at
+from bridge.tso import ms_tso, tso_ms, tso_time
+
+_MARGIN_MS: Final = 600_000
+"""By how much the clocks of those who send messages may be behind the upstream's."""
+
+log = structlog.get_logger()
+
+
+def keep_filters(assembly: Assembly, ownership: Ownership, progress: Progress, ends: Ends) -> Progress:
+    """Records the routes and the filters of the settings; returns the progress, set back where they may let in what was
+    left out before.
+
+    Raises what `keep_routes` raises, OwnedError after a take-over, and what is raised for an end that is away for too
+    long.
+    """
+    rules, table = assembly.settings.row_rules, assembly.progress_table()
+    is_wider = False
+    for attempt in attempts_to_start(ends.target, assembly.target):
+        with attempt:
+            ownership.revive()
+            is_wider = lets_more_in(ownership.control, table.schema, progress, rules)
+    positions = _read_again(assembly.source, ends.source, progress) if is_wider else progress.positions
+    step = Advance(progress.applied_ts, progress.applied_ts, positions, progress.pending)
+    for attempt in attempts_to_start(ends.target, assembly.target):
+        with attempt:
+            ownership.revive()
+            ownership.committing(step)
+            session = ownership.control
+            with session.transaction():
+                keep_routes(session, table.schema, progress, rules)
+                if positions != progress.positions and not table.set_positions(session, ownership.epoch, positions):
+                    raise ownership.lost()
+            ownership.committed(step)
+    return replace(progress, positions=positions)
+
+
+def _read_again(source: Source, end: End, progress: Progress) -> Positions:
+    """Returns where to read again.  In the order of the partitions the pipeline stays where it is: nothing tells which
+    of the messages before came after a copy."""
+    if goes_by_partition(progress.positions):
+        return progress.positions
+    since, offsets = sent_since(progress.applied_ts), dict[PartitionId, int]()
+    for attempt in attempts_at(end, "offsets"):
+        with attempt:
+            offsets = dict(source.since(progress.positions, since))
+    positions = set_back(progress.positions, since, offsets)
+    log.info("reading_again", applied_ts=progress.applied_ts, since=tso_time(ms_tso(since)))
+    return positions
+
+
+def sent_since(applied_ts: int) -> int:
+    """Returns the moment (ms since 1970) from which on everything was sent that was committed at or above the applied
+    ts (TSO): a message is stamped after the commit that it tells of."""
+    return max(0, tso_ms(applied_ts) - _MARGIN_MS)
+
+
+def set_back(positions: Positions, since: int, offsets: Mapping[PartitionId, int]) -> Positions:
+    """Returns positions that begin no later than these offsets, where the messages of the moment `since` begin.
+
+    Of the boundaries before them it is only known that they are not above that moment.  What comes again from below the
+    applied ts counts as a copy.
+    """
+    return {
+        where: start._replace(offset=offsets[where], boundary=min(start.boundary, ms_tso(since)))
+        if offsets.get(where, start.offset) < start.offset
+        else start
+        for where, start in positions.items()
+    }

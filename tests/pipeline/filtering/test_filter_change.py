@@ -1,0 +1,30 @@
+"""Where a pipeline reads again when its filters change."""
+
+from __future__ import annotations
+
+from bridge.model import PartitionStart
+from bridge.pipeline.filtering.filter_change import sent_since, set_back
+from bridge.tso import ms_tso
+
+NOON = 1_700_000_000_000
+
+
+def test_the_moment_of_the_messages() -> None:
+    """Ten minutes before the applied ts; never before 1970."""
+    assert sent_since(ms_tso(NOON) + 7) == NOON - 600_000
+    assert sent_since(0) == sent_since(7) == 0
+
+
+def test_partitions_are_set_back() -> None:
+    """Those alone that stand behind the moment; their boundary says no more than that it came before the moment, and
+    what was read still counts as read."""
+    late, early = PartitionStart(70, ms_tso(NOON), 90, None, 5), PartitionStart(20, ms_tso(NOON), 90)
+    new = PartitionStart(30, 0, 30)
+    positions = {("a", 0): late, ("a", 1): early, ("b", 0): new, ("b", 1): late}
+    offsets = {("a", 0): 50, ("a", 1): 60, ("b", 0): 10}
+    assert set_back(positions, NOON - 1, offsets) == {
+        ("a", 0): PartitionStart(50, ms_tso(NOON - 1), 90, None, 5),
+        ("a", 1): early,
+        ("b", 0): PartitionStart(10, 0, 30),
+        ("b", 1): late,
+    }
