@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.generated.runs import Bench
+from tests.generated.bench import Bench
 from tests.support.pipelines import admin, drop_all
 
 

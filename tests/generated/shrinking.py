@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from tests.generated.cases import Case
 from tests.generated.dimensions import DIMENSIONS, FREE, fits, is_sound
-from tests.generated.runs import Case, Failure
+from tests.generated.failures import Failure
 
 SECONDS: Final = 20.0
 

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from bridge.ddl.server_features import Flavour
+from tests.generated.bench import Bench
+from tests.generated.cases import NO_FORCE, Case
 from tests.generated.dimensions import Coverage, Rule, besides, never
-from tests.generated.runs import NO_FORCE, Bench, Case, Failure
+from tests.generated.failures import Failure
+from tests.generated.runs import run
 from tests.generated.shrinking import shrunk
 from tests.generated.wires import WIRES
 
@@ -70,7 +73,7 @@ OTHER_RUNS: Final = 10
 def failure_of(bench: Bench, case: Case) -> Failure | None:
     """How a run fails."""
     try:
-        bench.run(case)
+        run(bench, case)
     except Failure as failure:
         return failure
     return None
@@ -146,7 +149,7 @@ def test_generated_runs_for_long(chosen_bench: Bench, spark: SparkSession, capsy
     while time.monotonic() < deadline and len(failures) < MOST_KINDS:
         case = bench.case(seed, wanted or (EXECUTORS if seed % ONE_IN == 0 else NO_FORCE), WITHOUT[bench.flavour])
         try:
-            coverage.add(bench.run(case))
+            coverage.add(run(bench, case))
         except Failure as failure:
             kind = f"{failure.kind}, {case.choice['protocol']}, {case.choice['consistency']}"
             kinds[kind] += 1

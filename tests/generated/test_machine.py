@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.generated.bench import Bench
+from tests.generated.cases import Case, make_case
 from tests.generated.decisions import DecidedTable
 from tests.generated.dimensions import ALL, DIMENSIONS, Coverage, draw, is_sound, possible
+from tests.generated.failures import Failure
 from tests.generated.resent import Taken, two_rows_hold
-from tests.generated.runs import Bench, Case, Failure, make_case
 from tests.generated.shards import SHARDS, Shards
 from tests.generated.shrinking import shrunk
 from tests.generated.tables import Column, Equality, Unique, make_table

@@ -1,0 +1,73 @@
+"""The tables of a run on the target, under the names that they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bridge.mysql.connection import Session
+from bridge.quoting import quote_name
+from tests.generated.failures import sorted_rows
+from tests.generated.names import Names
+from tests.generated.tables import Routing, Row, Table
+
+SCHEMAS: Final = ("m", "r", "x")
+"""The databases of runs on the server."""
+
+
+@dataclass(frozen=True)
+class TargetTables:
+    """Tables by the names that they have upstream.  names: other names of tables and columns."""
+
+    session: Session
+    routing: Routing
+    names: Names
+
+    def make(self, tables: Iterable[Table]) -> None:
+        """These tables, empty, and no others."""
+        for found in self.there():
+            self.session.execute(f"DROP TABLE {quote_name(*found)}")
+        for table in tables:
+            schema, name = self.routing.there(table.name)
+            self.session.execute(f"USE {quote_name(schema)}")
+            self.session.execute(self.names.sql(replace(table, name=name).create(on_target=True)))
+
+    def insert(self, table: Table, row: Row, extra: int = 0) -> None:
+        """A row.  extra: the value of the column that only the target knows, if there is one."""
+        given = {name: value for name, value in row.items() if not table.column(name).of}
+        if table.extra:
+            given[table.extra] = extra
+        names, places = ",".join(quote_name(self.names(name)) for name in given), ",".join(["%s"] * len(given))
+        into = f"{self.quoted(table.name)} ({names})".replace("%", "%%")
+        with self.session._raw.cursor() as cursor:
+            cursor.execute(f"INSERT INTO {into} VALUES ({places})", list(given.values()))
+
+    def replace_rows(self, table: Table, rows: Sequence[Row]) -> None:
+        """Its rows are these."""
+        self.session.execute(f"DELETE FROM {self.quoted(table.name)}")
+        for row in rows:
+            self.insert(table, row)
+
+    def there(self) -> set[tuple[str, str]]:
+        """The database and name of every table."""
+        found = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN %s"
+        return set(self.session.rows(found, [SCHEMAS]))
+
+    def place(self, table: str) -> tuple[str, str]:
+        """The database and name of a table."""
+        schema, name = self.routing.there(table)
+        return schema, self.names(name)
+
+    def quoted(self, table: str) -> str:
+        """The same, as SQL has it."""
+        return quote_name(*self.place(table))
+
+    def rows(self, table: str, names: Sequence[str] | None) -> list[tuple[Any, ...]]:
+        """Its rows; names: of columns, None for all."""
+        columns = ",".join(quote_name(self.names(name)) for name in names) if names else "*"
+        return self.session.rows(f"SELECT {columns} FROM {self.quoted(table)}")
+
+    def contents(self, tables: Iterable[str]) -> dict[str, list[Any]]:
+        """All rows of tables."""
+        return {name: sorted_rows(self.rows(name, None)) for name in tables}
