@@ -21,7 +21,11 @@ from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
-from bridge.verify.log.expected_tables import (
+from bridge.verify.log.hashes.literal_hashes import literal
+from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
+from bridge.verify.log.keys.key_eras import key_eras
+from bridge.verify.log.lineage import Lineage
+from bridge.verify.log.loaded.expected_tables import (
     COMMIT_TS,
     GONE,
     KNOWN,
@@ -32,10 +36,6 @@ from bridge.verify.log.expected_tables import (
     WENT_IN,
     ExpectedTable,
 )
-from bridge.verify.log.hashes.literal_hashes import literal
-from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
-from bridge.verify.log.keys.key_eras import key_eras
-from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.row_groups import ReplicatedTable
 from bridge.verify.log.row_steps import LoggedShape, known_names, unread
 from bridge.verify.snapshot_reader import SnapshotReader

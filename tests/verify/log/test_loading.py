@@ -8,8 +8,8 @@ import pytest
 from pymysql.err import DataError, MySQLError, OperationalError
 
 from bridge.mysql.connection import Session
-from bridge.verify.log.expected_tables import Insert
-from bridge.verify.log.loading import LoadedPart
+from bridge.verify.log.loaded.expected_tables import Insert
+from bridge.verify.log.loaded.loading import LoadedPart
 from bridge.verify.log.log_tables import LoggedTable
 
 INSERT = Insert("INSERT INTO t VALUES ", ["1"], "", must_fit=True)

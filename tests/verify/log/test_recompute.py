@@ -13,8 +13,8 @@ from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
-from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.folded_steps import fold_steps
+from bridge.verify.log.loaded.expected_tables import ExpectedTable
 from bridge.verify.log.recompute import Log
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
 from bridge.verify.log.row_steps import steps

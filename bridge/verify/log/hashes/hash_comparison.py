@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
@@ -14,6 +15,7 @@ from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyValues, between, boundary_query
 from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.side import unhexed
+from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.hashes.literal_hashes import literals_query
 from bridge.verify.log.keys.key_cuts import KeyNumbers
@@ -54,6 +56,16 @@ class HashComparison:
     seconds: float
     state: Checkpoint
     on_rows: Callable[[HashedRange, int], None]
+
+    def results(self, ranges: Iterable[HashedRange], readers: Sequence[SnapshotReader]) -> list[HashedResult]:
+        """Compares ranges, with all readers at once."""
+        pool = WorkerPool(ranges)
+
+        def work(reader: SnapshotReader) -> list[HashedResult]:
+            with pool.at_work():
+                return [self.result(one, reader) for one in pool.own_tables()]
+
+        return pool.results([partial(work, reader) for reader in readers], self.throttle)
 
     def result(self, one: HashedRange, reader: SnapshotReader) -> HashedResult:
         """Compares a range."""

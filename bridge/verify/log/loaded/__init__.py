@@ -1,0 +1,1 @@
+"""Compares rows that are loaded into temporary tables."""

@@ -1,0 +1,205 @@
+"""Compares the target's tables with rows of the log that were loaded into temporary tables beside them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+
+from pymysql.err import MySQLError
+
+from bridge.errors import StoppedError
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.server_errors import (
+    NO_ROOM,
+    LostConnectionError,
+    TooLargeError,
+    error_code,
+    limit_fix,
+    server_words,
+)
+from bridge.quoting import quote_name
+from bridge.verify.checkpoint import Checkpoint, comparison_digest
+from bridge.verify.compare.bisect import TableComparison
+from bridge.verify.compare.key_ranges import Tally
+from bridge.verify.compare.key_sql import any_of, key_parts
+from bridge.verify.compare.row_diff import Difference, DifferenceKind
+from bridge.verify.compare.worker_pool import WorkerPool
+from bridge.verify.fix_sql import FixFile
+from bridge.verify.load_throttle import Throttle
+from bridge.verify.log.loaded.expected_tables import COMMIT_TS, OFFSET, PARTITION, TOPIC, Insert
+from bridge.verify.log.loaded.loading import LoadedPart, load_parts
+from bridge.verify.log.log_tables import LoggedTable
+from bridge.verify.log.notes import table_notes
+from bridge.verify.options import ProgressListener, VerifyOptions
+from bridge.verify.report import ShownRow, TableResult, shown_row
+from bridge.verify.snapshot_reader import SnapshotReader
+
+
+def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[int, int, Insert]]) -> None:
+    """Fills the temporary tables of these parts; raises StoppedError when the target fails or has no room for them.
+    inserts: as of `load_parts`."""
+    try:
+        load_parts(parts, inserts)
+    except LostConnectionError as error:
+        raise StoppedError(
+            f"the connection to the target was lost: {server_words(error)}",
+            where=str(target),
+            fix="run verify again",
+        ) from error
+    except MySQLError as error:
+        if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
+            raise
+        raise StoppedError(
+            f"the target has no room for the rows that its tables should hold: {server_words(error)}",
+            where=str(target),
+            fix=f"{limit_fix(error)}; or compare fewer tables at a time (--filter), or with the source (--against"
+            " upstream)",
+        ) from error
+
+
+@dataclass(frozen=True)
+class LoadedComparison:
+    """Compares parts that are loaded, each in the session that has its temporary table.
+
+    state: what an earlier verify has found equal; fix: takes the statements that would fix what differs.
+    """
+
+    target: Target
+    options: VerifyOptions
+    listener: ProgressListener
+    throttle: Throttle
+    state: Checkpoint
+    fix: FixFile | None
+
+    def results(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> dict[int, list[TableResult]]:
+        """Gives the results of the parts, by the numbers of their tables."""
+        workers = WorkerPool[LoadedPart](())
+
+        def work(session: Session) -> list[tuple[int, int, TableResult]]:
+            with workers.at_work():
+                reader = SnapshotReader(session, is_snapshot=True, place=f"target {self.target}")
+                mine = [part for part in parts if part.session is session]
+                return [(part.table.number, part.number, self._result(part, reader)) for part in mine]
+
+        found = workers.results([partial(work, session) for session in sessions], self.throttle)
+        results: dict[int, list[TableResult]] = {}
+        for number, _, result in sorted(found, key=itemgetter(0, 1)):
+            results.setdefault(number, []).append(result)
+        return results
+
+    def _result(self, part: LoadedPart, reader: SnapshotReader) -> TableResult:
+        began = time.monotonic()
+        table = part.table
+        self.listener.stage(str(table.name))
+        result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
+        if part.refused:
+            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
+        elif table.lost:
+            result.schema += (table.lost,)
+        else:
+            self._compare_rows(part, reader, result)
+        result.seconds = time.monotonic() - began
+        return result
+
+    def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
+        table = part.table
+        if not table.shape.actual:
+            _compare_unseen(table, reader, result)
+            return
+        part, tally = self._tally(part, reader)
+        table = part.table
+        differences = tally.differences
+        if not table.replicated.key and not table.is_whole:
+            differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
+        result.rows, result.chunks = tally.rows, tally.chunks
+        result.count(differences)
+        if not table.is_whole:
+            result.not_covered = _not_covered(part, reader, result)
+        result.notes = table_notes(table)
+        result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
+        if self.fix and differences:
+            self.fix.add_rows(table.replicated.table, table.shape, differences)
+
+    def _tally(self, part: LoadedPart, reader: SnapshotReader) -> tuple[LoadedPart, Tally]:
+        """Compares a part; gives it as it was compared.
+
+        Rows that the log does not mention are told from others by matching all rows.  Where the target has as many
+        rows as it should have, there are mostly none of them, and the part is compared as if the log held every row.
+        If then no row is missing or extra, there were none indeed.
+        """
+        if part.table.is_matched:
+            closed = replace(part, table=replace(part.table, is_whole=True))
+            expected, actual = (
+                reader.rows(side.query("COUNT(*)"))[0][0] for side in closed.table.sides(reader, part.number)
+            )
+            if expected == actual:
+                tally = self._compared(closed, reader)
+                if all(one.finding is DifferenceKind.DIFFERENT for one in tally.differences):
+                    return closed, tally
+        return part, self._compared(part, reader)
+
+    def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
+        table = part.table
+        expected, actual = table.sides(reader, part.number)
+        digest = comparison_digest(table.shape, table.order, table.ranges[part.number])
+        tally = self.state.tally(table.name, digest)
+        if tally.is_done:
+            return tally
+        told = 0
+
+        def on_chunk(tally: Tally) -> None:
+            nonlocal told
+            self.listener.done(table.name, tally.rows - told)
+            told = tally.rows
+            self.state.keep(table.name, digest, tally)
+
+        with ThreadPoolExecutor(1) as pool:
+            tally = TableComparison(
+                table.shape,
+                expected,
+                actual,
+                pool=pool,
+                throttle=self.throttle,
+                seconds=self.options.chunk_seconds,
+                on_chunk=on_chunk,
+            ).run(tally)
+        self.state.keep(table.name, digest, tally)
+        return tally
+
+
+def _compare_unseen(table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
+    """Compares a table of which no message has a row."""
+    count = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
+    if table.is_whole:
+        result.extra = count
+    else:
+        result.not_covered = count
+
+
+def _not_covered(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:
+    table, within = part.table, part.table.within(part.number)
+    rows = int(reader.rows(f"SELECT COUNT(*) FROM {table.actual} WHERE {within}")[0][0])
+    if not table.replicated.key:
+        return max(0, rows - result.rows + result.missing)
+    return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched} WHERE {within}")[0][0])
+
+
+def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
+    """Gives a differing row with the position of its last change, which the expected rows hold."""
+    if not table.replicated.key:
+        return shown_row(table.shape, difference)
+    columns = [table.shape.actual[i] for i in table.shape.key]
+    found = reader.rows(
+        f"SELECT {quote_name(COMMIT_TS)},CONVERT({quote_name(TOPIC)} USING utf8mb4),"
+        f"CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
+        f" FROM {table.expected_table.name}"
+        f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
+    )
+    if not found:
+        return shown_row(table.shape, difference)
+    commit_ts, topic, place = found[0]
+    return shown_row(table.shape, difference, commit_ts, f"{topic}/{place}")

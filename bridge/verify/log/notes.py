@@ -1,0 +1,82 @@
+"""What a verification against the log says beside its findings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from bridge.ddl.parser import Classified, classify
+from bridge.errors import counted
+from bridge.filters.routes import unmatched_rules
+from bridge.model import PartitionId, TableName
+from bridge.pipeline.control_events import clash_error
+from bridge.sources.source import Extent
+from bridge.verify.log.filter_eras import FilterHistory
+from bridge.verify.log.lineage import LoggedChange
+from bridge.verify.log.log_tables import LoggedTable
+from bridge.verify.log.recompute import Control
+from bridge.verify.options import VerifyOptions
+
+_SHOWN_BAD: Final = 3
+
+
+def table_notes(table: LoggedTable) -> tuple[str, ...]:
+    """Notes what of a table is not compared, or not with certainty."""
+    seen = {column.name.lower() for column in table.shape.actual}
+    unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
+    notes = [f"no message has the column {name}: its values are not covered" for name in unseen]
+    if not table.replicated.key:
+        notes.append("it has no key: rows are counted, not matched")
+    if table.may_hide_updates:
+        notes.append(
+            "none of its messages is an update: if the changefeed leaves out old values, updates come as inserts, and"
+            " the rows that they changed are still here; compare it with the source (--against upstream)"
+        )
+    return tuple(notes)
+
+
+def cut_notes(cut: Iterable[PartitionId], extents: Mapping[PartitionId, Extent]) -> Iterator[str]:
+    """Notes the partitions whose first messages Kafka no longer holds."""
+    for topic, partition in cut:
+        yield (
+            f"{topic}/{partition} begins at offset {extents[topic, partition].low:,}: of tables made before its"
+            " first message, rows that no message mentions are not covered"
+        )
+
+
+def bad_notes(control: Control) -> Iterator[str]:
+    """Notes the messages that could not be decoded."""
+    if control.bad:
+        yield f"{counted(len(control.bad), 'message')} could not be decoded, so that changes are not covered"
+    for position, reason in control.bad[:_SHOWN_BAD]:
+        yield f"{position}: {reason}"
+
+
+def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
+    """Notes the tables of the log that are never written, and the filter rules that match no table of the log."""
+    never = Counter[TableName]()
+    for found in control.left_out:
+        if found.is_clash:
+            raise clash_error(found.why, str(found.position))
+        never[TableName(found.schema, found.table)] += found.rows if found.why else 0
+    met = control.names | never.keys() | {name for change in control.changes for name in _tables_of(change)}
+    for name, count in never.items():
+        if count:
+            yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
+    for rule in unmatched_rules(options.tables, met, options.row_rules.routes) if met else ():
+        yield f"the filter rule {rule!r} matches no table of the log"
+
+
+def era_notes(filters: FilterHistory) -> Iterator[str]:
+    """Notes that the event filters were changed."""
+    if filters.eras:
+        yield (
+            f"the event filters were changed at applied_ts {', '.join(str(era.applied_ts) for era in filters.eras)}: a"
+            " row change counts as left out where it is left out now and was when it came"
+        )
+
+
+def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:
+    classified = classify(change.text, change.schema)
+    return classified.tables if isinstance(classified, Classified) else ()
