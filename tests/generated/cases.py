@@ -90,7 +90,9 @@ def make_case(
     if random.random() < 0.4 or choice["goes on with"] in TABLES_CHANGE or choice["schema change"] == "swap names":
         # What is left out stays, and holds values of unique keys that other rows take upstream.
         is_missed = choice["goes on with"] == "more tables"
-        shapes = [shape for shape in SHAPES if shape not in {"no key", "prefix key"}]
+        is_copied = choice["goes on with"] == "a copied table"  # which knows nothing of what only the target has
+        no_shapes = {"no key", "prefix key", *(("target-only",) if is_copied else ())}
+        shapes = [shape for shape in SHAPES if shape not in no_shapes]
         shapes = [shape for shape in shapes if fits(("shape", shape), {"begins": choice["begins"]}, without)]
         shape = random.choice(["single key"] if is_missed else shapes)
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]

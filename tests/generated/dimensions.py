@@ -31,8 +31,11 @@ SOME_SHARDS: Final = "some shards"
 """Of those that executors write: the driver ends when some of them are committed."""
 _STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
 
-TABLES_CHANGE: Final = ("fewer tables", "more tables")
-FILTER_CHANGES: Final = ("an event filter", "no event filter", "another event filter")
+COPIED: Final = ("a copied table", "no event filter and a copy")
+"""What the bridge goes on with when a table that it left out, or of which it left out rows, has been copied as the
+upstream had it at applied_ts, into the target."""
+TABLES_CHANGE: Final = ("fewer tables", "more tables", "a copied table")
+FILTER_CHANGES: Final = ("an event filter", "no event filter", "another event filter", "no event filter and a copy")
 """What the bridge goes on with.  The event filter of a run is that of the time before, or the one that it gets."""
 
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -148,6 +151,13 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("goes on with", FILTER_CHANGES, "event filter", {NONE}),
     # What was left out comes again, or a pipeline begins anew with other settings.
     Rule("goes on with", {"more tables", *FILTER_CHANGES}, "redelivery", _OTHERS["redelivery"]),
+    # Without boundaries nothing tells which of the messages before came after a copy.
+    Rule("goes on with", COPIED, "protocol", _UNBOUNDED),
+    # A copy knows nothing of what only the target has, or is too narrow for; it has the upstream's columns.
+    Rule("goes on with", COPIED, "shape", {"target-only"}),
+    Rule(
+        "goes on with", {"no event filter and a copy"}, "event filter", {"schema changes", "deletes and schema changes"}
+    ),
     # A copy knows nothing of what only the target has; nobody counts what is left out below the beginning.
     Rule("begins", {"from a copy"}, "shape", {"target-only"}),
     Rule("begins", {"from a copy"}, "left out", _OTHERS["left out"]),

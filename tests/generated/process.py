@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from random import Random
@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from bridge.config import Settings
 from bridge.filters.table_filter import TableFilter
+from bridge.model import PartitionId
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.protocols import Decoder, make_decoder
@@ -32,7 +34,7 @@ from tests.generated.cases import Case
 from tests.generated.dimensions import NONE, SOME_SHARDS
 from tests.generated.failures import Crash, Failure
 from tests.generated.history import History
-from tests.generated.message_log import Placed, decoded
+from tests.generated.message_log import Log, Placed, decoded
 from tests.generated.settings import settings_of
 from tests.generated.tables import Routing
 from tests.support.kept import kept_batch
@@ -87,9 +89,9 @@ class Process:
         self._folder: str | None = None
 
     @contextmanager
-    def open(self, partitions: Collection[tuple[str, int]], name: str, start_ts: int) -> Iterator[None]:
-        """It begins, or begins anew, as the pipeline of this name."""
-        now = self._history.now
+    def open(self, log: Log, partitions: Collection[PartitionId], name: str, start_ts: int) -> Iterator[None]:
+        """It begins, or begins anew, as the pipeline of this name, with the partitions of a log that it knows."""
+        self._log, now = log, self._history.now
         with self._sizes():
             unbounded = not self._case.wire.has_boundaries
             self.settings = settings_of(name, now, self._routing, self._random, later=self._history.is_later)
@@ -99,11 +101,20 @@ class Process:
                 quarantine=now["quarantine"] != NONE, writers=2 if now["consistency"] == "parallel" else 0,
                 rows_of=self._rows_of(), boundary_seconds=0.0 if unbounded else None, trace=self._trace,
                 ddl=self.settings.ddl_rules(), tables=TableFilter(self.settings.filter), rules=self.settings.row_rules,
+                since=self._since,
             ) as pipeline:  # fmt: skip
                 self.pipeline, self._coming = pipeline, None
                 if now["statements"] == "loads":
                     pipeline.writer.load_bytes = self._random.choice((1, 99, 1 << 20))
                 yield
+
+    def _since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
+        """What Kafka knows of a moment before the applied ts: no later than the first message that is not below it."""
+        del ms
+        progress = ProgressTable(self.settings.name).read(self._bench.session)
+        assert progress is not None
+        firsts = self._log.firsts(progress.applied_ts)
+        return {where: self._random.randrange(firsts.get(where, 0) + 1) for where in sorted(partitions)}
 
     def feed(self, log: Sequence[Placed]) -> None:
         """It reads what it has not read of these messages."""

@@ -125,6 +125,8 @@ class Repairs:
         [table] = (content.table for content in history.contents if content.table.name == name)
         if any(table.column(name).type in {"enum turned", "set and more"} for name in table.handle):
             return ""
+        if not table.handle and any(column.type in _UNLIKE for column in table.columns):
+            return ""
         older = [] if table.handle else history.loaded.get(name, [])
         if any(all(one[column] == (row or {}).get(column, one[column]) for column in one) for one in older):
             return ""

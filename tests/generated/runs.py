@@ -20,7 +20,7 @@ from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.comparison import Comparison, may_be_ahead, may_watch
 from tests.generated.decisions import Operator, instead
-from tests.generated.dimensions import FILTER_CHANGES, NONE
+from tests.generated.dimensions import COPIED, FILTER_CHANGES, NONE
 from tests.generated.failures import Crash, Failure, Stopped, cut
 from tests.generated.history import History
 from tests.generated.message_log import Log, Placed
@@ -29,7 +29,7 @@ from tests.generated.process import Process
 from tests.generated.repairs import Repairs
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.settings import DROPPED, gone_on, stops
-from tests.generated.tables import ROUTES, UNROUTED
+from tests.generated.tables import ROUTES, UNROUTED, Table
 from tests.generated.target_tables import TargetTables
 from tests.generated.upstream import Step
 from tests.support.pipelines import Pipeline
@@ -107,7 +107,7 @@ class Run:
         start_ts = self._history.start_ts if name == self._name else 0
         for _ in range(_MOST_STARTS):
             try:
-                with self._process.open(log.known(until), name, start_ts):
+                with self._process.open(log, log.known(until), name, start_ts):
                     self._process.feed(log.messages[:until])
                     if until == len(log.messages):
                         self._process.end()
@@ -153,16 +153,28 @@ class Run:
         if history.is_later:
             return
         how, early = self._choice["goes on with"], None
-        if how in {"more tables", *FILTER_CHANGES}:
+        if how in COPIED:
+            if not self._copy_again(self._case.tables[how == "a copied table"]):
+                return
+        elif how in {"more tables", *FILTER_CHANGES}:
             early = self._in_target(DROPPED if how == "more tables" else "")
             if early is None:
                 return
         history.is_later, history.now = True, gone_on(self._choice, self._random)
         if how == "fewer tables":
             history.frozen = {DROPPED: self._target.rows(DROPPED, None)}
-        if early is not None:
+        if early is not None or how in COPIED:
             history.early = early
             history.leave_out()
+
+    def _copy_again(self, table: Table) -> bool:
+        """The target gets what the upstream had of a table at applied_ts; False where that is no moment of the target:
+        of a table that it has written, a schema change is still to run, or rows of a step are there in parts."""
+        progress = ProgressTable(self._name).read(self._bench.session)
+        if progress is None or (table.name != DROPPED and (progress.pending or progress.in_parts)):
+            return False
+        self._history.copy_again(table, progress.applied_ts)
+        return True
 
     def _in_target(self, table: str) -> frozenset[int] | None:
         """The numbers of the steps of a table, "" for the first one, that are in the target, or were read and left out;

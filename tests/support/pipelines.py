@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from bridge.ddl.policy import DdlRules
-from bridge.ends.end import End
+from bridge.ends.end import End, Ends
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import goes_by_partition
+from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.parallel.consistency import writer_of
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_routes
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.filtering.filter_change import keep_filters
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
@@ -68,6 +71,34 @@ class Pipeline:
         session.close()
 
 
+Since = Callable[[Iterable[PartitionId], int], Mapping[PartitionId, int]]
+
+
+def from_the_beginning(partitions: Iterable[PartitionId], ms: int) -> Mapping[PartitionId, int]:
+    """Where messages of some moment and later ones begin, if nobody knows."""
+    del ms
+    return dict.fromkeys(partitions, 0)
+
+
+@dataclass
+class _Parts:
+    """What recording filters takes of an `Assembly`."""
+
+    settings: SimpleNamespace
+    source: SimpleNamespace
+    target: Target
+    progress_table: Callable[[], ProgressTable]
+
+
+def _with_filters(
+    progress: Progress, rules: RowRules, since: Since, ownership: Ownership, table: ProgressTable, target: Target
+) -> Progress:
+    settings, source = SimpleNamespace(row_rules=rules), SimpleNamespace(since=since)
+    parts = _Parts(settings, source, target, lambda: table)
+    ends = Ends(End("target", target.place, retry_seconds=1), End("source", "", retry_seconds=1))
+    return keep_filters(cast(Assembly, parts), ownership, progress, ends)
+
+
 @contextmanager
 def opened(
     url: str,
@@ -94,12 +125,14 @@ def opened(
     protocol: str = "canal-json",
     gate: Gate | None = None,
     rules: RowRules | None = None,
+    since: Since = from_the_beginning,
     trace: Callable[[str], None] = no_trace,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
 
     writers: with any, the consistency is `parallel`, however little there is to write.
     rules: routes and filters, to be kept on record.
+    since: where messages of some moment begin, which are read again when the filters are others than before.
     """
     target, table = Target(url, timeout_seconds=timeout_seconds), ProgressTable(name)
     ownership = Ownership(target, table)
@@ -111,7 +144,7 @@ def opened(
         progress = table.read(ownership.control)
         assert progress is not None
         if rules is not None:
-            keep_routes(ownership.control, table.schema, progress, rules)
+            progress = _with_filters(progress, rules, since, ownership, table, target)
         writer = writer_of(
             target,
             table,
