@@ -75,13 +75,21 @@ def _eras(key: Sequence[str], shapes: Collection[LoggedShape]) -> KeyEras | None
     later, last = handles.get(0), frozenset(key)
     for altered in sorted(handles.keys() - {0}):
         mine = handles[altered]
-        if mine not in (later, {last}):
+        is_present = later is None and _tell_only(last, [shape for shape in shapes if shape.altered == altered])
+        if mine not in (later, {last}) and not is_present:
             if len(mine) > 1:
                 return None
             [last] = mine
             earlier.append(tuple(sorted(last)))
         numbers[altered], later = len(earlier), mine
     return KeyEras(tuple(earlier), numbers)
+
+
+def _tell_only(key: Collection[str], shapes: Collection[LoggedShape]) -> bool:
+    """Tells whether messages that name no key hold this one alone where others hold whole rows: their deletes are
+    by this key.  Canal-JSON names no key but a primary one."""
+    told = {frozenset(shape.columns.split(SEP)) for shape in shapes}
+    return not any(shape.handle for shape in shapes) and bool(key) and told > {frozenset(key)}
 
 
 def eras_of(plan: LogPlan) -> int:
