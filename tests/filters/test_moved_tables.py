@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.filters.moved_tables import moved_tables
+from bridge.filters.moved_tables import LeftTable, left_tables, moved_tables, taken_tables
 from bridge.filters.routes import Routes, parse_route
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
@@ -40,3 +40,43 @@ def test_a_table_that_is_not_replicated_does_not_move() -> None:
     there = [TableName("m", "t")]
     for rules in (["*.*", "!m.t"], []), ([], ["*.*", "!m.t"]):
         assert not list(moved_tables(routes([], *rules[0]), routes(["m.t -> r.t"], *rules[1]), there))
+
+
+TAKEN = [
+    ("by a route", ([], "m.a"), (["m.b -> m.a"], "m.b"), ["m.a"],
+     ["m.a holds the rows of m.a, which is left out, and m.b would go there"]),
+    ("by its own name", (["m.a -> m.b"], "m.a"), ([], "m.b"), ["m.b"],
+     ["m.b holds the rows of m.a, which is left out, and m.b would go there"]),
+    ("by a database", ([], "m.*"), (["n.* -> m.*"], "n.*"), ["m.a"],
+     ["m.a holds the rows of m.a, which is left out, and n.a would go there"]),
+    ("by shards", ([], "m.a"), (["s_*.a => m.a"], "s_*.a"), ["m.a"],
+     ["m.a holds the rows of m.a, which is left out, and shards would go there"]),
+    ("in other letters", ([], "m.a"), (["m.b -> M.A"], "m.b"), ["m.a"],
+     ["m.a holds the rows of m.a, which is left out, and m.b would go there"]),
+    ("nothing is there", ([], "m.a"), (["m.b -> m.a"], "m.b"), ["m.b"], []),
+    ("nobody takes it", ([], "*.*"), ([], "m.b"), ["m.a", "m.b"], []),
+    ("it was another's always", (["m.b -> m.a"], "m.b"), (["m.b -> m.a"], "*.b"), ["m.a"], []),
+    ("it might have met it before", (["m.* -> r.*"], "*.*"), (["m.* -> r.*"], "n.*"), ["r.a"], []),
+    ("one shard less", (["s_*.a => m.a"], "s_*.a"), (["s_*.a => m.a"], "s_2.a"), ["m.a"], []),
+    ("it is one of the shards", ([], "m.a"), (["m.a => m.a", "s_*.a => m.a"], "*.a"), ["m.a"], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "there", "taken"), [case[1:] for case in TAKEN], ids=[c[0] for c in TAKEN])
+def test_what_would_mix(
+    old: tuple[list[str], str], new: tuple[list[str], str], there: list[str], taken: list[str]
+) -> None:
+    """Rows of a table that is left out, which are still on the target, and those of another one that goes there."""
+    names = [TableName(*name.split(".")) for name in there]
+    left = left_tables([], routes(*old), routes(*new), names)
+    assert [str(one) for one in taken_tables(left, routes(*old), routes(*new))] == taken
+
+
+def test_what_was_left_out_is_known_while_it_is_there() -> None:
+    """However long ago; no more when it is replicated again, or is gone from the target."""
+    a, b = TableName("m", "a"), TableName("m", "b")
+    out, within = routes([], "m.*", "!m.a"), routes([], "m.*")
+    left = left_tables([], within, out, [a, b])
+    assert left == [LeftTable(a, a)]
+    assert left_tables(left, out, out, [a]) == left
+    assert left_tables(left, out, out, [b]) == left_tables(left, out, within, [a, b]) == []

@@ -1,7 +1,7 @@
 """Remembers the routes and the filters that a pipeline runs with, and how far it came with each of its event filters.
 
-Refuses routes that would divide the rows of a table, and names tables, and kinds of row changes, that a filter has left
-out until now.
+Refuses routes that would divide the rows of a table, or mix them with another table's, and names tables, and kinds of
+row changes, that a filter has left out until now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.moved_tables import moved_tables
+from bridge.filters.moved_tables import LeftTable, TakenTable, left_tables, moved_tables, taken_tables
 from bridge.filters.routes import Route, Routes
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
@@ -98,7 +98,8 @@ def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRul
     require_kept_routes(session, schema, progress, rules.routes)
     before = _read(session, schema, progress.name)
     eras = _eras(before, progress, rules) if before is not None and _has_begun(progress) else []
-    now = _text(rules, eras)
+    left = _left(session, progress, before, rules.routes)
+    now = _text(rules, eras, left)
     if before == now:
         return
     if before is not None and _has_begun(progress):
@@ -112,13 +113,25 @@ def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRul
 
 def require_kept_routes(session: Session, schema: str, progress: Progress, routes: Routes) -> None:
     """Raises UsageError when by these routes, tables that are on the target belong elsewhere than by those that the
-    pipeline ran with."""
+    pipeline ran with, or would go where the rows of a table are that is left out."""
     before = _read(session, schema, progress.name)
     if before is None or not _has_begun(progress):
         return
     old = _rules(before).routes
     if _told(old) != _told(routes):
         _refuse_moved(session, progress, old, routes)
+        _refuse_taken(taken_tables(_left(session, progress, before, routes), old, routes), progress)
+
+
+def _left(session: Session, progress: Progress, before: str | None, routes: Routes) -> list[LeftTable]:
+    """Gives the tables that are left out by these routes, or by the filter with them, and still on the target."""
+    if before is None or not _has_begun(progress):
+        return []
+    known, old = orjson.loads(before).get("left", []), _rules(before).routes
+    if not known and _told(old) == _told(routes):
+        return []
+    left = (LeftTable(TableName(*source), TableName(*target)) for source, target in known)
+    return left_tables(left, old, routes, list_tables(session))
 
 
 def _has_begun(progress: Progress) -> bool:
@@ -199,6 +212,18 @@ def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes
         )
 
 
+def _refuse_taken(taken: Iterable[TakenTable], progress: Progress) -> None:
+    if found := list(islice(taken, _SHOWN + 1)):
+        more = ", and others" if len(found) > _SHOWN else ""
+        raise UsageError(
+            f"rows of two tables would mix: {'; '.join(map(str, found[:_SHOWN]))}{more}",
+            where=f"pipeline {progress.name}",
+            fix="leave out what would go there (--filter), or route it elsewhere (--route); or move what is there"
+            " yourself, with RENAME TABLE on the target. If a copy of what will go there is to be in its place, start"
+            " the bridge once while nothing is there, with both left out, and make the copy then",
+        )
+
+
 def _read(session: Session, schema: str, name: str) -> str | None:
     found = session.rows(f"SELECT routes FROM {quote_name(schema, 'routes')} WHERE name = %s", (name,))
     return str(found[0][0]) if found else None
@@ -209,8 +234,9 @@ def _told(routes: Routes) -> dict[str, Any]:
     return {"routes": told, "filter": [*routes.tables.rules]}
 
 
-def _text(rules: RowRules, eras: Sequence[dict[str, Any]]) -> str:
-    more = {"eras": eras} if eras else {}
+def _text(rules: RowRules, eras: Sequence[dict[str, Any]], left: Sequence[LeftTable]) -> str:
+    more: dict[str, Any] = {"eras": eras} if eras else {}
+    more |= {"left": [[[*one.source], [*one.target]] for one in left]} if left else {}
     return orjson.dumps(_told(rules.routes) | {"ignored": _told_ignored(rules)} | more).decode()
 
 
