@@ -32,22 +32,29 @@ def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
     renamed: list[tuple[str, str]] = []
     freed, given = set[str](), set[str]()
     for action in chain.from_iterable(map(_additions, actions)):
-        found, words = action_class(action), [token.word for token in action[:2]]
-        if words == ["RENAME", "COLUMN"]:
-            renamed.append((_lower(action[2:3]), _lower(action[4:5])))
-        elif words[:1] == ["CHANGE"]:
-            behind = _behind_verb(action)
+        found, behind = action_class(action), _behind_verb(action)
+        if pair := renamed_column(action):
+            renamed.append((_lower(pair[:1]), _lower(pair[1:])))
+        elif action[0].word == "CHANGE":
             renamed.append((_lower(behind[:1]), _lower(behind[1:2])))
         elif found is ChangeClass.DROP_COLUMN:
-            freed.add(_lower(_behind_verb(action)[:1]))
+            freed.add(_lower(behind[:1]))
         elif found is ChangeClass.ADD_COLUMN:
-            given.add(_lower(_behind_verb(action)[:1]))
+            given.add(_lower(behind[:1]))
     renamed = [(old, new) for old, new in renamed if old != new]
     return ColumnNames(renamed, freed | {old for old, _ in renamed}, given | {new for _, new in renamed})
 
 
+def renamed_column(action: Sequence[Token]) -> tuple[Token, Token] | None:
+    """Gives the old and the new name of RENAME COLUMN [IF EXISTS] old TO new; None for another action."""
+    names = _behind_verb(action)
+    if [token.word for token in action[:2]] != ["RENAME", "COLUMN"] or len(names) < 3:
+        return None
+    return names[0], names[2]
+
+
 def _behind_verb(action: Sequence[Token]) -> Sequence[Token]:
-    """Gives what follows ADD, DROP or CHANGE, from the column's name on."""
+    """Gives what follows ADD, DROP, CHANGE or RENAME, from the column's name on."""
     words = [token.word for token in action[:5]]
     at = 1 + (words[1:2] == ["COLUMN"])
     if words[at : at + 1] == ["IF"]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 _TABLES_PER_QUERY: Final = 500
+TABLE_TYPES: Final = "('BASE TABLE', 'SYSTEM VERSIONED')"
+"""What information_schema calls tables that hold rows.  MariaDB's system-versioned tables have a word of their own."""
 
 
 class ServerKind(StrEnum):
@@ -132,9 +134,18 @@ def server_kind(session: Session) -> ServerKind:
 
 
 def list_tables(session: Session) -> list[TableName]:
-    """Lists all base tables outside of the system databases."""
+    """Lists all tables with rows outside of the system databases."""
+    return _list(session, f"table_type IN {TABLE_TYPES}")
+
+
+def list_views(session: Session) -> list[TableName]:
+    """Lists what has a table's name outside of the system databases, but no rows of its own: views and sequences."""
+    return _list(session, f"table_type NOT IN {TABLE_TYPES}")
+
+
+def _list(session: Session, condition: str) -> list[TableName]:
     rows = session.rows(
-        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND"
+        f"SELECT table_schema, table_name FROM information_schema.tables WHERE {condition} AND"
         " LOWER(table_schema) NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema')"
         " ORDER BY table_schema, table_name"
     )
@@ -159,7 +170,7 @@ def _load(session: Session, names: list[TableName]) -> dict[TableName, Definitio
     among = f"(table_schema, table_name) IN ({places})"
     sizes = session.rows(
         "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
-        f" WHERE table_type = 'BASE TABLE' AND {among}",
+        f" WHERE table_type IN {TABLE_TYPES} AND {among}",
         args,
     )
     json = _json_columns(session, {name.schema for name in names})

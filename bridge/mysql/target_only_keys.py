@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from bridge.model import TableName
 from bridge.mysql.connection import Session
+from bridge.mysql.table_definition import TABLE_TYPES
 
 FIX: Final = "drop it on the target, or create it upstream as well: rows that it does not allow together are deleted"
 
@@ -64,7 +65,7 @@ def _uniques(session: Session) -> dict[TableName, _Keys]:
         TableName(schema, table): defaultdict(list)
         for schema, table in session.rows(
             "SELECT LOWER(table_schema), LOWER(table_name) FROM information_schema.tables"
-            f" WHERE LOWER(table_schema) NOT IN {_SYSTEM} AND table_type = 'BASE TABLE'"
+            f" WHERE LOWER(table_schema) NOT IN {_SYSTEM} AND table_type IN {TABLE_TYPES}"
         )
     }
     for schema, table, key, column, length in session.rows(

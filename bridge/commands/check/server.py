@@ -23,6 +23,7 @@ from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_routes
+from bridge.mysql.table_definition import TABLE_TYPES
 from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
 
@@ -140,7 +141,7 @@ def _other_routes(
 def _count_tables(session: Session) -> int:
     return int(
         session.value(
-            "SELECT COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+            f"SELECT COUNT(*) FROM information_schema.tables WHERE table_type IN {TABLE_TYPES}"
             " AND table_schema NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys')"
         )
     )

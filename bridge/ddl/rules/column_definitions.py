@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from bridge.ddl.alter_actions import renamed_column
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
@@ -305,9 +306,10 @@ def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Om
     if site.target.has(Feature.RENAME_COLUMN):
         return
     for item in statement.items:
-        if [token.word for token in item.tokens[:2]] != ["RENAME", "COLUMN"]:
+        names = renamed_column(item.tokens)
+        if names is None:
             continue
-        old, new = at(item.tokens, 2), at(item.tokens, 4)
+        old, new = names
         definition = site.around.column_definition(statement.classified.tables[0], old.name or "")
         if definition is None:
             raise UnsupportedError(

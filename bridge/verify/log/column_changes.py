@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from bridge.ddl.alter_actions import renamed_column, split_at_commas
 from bridge.ddl.lexer import Token, tokens
 
 _NO_COLUMN: Final = frozenset(
@@ -64,24 +65,24 @@ def column_changes(statement: str) -> ColumnChanges:
     dropped: set[str] = set()
     retyped: set[str] = set()
     undefaulted: set[str] = set()
+    added: set[str] = set()
     loses_rows = converts_texts = changes_keys = False
     for part in _specifications(tokens(statement)):
         words = [token.word for token in part]
-        names = [token.name for token in part]
         changes_keys = changes_keys or _changes_keys(words)
         match words:
             case ["DROP" | "TRUNCATE", "PARTITION", *_]:
                 loses_rows = True
             case ["CONVERT", "TO", *_]:
                 converts_texts = True
-            case ["RENAME", "COLUMN", *_] if len(part) >= 5:
-                renamed[_lower(names[2])] = _lower(names[4])
+            case ["RENAME", "COLUMN", *_] if pair := renamed_column(part):
+                renamed[_lower(pair[0].name)] = _lower(pair[1].name)
             case ["DROP", *_]:
                 dropped.update(_column(part))
             case ["ALTER", *_]:
                 undefaulted.update(_column(part))
             case ["ADD", *_]:
-                undefaulted.update(_without_sure_default(part))
+                added.update(_without_sure_default(part))
             case ["MODIFY", *_]:
                 retyped.update(_column(part))
             case ["CHANGE", *_]:
@@ -89,9 +90,9 @@ def column_changes(statement: str) -> ColumnChanges:
                 retyped.add(old)
                 if old != new:
                     renamed[old] = new
-    after = frozenset(renamed.get(name, name) for name in undefaulted)
+    after = added.union(renamed.get(name, name) for name in undefaulted)
     return ColumnChanges(
-        renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts, changes_keys, after
+        renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts, changes_keys, frozenset(after)
     )
 
 
@@ -132,15 +133,8 @@ def _specifications(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _split_at_commas(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Gives the parts between commas that are in no parentheses."""
-    start = depth = 0
-    for at, token in enumerate(found):
-        depth += {"(": 1, ")": -1}.get(token.text, 0)
-        if token.text == "," and depth == 0:
-            yield found[start:at]
-            start = at + 1
-    if start < len(found):
-        yield found[start:]
+    """Gives the parts between commas that are in no parentheses; none for what stands in a comment of TiDB's."""
+    yield from filter(None, split_at_commas(found))
 
 
 def _behind_table(found: Sequence[Token]) -> int:

@@ -140,6 +140,7 @@ class Lineage:
     since: up to this commit_ts (TSO) the log may have lost messages.
     whole: tables of which the log holds every row, because it saw them made or emptied.
     dropped: tables that must not exist.
+    made: tables that must exist; of a name that a RENAME TABLE gave, the log may not tell that it is a view's.
     """
 
     histories: dict[NameKey, NameHistory]
@@ -250,6 +251,9 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
         case StatementKind.DROP_TABLE:
             _end(lineage, tables, cut)
             _dropped(lineage, tables)
+        case StatementKind.DROP_VIEW | StatementKind.DROP_SEQUENCE:
+            for name in tables:
+                lineage.made.pop(lineage.key_of(name), None)  # RENAME TABLE renames views too
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
             tables_now = {span.table for history in lineage.histories.values() for span in history.spans if span.table}
             tables_now |= set(lineage.made.values())

@@ -286,12 +286,18 @@ def logged_table(
         definition,
         expected_table,
         index,
-        tuple(sorted({name for shape in shapes for name in shape.columns.split(SEP)} - definition.columns.keys())),
+        tuple(sorted(set(_names(shapes)) - definition.columns.keys())),
         is_whole,
         lost,
         any(shape.overwrites or shape.hides_updates for shape in shapes),
         hides_updates and not replicated.key and bool(shapes) and not any(shape.updates for shape in shapes),
     )
+
+
+def _names(shapes: Sequence[LoggedShape]) -> Iterator[str]:
+    """Gives the columns of the messages; a shape has none when all of its columns are gone."""
+    for shape in shapes:
+        yield from filter(None, shape.columns.split(SEP))
 
 
 def _in_eras(

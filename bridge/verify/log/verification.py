@@ -23,7 +23,7 @@ from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_filters
-from bridge.mysql.table_definition import list_tables, load_definitions
+from bridge.mysql.table_definition import list_tables, list_views, load_definitions
 from bridge.protocols import MAY_HIDE_UPDATES
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import ids_of, refuse_comparison
@@ -217,12 +217,15 @@ class LogVerification:
                     hides_updates=self._protocol in MAY_HIDE_UPDATES,
                 )
             )
-        missing = [TableResult(wanted[key], schema=("the table is missing",)) for key in wanted.keys() - there.keys()]
+        missing = wanted.keys() - there.keys()
+        if missing:
+            missing -= {key_of(name) for name in list_views(self._look)} - shapes_of.keys() - lineage.whole
+        lost = [TableResult(wanted[key], schema=("the table is missing",)) for key in missing]
         left = [
             TableResult(there[key], schema=("the table was dropped upstream",))
             for key in lineage.dropped.keys() & there.keys() - wanted.keys()
         ]
-        return tables, [*missing, *left]
+        return tables, [*lost, *left]
 
     def _hashed(
         self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]

@@ -102,6 +102,7 @@ def _classified(text: str) -> Classified:
         ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN w INT", False),
         ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD INDEX (v)", False),
         ("ALTER TABLE t RENAME COLUMN v TO w", "ALTER TABLE t ADD COLUMN v INT", True),
+        ("ALTER TABLE t RENAME COLUMN IF EXISTS v TO w", "ALTER TABLE t ADD COLUMN v INT", True),
         ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE u ADD COLUMN v INT", False),
         ("DROP TABLE T", "CREATE TABLE t (id INT)", True),
         ("DROP TABLE t", "CREATE TABLE u (id INT)", False),

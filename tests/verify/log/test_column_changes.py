@@ -16,6 +16,9 @@ CASES = [
     ("ALTER TABLE t DROP `index`", {}, {"index"}, set(), False),
     ("ALTER TABLE t RENAME COLUMN A TO b", {"a": "b"}, set(), set(), False),
     ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", {"a": "b", "b": "a"}, set(), set(), False),
+    ("ALTER TABLE t RENAME COLUMN IF EXISTS a TO b, DROP c", {"a": "b"}, {"c"}, set(), False),
+    ("ALTER TABLE t /*T! SHARD_ROW_ID_BITS = 4 */, DROP a, /*T![ttl] REMOVE TTL */, DROP b", {}, {"a", "b"}, set(),
+     False),
     ("ALTER TABLE t RENAME INDEX a TO b", {}, set(), set(), False),
     ("ALTER TABLE t RENAME TO u", {}, set(), set(), False),
     ("ALTER TABLE t CHANGE a b DECIMAL(10,2) NOT NULL", {"a": "b"}, set(), {"a"}, False),
@@ -74,6 +77,7 @@ def test_texts_are_converted(charset: str) -> None:
         ("ADD (a INT NOT NULL, b DECIMAL(5,2), c DATE DEFAULT (CURRENT_DATE))", {"a", "c"}),
         ("ALTER A SET DEFAULT 5, ALTER COLUMN b DROP DEFAULT", {"a", "b"}),
         ("ALTER a SET DEFAULT 5, RENAME COLUMN a TO b", {"b"}),
+        ("RENAME COLUMN a TO b, ADD COLUMN a INT NOT NULL", {"a"}),
     ],
 )  # fmt: skip
 def test_what_rows_before_may_have_otherwise(change: str, undefaulted: set[str]) -> None:

@@ -533,6 +533,21 @@ def test_rows_without_a_key_go_with_more_columns_than_they_came_with(target: str
     assert said(target, came + went, *changes)[0] == {"missing 2,7,NULL"}
 
 
+def test_rows_without_a_key_of_which_no_column_is_left(target: str) -> None:
+    """Nothing tells them from each other, so none of them is missing, nor any column."""
+    made(target, "w INT", "7", "7", "1")
+    log = [put(50, "v", "1"), put(51, "v", "2"), put(250, "w", "1")]
+    changes = "ALTER TABLE t ADD COLUMN w INT DEFAULT 7", "ALTER TABLE t DROP COLUMN v"
+    assert said(target, log, *changes)[0] == set()
+    session = Target(target).connect()
+    try:
+        assert compared(session, log, *changes)[0].missing == ()
+    finally:
+        session.close()
+    execute(target, "DELETE FROM app.t WHERE w = 1")
+    assert said(target, log, *changes)[0] == {"missing 1"}
+
+
 def test_rows_without_a_key_whose_columns_are_not_all_known(target: str) -> None:
     """A column that was added after a row's message may hold anything; what is known must be there as often as the
     log says."""

@@ -1,0 +1,23 @@
+"""What a server says of its tables."""
+
+from __future__ import annotations
+
+from bridge.model import TableName
+from bridge.mysql.table_definition import list_tables, list_views, load_definitions
+from tests.support.pipelines import admin
+from tests.support.verify_servers import execute
+
+
+def test_every_table_with_rows_is_listed(target: str) -> None:
+    """A system-versioned one too, which MariaDB calls by a word of its own; views and sequences have no rows."""
+    execute(
+        target,
+        "CREATE DATABASE app; CREATE TABLE app.plain (id INT PRIMARY KEY);"
+        " CREATE TABLE app.versioned (id INT PRIMARY KEY) WITH SYSTEM VERSIONING;"
+        " CREATE VIEW app.seen AS SELECT * FROM app.plain; CREATE SEQUENCE app.counted",
+    )
+    plain, versioned, seen, counted = (TableName("app", name) for name in ("plain", "versioned", "seen", "counted"))
+    with admin(target) as session:
+        assert list_tables(session) == [plain, versioned]
+        assert list_views(session) == [counted, seen]
+        assert load_definitions(session, [plain, versioned, seen]).keys() == {plain, versioned}
