@@ -168,6 +168,29 @@ def test_the_targets_own_columns_stay(pair: Pair, client: list[str]) -> None:
     assert execute(pair.target, "SELECT k, own FROM app.t ORDER BY k") == [("Alice", 5), ("bob", 6), ("c", 7)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "lost"),
+    [
+        ("a INT, n VARCHAR(20)", "n"),
+        ("a INT, n VARCHAR(20) NOT NULL DEFAULT 'x'", "n"),
+        ("a INT, n YEAR NOT NULL DEFAULT 2001", "n"),
+        ("a INT, n DATE", "n"),
+        ("a INT PRIMARY KEY, n VARCHAR(20)", "a"),
+    ],
+)
+def test_rows_are_found_by_the_columns_that_the_target_has(pair: Pair, columns: str, lost: str) -> None:
+    """In a table without a key, where the file makes a column that the target has lost."""
+    one, other = ("2001-01-01", "2002-02-02") if "DATE" in columns else ("2001", "2002")
+    rows = f"(1, '{one}'), (2, '{other}'), (3, '{one}')"
+    pair.both(f"CREATE DATABASE app; CREATE TABLE app.t ({columns}); INSERT INTO app.t VALUES {rows}")
+    pair.damage(f"ALTER TABLE app.t DROP COLUMN {lost}")
+    assert not pair.verify().is_equal
+    pair.run_fix()
+    assert pair.verify().is_equal
+    wanted, found = (sorted(execute(url, "SELECT a, n FROM app.t")) for url in (pair.source, pair.target))
+    assert found == wanted
+
+
 TIDB_TABLE = """CREATE TABLE `t` (
   `id` bigint(20) NOT NULL /*T![auto_rand] AUTO_RANDOM(5) */,
   `v` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci DEFAULT NULL,

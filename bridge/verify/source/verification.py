@@ -361,7 +361,7 @@ class SourceVerification:
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
         if differences:
-            fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)
+            fix.add_rows(catalog_table(source, table.target), table.plan.shape, _as_on_target(table.plan, differences))
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
@@ -374,6 +374,14 @@ class SourceVerification:
                 else:
                     said.append(text)
         fix.add_schema(*found)
+
+
+def _as_on_target(plan: ColumnPlan, differences: Sequence[Difference]) -> Sequence[Difference]:
+    """Gives the rows of a target's table without a key only the columns that it has: those by which they are found."""
+    if plan.shape.key or not plan.absent:
+        return differences
+    there = frozenset(range(len(plan.shape.actual))) - plan.absent.keys()
+    return [replace(one, actual=replace(one.actual, known=there) if one.actual else None) for one in differences]
 
 
 def _nothing(shape: ComparedColumns) -> str:
