@@ -191,6 +191,19 @@ def test_rows_are_found_by_the_columns_that_the_target_has(pair: Pair, columns: 
     assert found == wanted
 
 
+def test_rows_that_nothing_tells_apart_are_left_to_the_operator(pair: Pair) -> None:
+    """The target has lost every column of the source; what its rows were nobody knows."""
+    pair.both("CREATE DATABASE app; CREATE TABLE app.t (a INT); INSERT INTO app.t VALUES (1), (2)")
+    pair.damage("ALTER TABLE app.t RENAME COLUMN a TO b")
+    assert not pair.verify().is_equal
+    assert "-- app.t has none of the columns by which its rows could be found" in pair.fix.read_text()
+    pair.run_fix()
+    pair.damage("DELETE FROM app.t")
+    assert not pair.verify().is_equal
+    pair.run_fix()
+    assert sorted(execute(pair.target, "SELECT a FROM app.t")) == [(1,), (2,)]
+
+
 TIDB_TABLE = """CREATE TABLE `t` (
   `id` bigint(20) NOT NULL /*T![auto_rand] AUTO_RANDOM(5) */,
   `v` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci DEFAULT NULL,

@@ -360,7 +360,12 @@ class SourceVerification:
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if differences:
+        if table.target and differences and table.plan.absent.keys() == set(range(len(table.plan.shape.actual))):
+            fix.add_impossible(
+                f"{name} has none of the columns by which its rows could be found: once the file has made them, empty"
+                " it, and have verify write a new file"
+            )
+        elif differences:
             fix.add_rows(catalog_table(source, table.target), table.plan.shape, _as_on_target(table.plan, differences))
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
