@@ -204,6 +204,20 @@ def test_rows_that_nothing_tells_apart_are_left_to_the_operator(pair: Pair) -> N
     assert sorted(execute(pair.target, "SELECT a FROM app.t")) == [(1,), (2,)]
 
 
+def test_rows_are_written_once_their_key_has_its_type(pair: Pair) -> None:
+    """By the other columns nothing tells which of two rows is the wrong one."""
+    pair.both("CREATE DATABASE app; CREATE TABLE app.t (k INT PRIMARY KEY, v INT)")
+    execute(pair.source, "INSERT INTO app.t VALUES (2, 5), (3, 6)")
+    pair.damage("ALTER TABLE app.t MODIFY k VARCHAR(9); INSERT INTO app.t VALUES ('1', 5), ('2', 5)")
+    assert not pair.verify().is_equal
+    assert "-- app.t has a key of another type" in pair.fix.read_text()
+    pair.run_fix()
+    assert execute(pair.target, "SELECT * FROM app.t") == [(1, 5), (2, 5)]
+    assert not pair.verify().is_equal
+    pair.run_fix()
+    assert execute(pair.target, "SELECT * FROM app.t") == [(2, 5), (3, 6)]
+
+
 TIDB_TABLE = """CREATE TABLE `t` (
   `id` bigint(20) NOT NULL /*T![auto_rand] AUTO_RANDOM(5) */,
   `v` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci DEFAULT NULL,

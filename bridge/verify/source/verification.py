@@ -42,6 +42,7 @@ from bridge.verify.source.create_table_text import (
     index_statements,
     opening_statements,
 )
+from bridge.verify.source.fixable_rows import rows_on_target, why_rows_stay
 from bridge.verify.source.recheck import persistent, settle
 from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
 from bridge.verify.source.shard_tables import as_one, findings_of
@@ -360,13 +361,12 @@ class SourceVerification:
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if table.target and differences and table.plan.absent.keys() == set(range(len(table.plan.shape.actual))):
-            fix.add_impossible(
-                f"{name} has none of the columns by which its rows could be found: once the file has made them, empty"
-                " it, and have verify write a new file"
-            )
-        elif differences:
-            fix.add_rows(catalog_table(source, table.target), table.plan.shape, _as_on_target(table.plan, differences))
+        if not differences:
+            return
+        if table.target and (why := why_rows_stay(table.plan, source, table.target)):
+            fix.add_impossible(f"{name} {why}")
+        else:
+            fix.add_rows(catalog_table(source, table.target), table.plan.shape, rows_on_target(table.plan, differences))
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
@@ -379,14 +379,6 @@ class SourceVerification:
                 else:
                     said.append(text)
         fix.add_schema(*found)
-
-
-def _as_on_target(plan: ColumnPlan, differences: Sequence[Difference]) -> Sequence[Difference]:
-    """Gives the rows of a target's table without a key only the columns that it has: those by which they are found."""
-    if plan.shape.key or not plan.absent:
-        return differences
-    there = frozenset(range(len(plan.shape.actual))) - plan.absent.keys()
-    return [replace(one, actual=replace(one.actual, known=there) if one.actual else None) for one in differences]
 
 
 def _nothing(shape: ComparedColumns) -> str:
