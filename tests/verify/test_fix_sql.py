@@ -218,6 +218,16 @@ def test_rows_are_written_once_their_key_has_its_type(pair: Pair) -> None:
     assert execute(pair.target, "SELECT * FROM app.t") == [(2, 5), (3, 6)]
 
 
+def test_rows_are_found_as_the_changed_columns_have_them(pair: Pair) -> None:
+    """The file changes the character set of a column before it looks for rows without a key, byte for byte."""
+    pair.both("CREATE DATABASE app; CREATE TABLE app.t (a VARCHAR(9)); INSERT INTO app.t VALUES ('é'), ('b')")
+    pair.damage("ALTER TABLE app.t CONVERT TO CHARACTER SET latin1; INSERT INTO app.t VALUES ('ü')")
+    assert not pair.verify().is_equal
+    pair.run_fix()
+    assert execute(pair.target, "SELECT * FROM app.t") == [("é",), ("b",)]
+    assert pair.verify().is_equal
+
+
 TIDB_TABLE = """CREATE TABLE `t` (
   `id` bigint(20) NOT NULL /*T![auto_rand] AUTO_RANDOM(5) */,
   `v` varchar(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_ai_ci DEFAULT NULL,

@@ -366,7 +366,8 @@ class SourceVerification:
         if table.target and (why := why_rows_stay(table.plan, source, table.target)):
             fix.add_impossible(f"{name} {why}")
         else:
-            fix.add_rows(catalog_table(source, table.target), table.plan.shape, rows_on_target(table.plan, differences))
+            there = catalog_table(source, table.target, schema.changed_columns if table.target else ())
+            fix.add_rows(there, table.plan.shape, rows_on_target(table.plan, differences))
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
