@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.model import Column, Table
@@ -103,9 +103,12 @@ def _in_one_order(left: ColumnInfo, right: ColumnInfo) -> bool:
     return left.value_class in _ORDERED and left.collation == right.collation
 
 
-def catalog_table(source: Definition, target: Definition | None) -> Table:
-    """Gives the target's table as the writer sees it, with the columns that it is about to be given."""
+def catalog_table(source: Definition, target: Definition | None, changed: Iterable[str] = ()) -> Table:
+    """Gives the target's table as the writer sees it, with the columns that it is about to be given.
+
+    changed: columns, in lower case, that get the source's types before rows are written."""
     columns = {**source.columns, **(target.columns if target else {})}
+    columns |= {name: source.columns[name] for name in changed}
     indexes = (target or source).indexes.values()
     return Table(
         source.name,

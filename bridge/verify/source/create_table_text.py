@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from bridge.model import TableName
-from bridge.mysql.table_definition import Definition
+from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.quoting import quote_name
 
 _NAME: Final = r"`(?P<name>(?:[^`]|``)+)`"
 _COLUMN: Final = re.compile(rf"  {_NAME} (?P<rest>.*?),?$")
+_NAMES_CHARSET: Final = re.compile(r" (?:/\*!\d+ )?(?:CHARACTER SET|CHARSET|COLLATE) ")
 _INDEX: Final = re.compile(rf"  (?P<kind>PRIMARY KEY|(?:UNIQUE |FULLTEXT |SPATIAL )?KEY {_NAME}) (?P<rest>.*?),?$")
 
 
@@ -33,14 +34,23 @@ def create_statements(source: Definition, create: str, name: TableName) -> list[
     return [f"CREATE DATABASE IF NOT EXISTS {quote_name(name.schema)}", qualified]
 
 
-def column_statements(table: Definition, create: str, missing: Iterable[str], changed: Iterable[str]) -> list[str]:
+def column_statements(table: Definition, create: str, missing: Sequence[str], changed: Sequence[str]) -> list[str]:
     """Writes the statements that add missing columns, and modify those of another type."""
-    lines = column_lines(create)
+    found = column_lines(create)
+    lines = {name: _with_collation(found[name], table.columns[name]) for name in (*missing, *changed) if name in found}
     alter = f"ALTER TABLE {quote_name(*table.name)}"
     return [
         *(f"{alter} ADD COLUMN {lines[name]}{_place(table, name)}" for name in missing if name in lines),
         *(f"{alter} MODIFY COLUMN {lines[name]}" for name in changed if name in lines),
     ]
+
+
+def _with_collation(line: str, column: ColumnInfo) -> str:
+    """Writes out the collation of a column that has that of its table, as the target's table may have another one."""
+    head = f"{quote_name(column.name)} {column.type}"
+    if not column.charset or not line.startswith(head) or _NAMES_CHARSET.match(line, len(head)):
+        return line
+    return f"{head} CHARACTER SET {column.charset} COLLATE {column.collation}{line[len(head) :]}"
 
 
 def opening_statements(target: Definition, barring: Iterable[str]) -> list[str]:

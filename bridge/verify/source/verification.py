@@ -42,6 +42,7 @@ from bridge.verify.source.create_table_text import (
     index_statements,
     opening_statements,
 )
+from bridge.verify.source.fixable_rows import rows_on_target, why_rows_stay
 from bridge.verify.source.recheck import persistent, settle
 from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
 from bridge.verify.source.shard_tables import as_one, findings_of
@@ -360,8 +361,13 @@ class SourceVerification:
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if differences:
-            fix.add_rows(catalog_table(source, table.target), table.plan.shape, differences)
+        if not differences:
+            return
+        if table.target and (why := why_rows_stay(table.plan, source, table.target)):
+            fix.add_impossible(f"{name} {why}")
+        else:
+            there = catalog_table(source, table.target, schema.changed_columns if table.target else ())
+            fix.add_rows(there, table.plan.shape, rows_on_target(table.plan, differences))
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
