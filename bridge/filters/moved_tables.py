@@ -33,6 +33,17 @@ def moved_tables(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterat
                 yield MovedTable(str(source), target, str(now))
 
 
+def new_place(target: TableName, old: Routes, new: Routes, there: Iterable[TableName]) -> TableName | None:
+    """Gives the place to which a table of the target was moved for new routes; None where it is there yet, or no table
+    is where it would be."""
+    placed = {_lower(name) for name in there}
+    if _lower(target) in placed:
+        return None
+    places = {new.target(source) for source in _led(old, target) if new.tables(*source)}
+    found = [place for place in places if _lower(place) in placed]
+    return found[0] if len(found) == 1 else None
+
+
 class LeftTable(NamedTuple):
     """A table of the upstream that is left out, and the table of the target in which its rows still are."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.filters.moved_tables import LeftTable, left_tables, moved_tables, taken_tables
+from bridge.filters.moved_tables import LeftTable, left_tables, moved_tables, new_place, taken_tables
 from bridge.filters.routes import Routes, parse_route
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
@@ -80,3 +80,21 @@ def test_what_was_left_out_is_known_while_it_is_there() -> None:
     assert left == [LeftTable(a, a)]
     assert left_tables(left, out, out, [a]) == left
     assert left_tables(left, out, out, [b]) == left_tables(left, out, within, [a, b]) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "old", "new", "there", "now"),
+    [
+        ("m.t", [], ["m.t -> r.t"], ["r.t"], "r.t"),
+        ("r.t", ["m.* -> r.*"], [], ["m.t"], "m.t"),
+        ("r.t", ["m.t -> r.t"], ["m.t -> s.t"], ["s.t"], "s.t"),
+        ("m.t", [], ["m.t -> r.t"], ["m.t", "r.t"], ""),
+        ("m.t", [], ["m.t -> r.t"], ["r.u"], ""),
+        ("m.t", [], ["m.u -> r.u"], ["r.u"], ""),
+    ],
+)
+def test_where_a_table_was_moved(was: str, old: list[str], new: list[str], there: list[str], now: str) -> None:
+    """To where the new routes have it, if a table is there, and none in its former place."""
+    names = [TableName(*name.split(".")) for name in there]
+    found = new_place(TableName(*was.split(".")), routes(old), routes(new), names)
+    assert (str(found) if found else "") == now

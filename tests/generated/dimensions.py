@@ -69,7 +69,10 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "names": (NONE, *NAMES),
     "event filter": (NONE, *EVENT_FILTERS),
     "begins": (NONE, "from a copy"),
-    "goes on with": (NONE, "the same", "other sizes", "other mode", "other place", *TABLES_CHANGE, *FILTER_CHANGES),
+    "goes on with": (
+        *(NONE, "the same", "other sizes", "other mode", "other place", "other routes"),
+        *(*TABLES_CHANGE, *FILTER_CHANGES),
+    ),
 }
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
 ALL: Final[dict[str, tuple[str, ...]]] = {**DIMENSIONS, "operations": OPERATIONS}
@@ -143,6 +146,10 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # Filters speak of the upstream's database.
     Rule("route", {"shards"}, "left out", {"table filter"}),
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
+    # What is merged cannot be moved apart.
+    Rule("goes on with", {"other routes"}, "route", {"shards"}),
+    # What an operator wrote keeps the names that tables had then, and is not followed behind them.
+    Rule("goes on with", {"other routes"}, "decision", {"replace alike", "replace unlike", "by hand"}),
     # Routes and filters speak of the plain names.
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),

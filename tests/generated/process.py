@@ -36,7 +36,7 @@ from tests.generated.failures import Crash, Failure
 from tests.generated.history import History
 from tests.generated.message_log import Log, Placed, decoded
 from tests.generated.settings import settings_of
-from tests.generated.tables import Routing
+from tests.generated.target_tables import TargetTables
 from tests.support.kept import kept_batch
 from tests.support.pipelines import Pipeline, opened
 
@@ -72,7 +72,7 @@ class Process:
         self,
         bench: Bench,
         case: Case,
-        routing: Routing,
+        target: TargetTables,
         random: Random,
         history: History,
         crash_at: int,
@@ -80,7 +80,7 @@ class Process:
         *,
         may_be_ahead: bool,
     ) -> None:
-        self._bench, self._case, self._routing, self._random, self._history = bench, case, routing, random, history
+        self._bench, self._case, self._target, self._random, self._history = bench, case, target, random, history
         self._guesses = Random(case.seed ^ 0xF01D)
         self._committed, self._may_be_ahead = committed, may_be_ahead
         self.crash_at, self._ends = crash_at, False
@@ -94,7 +94,7 @@ class Process:
         self._log, now = log, self._history.now
         with self._sizes():
             unbounded = not self._case.wire.has_boundaries
-            self.settings = settings_of(name, now, self._routing, self._random, later=self._history.is_later)
+            self.settings = settings_of(name, now, self._target.routing, self._random, later=self._history.is_later)
             with opened(
                 self._bench.url, sorted(partitions), name=name, start_ts=start_ts,
                 rows_per_transaction=int(now["rows per transaction"]), retry_seconds=5,

@@ -35,6 +35,10 @@ from tests.generated.upstream import Step
 from tests.support.pipelines import Pipeline
 
 _MOST_STARTS: Final = 40
+_TABLES: Final = ("t0", "t1", "renamed", "aside")
+"""Names that tables have upstream."""
+_OTHERS: Final = (*_TABLES, "a b", "one", "other")
+"""Names that they might have there, by those on the target."""
 
 
 def run(bench: Bench, case: Case) -> dict[str, set[str]]:
@@ -62,7 +66,7 @@ class Run:
         self._history = History(case, bench.equality, random, self._target)
         self._comparison = Comparison(case, self._history, self._target)
         self._process = Process(
-            bench, case, routing, random, self._history, crash_at, self._check, may_be_ahead=may_be_ahead(case)
+            bench, case, self._target, random, self._history, crash_at, self._check, may_be_ahead=may_be_ahead(case)
         )
         self._seen: set[str] = set()
         """The schema changes that people have looked at."""
@@ -160,12 +164,22 @@ class Run:
             early = self._in_target(DROPPED if how == "more tables" else "")
             if early is None:
                 return
-        history.is_later, history.now = True, gone_on(self._choice, self._random)
+        elif how == "other routes" and self._is_begun():
+            return
+        now = gone_on(self._choice, self._random)
+        if how == "other routes" and not self._target.move(ROUTES.get(now["route"], UNROUTED), _TABLES, _OTHERS):
+            return
+        history.is_later, history.now = True, now
         if how == "fewer tables":
             history.frozen = {DROPPED: self._target.rows(DROPPED, None)}
         if early is not None or how in COPIED:
             history.early = early
             history.leave_out()
+
+    def _is_begun(self) -> bool:
+        """Whether a schema change has begun to run: tables are not moved meanwhile."""
+        progress = ProgressTable(self._name).read(self._bench.session)
+        return progress is not None and len(self._waiting(progress.pending)) < len(progress.pending)
 
     def _copy_again(self, table: Table) -> bool:
         """The target gets what the upstream had of a table at applied_ts; False where that is no moment of the target:

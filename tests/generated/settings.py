@@ -53,6 +53,7 @@ def gone_on(choice: Choice, random: Random) -> dict[str, str]:
         "other sizes": _SIZES,
         "other mode": ("consistency",),
         "other place": ("where",),
+        "other routes": ("route",),
         "another event filter": ("event filter",),
     }
     for name in dimensions.get(how, ()):
@@ -60,7 +61,8 @@ def gone_on(choice: Choice, random: Random) -> dict[str, str]:
             dimension: value for dimension, value in other.items() if dimension not in {name, "goes on with", "crash"}
         }
         values = [value for value in DIMENSIONS[name] if value != choice[name] and fits((name, value), rest)]
-        other[name] = random.choice([value for value in values if value != NONE] or [choice[name]])
+        values = [value for value in values if value != NONE or name == "route"]
+        other[name] = random.choice([value for value in values if value != "shards"] or [choice[name]])
     return other
 
 

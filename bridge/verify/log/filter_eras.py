@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from bridge.events import Kind
 from bridge.filters.row_rules import RowRules
+from bridge.filters.table_filter import TableFilter
 from bridge.model import topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.routes_record import FilterEra, FilterRecord
@@ -52,6 +53,14 @@ class FilterHistory:
         """Everything that says which row changes were left out."""
         return repr((self.start_ts, self.begins, self.eras, self.now.ignored))
 
+    @property
+    def set_again(self) -> frozenset[Kind]:
+        """The kinds of row changes of some tables that were left out, then not, and are now.  Only people know whether
+        what was left out the first time has come to the target in between."""
+        told = [_pairs(rules) for rules in (*(era.rules for era in self.eras), self.now)]
+        came = (told[-1] & before - frozenset.intersection(*told[at:]) for at, before in enumerate(told))
+        return frozenset(kind for pairs in came for _, kind in pairs)
+
     def parts(self, events: pa.Table) -> Iterator[tuple[pa.Table, RowRules]]:
         """Divides events by the rules with which they were applied."""
         yield masked(events, is_copied := self._are_copied(events)), RowRules()
@@ -69,6 +78,10 @@ class FilterHistory:
         by_time = events["by_time"].to_numpy(zero_copy_only=False)
         last = pc.cast(last_ms(events["commit_ts"]), pa.int64()).to_numpy()
         return np.asarray(np.where(by_time, last < moments, events["commit_ts"].to_numpy() < begins))
+
+
+def _pairs(rules: RowRules) -> frozenset[tuple[TableFilter, Kind]]:
+    return frozenset((one.tables, kind) for one in rules.ignored for kind in one.kinds)
 
 
 def ruled_by_history(decode: EventDecoder, rules: RowRules, history: FilterHistory) -> EventDecoder:

@@ -75,6 +75,13 @@ def era_notes(filters: FilterHistory) -> Iterator[str]:
             f"the event filters were changed at applied_ts {', '.join(str(era.applied_ts) for era in filters.eras)}: a"
             " row change counts as left out where it is left out now and was when it came"
         )
+    if again := filters.set_again:
+        yield (
+            f"{', '.join(kind.name.lower() for kind in sorted(again))} row changes were left out, then not, and are"
+            " again: of tables that were copied or fixed in between, rows that are right are called different; compare"
+            " such tables with the source (--against upstream) without the event filters, and do not run a fix file for"
+            " them"
+        )
 
 
 def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:

@@ -10,12 +10,16 @@ import pytest
 from bridge.config import Settings
 from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import UsageError
+from bridge.events import Position
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
+from bridge.model import Entry
 from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.quarantine import QuarantineState, add_entries, list_entries
 from bridge.mysql.state.routes_record import keep_routes
 from tests.support.command import bridge
 from tests.support.pipelines import admin, ran_with, sql
+from tests.support.upstreams import row_change
 
 BEGUN = Progress("bridge", 1, 50, 10, {}, ())
 
@@ -87,6 +91,32 @@ def test_tables_that_a_filter_left_out(target: str, capsys: pytest.CaptureFixtur
         assert kept("m.u", "m.t") == []
         assert kept("*.*", "!m.*", "!r.*") == []
         assert kept("*.*", "!r.*") == ["m.t", "m.u"]
+
+
+def test_the_quarantine_follows_a_table_that_was_moved(target: str) -> None:
+    """Row changes that are held there have the names of the target; another table may come to the former place."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (a INT PRIMARY KEY, b INT)")
+        session.execute("CREATE TABLE m.u (a INT PRIMARY KEY, b INT)")
+        keep_routes(session, "_bridge", BEGUN, routes())
+        for offset, table in enumerate("tu"):
+            change = row_change(9, table, ("a", "b"), ("a",), after=(1, 2))
+            position = Position("cdc", 0, offset)
+            add_entries(session, "_bridge", "bridge", [Entry(position, "refused", "too long", 9, change=change)])
+
+        def places() -> list[str]:
+            entries = list_entries(session, "_bridge", "bridge", [*QuarantineState])
+            return [f"{one.change.schema}.{one.change.table}" for one in entries if one.change]
+
+        assert places() == ["m.t", "m.u"]
+        session.execute("RENAME TABLE m.t TO m.moved")
+        keep_routes(session, "_bridge", BEGUN, routes("m.t -> m.moved"))
+        assert places() == ["m.moved", "m.u"]
+        session.execute("RENAME TABLE m.u TO m.t")
+        keep_routes(session, "_bridge", BEGUN, routes("m.t -> m.moved", "m.u -> m.t"))
+        assert places() == ["m.moved", "m.t"]
 
 
 def test_a_place_that_another_table_would_take(target: str) -> None:

@@ -16,9 +16,11 @@ from bridge.config import Settings
 from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import UsageError
 from bridge.events import Event, Kind
-from bridge.mysql.state.routes_record import read_filters
+from bridge.mysql.state.routes_record import FilterEra, read_filters
 from bridge.protocols.ruled_rows import ruled
 from bridge.verify.log import verification
+from bridge.verify.log.filter_eras import FilterHistory
+from bridge.verify.log.notes import era_notes
 from tests.generated.verifying import InProcess, OfEvents, verify_events
 from tests.support.clients import run_file
 from tests.support.pipelines import admin, run_all, sql
@@ -151,6 +153,41 @@ def test_a_filter_that_is_set_again(target: str) -> None:
     run(target, [*EARLY, *LATE], "insert", "delete")
     assert verified(target, "insert", "delete")
     assert not verified(target)
+
+
+def test_a_filter_that_is_set_again_behind_a_copy(target: str) -> None:
+    """Rows that are right are called different, since the log does not tell of the copy; the report says so."""
+    sql(target, "CREATE DATABASE m")
+    run(target, EARLY, "delete")
+    sql(target, "DELETE FROM m.t WHERE id = 0")
+    early = [*EARLY, row_change(20, "t", COLUMNS, ["id"], before=[5, 0]), boundary(21)]
+    run(target, early)
+    run(target, [*early, *LATE], "delete")
+    with decoding():
+        report = verify_events(target, in_one_partition([*early, *LATE]), "canal-json", None, filtering("delete"))
+    assert [table.missing for table in report.tables] == [1]
+    assert any("delete row changes were left out, then not, and are again" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("eras", "again"),
+    [
+        ([("delete",), (), ("delete",)], {Kind.DELETE}),
+        ([("delete", "update"), ("update",), ("delete", "update")], {Kind.DELETE}),
+        ([("delete", "update"), (), ("delete",)], {Kind.DELETE}),
+        ([("delete",), ("insert",), (), ("delete",)], {Kind.DELETE}),
+        ([(), ("delete",)], set()),
+        ([("delete",), ()], set()),
+        ([("delete",), ("update",)], set()),
+        ([("delete",)], set()),
+    ],
+)
+def test_filters_that_are_set_again_are_told(eras: list[tuple[str, ...]], again: set[Kind]) -> None:
+    """Nobody but people knows whether what was left out the first time has come since, by a copy or a fix."""
+    ended = tuple(FilterEra(filtering(*kinds).row_rules, 10, None) for kinds in eras[:-1])
+    history = FilterHistory(0, {}, ended, filtering(*eras[-1]).row_rules)
+    assert history.set_again == again
+    assert any("do not run a fix file" in note for note in era_notes(history)) is bool(again)
 
 
 def test_another_filter_waits_for_the_end_of_a_step(target: str) -> None:
