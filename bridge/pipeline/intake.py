@@ -47,10 +47,6 @@ _TIMES_STAYING: Final = 4
 _LIGHT_SHARE: Final = 16
 """When the driver has no room for more, it still decodes a micro-batch that takes at most 1/16 of what it may decode at
 once."""
-_MOST_AHEAD: Final = 16_000
-"""While there are more, a micro-batch that is taken ahead has so many messages.  A catch-up of 300,000 real rows took
-11.3 s so, 11.6 with 8,000 and 11.7 with 4,000, and 11.7 where nothing was taken ahead after Spark's start (means of
-four in turn, two cores)."""
 _TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
@@ -140,7 +136,7 @@ class Intake:
             coming = self._next_of(partial(stream.ahead, most, is_over))
             if coming is not None:
                 self._hand_over(_Waiting(coming, threading.Event(), is_ahead=True))
-                most = _MOST_AHEAD if coming.is_cut else DRIVER_DECODES
+                most = self._part_size.ahead if coming.is_cut else DRIVER_DECODES
             elif not is_over(0.0):
                 self._ended.set()
 
