@@ -209,6 +209,10 @@ class LoadAnswer(NamedTuple):
     message: bytes
 
 
+def nothing() -> None:
+    """Does nothing."""
+
+
 class Session:
     """One connection.  Statements are sent as they are; only `args` are quoted by the driver.
 
@@ -286,19 +290,23 @@ class Session:
         with typed_errors(), self._raw.cursor() as cursor:
             return int(cursor.execute(sql, args or None))
 
-    def write(self, sql: bytes) -> int:
+    def write(self, sql: bytes, meanwhile: Callable[[], None] = nothing) -> int:
         """Runs one statement that writes rows, in UTF-8; gives the number of rows matched.
+
+        meanwhile: is called while the server works; must not use the session, which is closed when it raises.
 
         Even a strict server only notes digits that a DECIMAL loses and blanks that a VARCHAR loses; TiDB warns of the
         former.  Here they are a DataError, like any other value that does not fit.  Raises TooLargeError for a
         statement that the server would not read: it would cut the connection instead of saying so.
         """
         self._require_packet(sql)
-        with typed_errors(), self._raw.cursor() as cursor:
-            matched = int(cursor.execute(sql))
-            if cursor.warning_count:  # the server's answer holds the count
-                self._check_warnings(cursor.warning_count)
-            return matched
+        with self._whole_exchange():
+            self._raw._execute_command(COMMAND.COM_QUERY, sql)
+            meanwhile()
+            answer = self._raw._read_ok_packet()
+        if answer.warning_count:
+            self._check_warnings(answer.warning_count)
+        return int(answer.affected_rows)
 
     def _check_warnings(self, count: int) -> None:
         warnings = self.rows("SHOW WARNINGS")
@@ -326,20 +334,27 @@ class Session:
             words = f"a statement of {size:,} bytes; max_allowed_packet is {self._packet:,}"
             raise TooLargeError(PACKET_TOO_LARGE, words)
 
-    def load(self, sql: bytes, body: memoryview) -> LoadAnswer:
-        """Runs one LOAD DATA LOCAL statement, and sends `body`, whatever file the server asks for."""
+    def load(self, sql: bytes, body: memoryview, meanwhile: Callable[[], None] = nothing) -> LoadAnswer:
+        """Runs one LOAD DATA LOCAL statement, and sends `body`, whatever file the server asks for.  meanwhile: as
+        `write`."""
+        with self._whole_exchange():
+            return self._load(sql, body, meanwhile)
+
+    @contextmanager
+    def _whole_exchange(self) -> Iterator[None]:
+        """Closes the session where an exchange with the server remains incomplete."""
         try:
             with typed_errors():
-                return self._load(sql, body)
+                yield
         except MySQLError as error:
             if not self._raw.open and not isinstance(error, LOST):
                 raise LostConnectionError(CR.CR_SERVER_LOST, str(error)) from error
             raise
         except BaseException:
-            self.close()  # the exchange with the server is incomplete
+            self.close()
             raise
 
-    def _load(self, sql: bytes, body: memoryview) -> LoadAnswer:
+    def _load(self, sql: bytes, body: memoryview, meanwhile: Callable[[], None]) -> LoadAnswer:
         self._raw._execute_command(COMMAND.COM_QUERY, sql)
         if not self._raw._read_packet().is_load_local_packet():
             self.close()
@@ -347,6 +362,7 @@ class Session:
         for start in range(0, len(body), _PACKET_BYTES):
             self._raw.write_packet(body[start : start + _PACKET_BYTES])
         self._raw.write_packet(b"")
+        meanwhile()
         ok = self._raw._read_ok_packet()
         return LoadAnswer(ok.warning_count, ok.message)
 

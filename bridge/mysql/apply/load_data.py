@@ -8,14 +8,14 @@ it took every row without a warning; INSERT then takes the rows, or reports why 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import structlog
 from pymysql.err import MySQLError
 
 from bridge.model import TableName
-from bridge.mysql.connection import LoadAnswer, Session
+from bridge.mysql.connection import LoadAnswer, Session, nothing
 from bridge.mysql.server_errors import TRANSIENT, server_words
 from bridge.rows.sql.load_format import Load
 
@@ -92,14 +92,14 @@ def transactional(session: Session, names: Collection[TableName]) -> set[TableNa
     return {TableName(schema, table) for schema, table in rows}
 
 
-def run(session: Session, sql: bytes, load: Load) -> None:
-    """Loads rows.
+def run(session: Session, sql: bytes, load: Load, meanwhile: Callable[[], None] = nothing) -> None:
+    """Loads rows.  meanwhile: as `Session.write`.
 
     Raises LoadRefusedError when not all of them were taken as they are, MySQLError and OSError for what a retry may
     cure.
     """
     try:
-        reason = server_objection(session) or shortfall(session.load(sql, memoryview(load.body)), load.rows)
+        reason = server_objection(session) or shortfall(session.load(sql, memoryview(load.body), meanwhile), load.rows)
     except MySQLError as error:
         if isinstance(error, TRANSIENT):
             raise

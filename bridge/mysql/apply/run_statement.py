@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
@@ -10,7 +12,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Code
 from bridge.model import Advance
 from bridge.mysql.apply import load_data
-from bridge.mysql.connection import Session
+from bridge.mysql.connection import Session, nothing
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     PACKET_TOO_LARGE,
@@ -48,6 +50,26 @@ def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     return ApplyError(what, where=where, fix=fix)
 
 
+class Ahead:
+    """Statements, of which the next one can be made before it is asked for: while the server works at the one before.
+
+    A catch-up of 600,000 rows into 1,000 tables, 50 rows of each in a transaction, was 12 to 14 % faster so, one of
+    real rows 1 to 3 % (pairs, two cores).
+    """
+
+    def __init__(self, statements: Iterable[Statement]) -> None:
+        self._statements = iter(statements)
+        self._made: deque[Statement | None] = deque()
+
+    def make(self) -> None:
+        """Makes the next one."""
+        self._made.append(next(self._statements, None))
+
+    def __iter__(self) -> Iterator[Statement]:
+        while (one := self._made.popleft() if self._made else next(self._statements, None)) is not None:
+            yield one
+
+
 class Sent(NamedTuple):
     """What a transaction has sent so far."""
 
@@ -72,17 +94,19 @@ def refused_transaction(step: Advance, error: Exception, sent: Sent) -> ApplyErr
     return ApplyError(f"{what}: {server_words(error)}", where=where, fix=fix)
 
 
-def execute_statement(session: Session, statement: Statement, *, safe_mode: bool) -> None:
-    """Runs one statement that writes rows, in the session's open transaction.
+def execute_statement(
+    session: Session, statement: Statement, *, safe_mode: bool, meanwhile: Callable[[], None] = nothing
+) -> None:
+    """Runs one statement that writes rows, in the session's open transaction.  meanwhile: as `Session.write`.
 
     Raises RefusedRowsError or ApplyError when the target refuses rows or would change a value; MySQLError for errors
     that a retry may cure, and for a duplicate key unless in safe mode.
     """
     if statement.load is not None:
-        load_data.run(session, statement.sql, statement.load)
+        load_data.run(session, statement.sql, statement.load, meanwhile)
         return
     try:
-        matched = session.write(statement.sql)
+        matched = session.write(statement.sql, meanwhile)
     except MySQLError as error:
         is_whole = isinstance(error, TooLargeError) and error_code(error) not in TOO_LARGE_ROW  # of no single row
         if isinstance(error, TRANSIENT) or is_whole or (error_code(error) in DUPLICATE_KEY and not safe_mode):

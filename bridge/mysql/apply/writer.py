@@ -20,7 +20,7 @@ from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
 from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.run_statement import Sent, execute_statement, refused_transaction
+from bridge.mysql.apply.run_statement import Ahead, Sent, execute_statement, refused_transaction
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.server_errors import (
@@ -354,9 +354,10 @@ class Writer:
             self._raise_fenced(session, step)
         self._trace("advanced")
         self._sent = Sent()
-        for statement in self._timed(source, rendering):
+        statements = Ahead(self._timed(source, rendering))
+        for statement in statements:
             self._sent = self._sent.and_also(statement)
-            execute_statement(session, statement, safe_mode=rendering.safe_mode)
+            execute_statement(session, statement, safe_mode=rendering.safe_mode, meanwhile=statements.make)
             self._trace("statement")
         self.phases.enter(Phase.COMMIT)
         self._trace("before commit")
