@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from bridge.local import Kafka
 from bridge.tso import ms_tso
@@ -54,6 +55,12 @@ class Upstream:
             "replay", "--config", str(path), "--bootstrap-servers", self._kafka.bootstrap_servers, "--topic",
             self._topic, "--protocol", "canal-json", "--target", self._target, *flags,
         )  # fmt: skip
+
+    def create_topic_again(self, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap_servers})
+        admin.delete_topics([self._topic])[self._topic].result(30)
+        assert any(self._topic not in admin.list_topics(timeout=10).topics for _ in range(1000))
+        self._kafka.create_topic(self._topic, partitions)
 
     def ids(self, table: str) -> list[int]:
         return [id_ for (id_,) in sql(self._target, f"SELECT id FROM m.{table} ORDER BY id")]
@@ -105,3 +112,13 @@ def test_rows_that_an_event_filter_left_out(upstream: Upstream) -> None:
     upstream.boundary(1, 930)
     assert upstream.replay().code == 0
     assert upstream.ids("u") == [0, 1]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_was_created_again(upstream: Upstream) -> None:
+    """It is refused as with the filter before, and not asked for where messages begin that it does not have."""
+    assert upstream.replay("--filter", "m.t").code == 0
+    upstream.create_topic_again(partitions=1)
+    ended = upstream.replay("--set", "source.retry_seconds=20")
+    assert ended.code == 3
+    assert "was deleted and created again" in ended.last_line

@@ -21,7 +21,7 @@ from bridge.mysql.state.routes_record import keep_routes, lets_more_in
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.sources.source import Source
-from bridge.sources.topic_guard import attempts_at
+from bridge.sources.topic_guard import attempts_at, ids_of, topics_to_keep
 from bridge.tso import ms_tso, tso_ms, tso_time
 
 _MARGIN_MS: Final = 600_000
@@ -34,8 +34,8 @@ def keep_filters(assembly: Assembly, ownership: Ownership, progress: Progress, e
     """Records the routes and the filters of the settings; returns the progress, set back where they may let in what was
     left out before.
 
-    Raises what `keep_routes` raises, OwnedError after a take-over, and what is raised for an end that is away for too
-    long.
+    Raises what `keep_routes` and `topics_to_keep` raise, OwnedError after a take-over, and what is raised for an end
+    that is away for too long.
     """
     rules, table = assembly.settings.row_rules, assembly.progress_table()
     is_wider = False
@@ -66,9 +66,11 @@ def _read_again(source: Source, end: End, progress: Progress) -> Positions:
     since, offsets = sent_since(progress.applied_ts), dict[PartitionId, int]()
     for attempt in attempts_at(end, "offsets"):
         with attempt:
+            topics_to_keep(progress, ids_of(source.topics()))  # one that was created again has other offsets
             offsets = dict(source.since(progress.positions, since))
     positions = set_back(progress.positions, since, offsets)
-    log.info("reading_again", applied_ts=progress.applied_ts, since=tso_time(ms_tso(since)))
+    if positions != progress.positions:
+        log.info("reading_again", applied_ts=progress.applied_ts, since=tso_time(ms_tso(since)))
     return positions
 
 
