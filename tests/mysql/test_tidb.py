@@ -29,8 +29,8 @@ from bridge.verify.source.historical_rows import UpstreamRows
 from tests.generated.conftest import bench_on
 from tests.generated.test_generated import run_some
 from tests.generated.verifying import verify, verify_events
-from tests.mysql.apply import test_ddl_runner as ddl_runner
 from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
+from tests.mysql.apply import test_values_of_schema_changes as values_of_schema_changes
 from tests.mysql.apply import test_ways_of_values as ways_of_values
 from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
@@ -365,7 +365,7 @@ def test_values_of_every_type(tidb_target: str, way: Callable[[Session, str], No
 def test_values_that_tidb_converts_otherwise(tidb_target: str) -> None:
     """They are held: it rounds fractions in each mode, those of a TIME in its own way, and reads a document as what it
     is."""
-    ddl_runner.convert_shortened(tidb_target)
+    values_of_schema_changes.convert_shortened(tidb_target)
     for before, value, after in (
         ("TIME(6)", "'23:59:59.6'", "BIGINT"),
         ("TIME(6)", "'-00:00:00.5'", "TIME"),
@@ -373,7 +373,9 @@ def test_values_that_tidb_converts_otherwise(tidb_target: str) -> None:
         ("DATE", "'2024-02-29'", "YEAR"),
         ("INT", "3", "ENUM('a', '3', 'c')"),
     ):
-        ddl_runner.convert(tidb_target, ddl_runner.MYSQL, before, value, after, is_held=True)
+        values_of_schema_changes.convert(
+            tidb_target, values_of_schema_changes.MYSQL, before, value, after, is_held=True
+        )
 
 
 def test_bits_are_verified(tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

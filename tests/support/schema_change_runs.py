@@ -1,0 +1,33 @@
+"""Schema changes that a pipeline without Spark comes to."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from bridge.commands.ddl import release
+from bridge.mysql.connection import Session, Target
+from bridge.mysql.state.ddl_journal import JournalState
+from bridge.mysql.state.progress import ProgressTable
+from bridge.tso import ms_tso
+from tests.support.pipelines import run_all
+from tests.support.upstreams import boundary, in_one_partition, schema_change
+
+TS = ms_tso(1_700_000_000_000)
+MOMENT = datetime.fromtimestamp(1_700_000_000, UTC).replace(tzinfo=None)
+
+
+def run(url: str, *statements: str, ts: int = TS) -> None:
+    """A pipeline that comes to these statements, all of one commit_ts, and to its end."""
+    run_all(url, in_one_partition([*(schema_change(ts, text) for text in statements), boundary(ts + 1)]))
+
+
+def outcome(session: Session) -> tuple[str, str]:
+    """State and words of the one schema change that was recorded."""
+    ((state, words),) = session.rows("SELECT state, outcome FROM _bridge.schema_changes")
+    return str(state), str(words)
+
+
+def decide(target: str, session: Session, state: JournalState) -> None:
+    """The operator's decision on the one open schema change."""
+    open_one = session.value("SELECT commit_ts FROM _bridge.schema_changes WHERE state IN ('held', 'refused')")
+    release(Target(target), ProgressTable("bridge"), str(open_one), state)
