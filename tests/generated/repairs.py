@@ -133,10 +133,19 @@ class Repairs:
             return ""
         if not table.handle and any(column.type in _UNLIKE for column in table.columns):
             return ""
-        older = [] if table.handle else history.loaded.get(name, [])
-        if any(all(one[column] == (row or {}).get(column, one[column]) for column in one) for one in older):
+        if not table.handle and self._is_like_older(table, row or {}):
             return ""
         return self._harm(table, row or {})
+
+    def _is_like_older(self, table: Table, row: Row) -> bool:
+        """Whether a row was there before the first message that is equal to this one but for columns that are gone or
+        have another name or type since: verify counts rows without these, and then this one may have come for one that
+        went, so that the messages tell of neither."""
+        history = self.comparison.history
+        number = next(n for n, content in enumerate(history.contents) if content.table.name == table.name)
+        was = self.comparison.case.tables[number]
+        kept = [c.name for c in was.columns if c.name in table.names and table.column(c.name).type == c.type]
+        return any(all(one[name] == row[name] for name in kept) for one in history.loaded[was.name])
 
     def _harm(self, table: Table, row: Row) -> str:
         """Deletes or changes this row; tells how."""
