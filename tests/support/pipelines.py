@@ -93,7 +93,7 @@ class _Parts:
 def _with_filters(
     progress: Progress, rules: RowRules, since: Since, ownership: Ownership, table: ProgressTable, target: Target
 ) -> Progress:
-    settings, source = SimpleNamespace(row_rules=rules), SimpleNamespace(since=since)
+    settings, source = SimpleNamespace(row_rules=rules), SimpleNamespace(since=since, topics=dict)
     parts = _Parts(settings, source, target, lambda: table)
     ends = Ends(End("target", target.place, retry_seconds=1), End("source", "", retry_seconds=1))
     return keep_filters(cast(Assembly, parts), ownership, progress, ends)
