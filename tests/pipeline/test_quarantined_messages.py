@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 from bridge.errors import BadMessageError
+from bridge.filters.routes import Routes
+from bridge.filters.row_rules import RowRules
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection import Session
 from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark
 from tests.support.pipelines import admin, drop_all, opened, run_all, sql
@@ -195,3 +199,32 @@ def test_crash_at_every_step(target: str, victims: Victims, tmp_path: Path) -> N
     died_at = die_everywhere(target, victims, events, make_anew, state=state_and_entries, batch=3, quarantine=True)
     assert {"begun", "advanced", "statement", "before commit", "committed"} <= died_at
     assert sql(target, "SELECT COUNT(*) FROM _bridge.quarantine") == [(5,)]
+
+
+def test_a_wider_filter_sets_nothing_aside_again(target: str, session: Session, tmp_path: Path) -> None:
+    """What is read again from below the applied ts, when a table comes to the filter, was passed before: it is neither
+    quarantined twice nor does it stop the bridge.  What lies above is quarantined once, and rows of the table come."""
+    session.execute("CREATE TABLE m.u (id INT PRIMARY KEY)")
+    other = {**row(25, 7), "table": "u"}
+    messages: list[list[dict[str, Any] | bytes]] = [
+        [watermark(11), b"{", row(15, 1), watermark(20), other, b"[", watermark(30)],
+        [watermark(20)],
+    ]
+    narrow, wide = (TableFilter(rules) for rules in (("m.t",), ("m.*",)))
+
+    def go(tables: TableFilter, *, quarantine: bool) -> None:
+        events = capture(tmp_path, *messages)
+        if tables is narrow:
+            events = events.filter(pc.not_equal(pc.fill_null(events["table"], ""), "u"))
+        rules = RowRules(routes=Routes(tables=tables))
+        run_all(target, events, quarantine=quarantine, tables=tables, rules=rules)
+
+    go(narrow, quarantine=True)
+    go(wide, quarantine=True)
+    assert [entry[1] for entry in held(session)] == [1]
+    messages[1].append(watermark(30))
+    go(wide, quarantine=True)
+    go(TableFilter(("m.t", "m.u")), quarantine=False)
+    assert [entry[1] for entry in held(session)] == [1, 5]
+    assert session.rows("SELECT id FROM m.u") == [(7,)]
+    assert ids(session) == [1]
