@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
 from bridge.verify.compare.chunk_size import ChunkSize
+from bridge.verify.compare.dense_keys import DenseKey
 from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.keyless import Buckets, in_bucket, stream_buckets
@@ -45,6 +46,7 @@ class TableComparison:
     seconds: about how long a chunk may take.
     scout: a reader with a session of its own that finds the ends of chunks ahead of the comparison.  Its snapshot may
     be of any moment, since it does not matter where the key space is cut.
+    dense: of a table whose chunks' ends are computed; None where they have to be found.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class TableComparison:
         seconds: float,
         on_chunk: Callable[[Tally], None] = lambda _: None,
         scout: SnapshotReader | None = None,
+        dense: DenseKey | None = None,
     ) -> None:
         self._shape, self._expected, self._actual = shape, expected, actual
         self._pool, self._throttle, self._seconds, self._on_chunk = pool, throttle, seconds, on_chunk
         self._scout = replace(expected, reader=scout) if scout else None
+        self._dense = dense
 
     @property
     def has_ranges(self) -> bool:
@@ -70,7 +74,8 @@ class TableComparison:
 
     def walk(self, tally: Tally) -> RangeWalk:
         """Gives the ranges of the table behind tally.upto."""
-        return RangeWalk(tally, self._looking_ahead(tally.upto), ChunkSize(self._seconds), self._on_chunk)
+        boundary = _computed(self._dense) if self._dense else self._looking_ahead(tally.upto)
+        return RangeWalk(tally, boundary, ChunkSize(self._seconds), self._on_chunk)
 
     def work(
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
@@ -225,3 +230,13 @@ class TableComparison:
             left += fetched[0]
             right += fetched[1]
         return as_multisets(self._shape, left, right)
+
+
+def _computed(dense: DenseKey) -> Callable[[KeyValues | None, int], KeyValues | None]:
+    """Gives the function that computes where a chunk ends."""
+
+    def boundary(low: KeyValues | None, rows: int) -> KeyValues | None:
+        end = dense.end(int(low[0]) if low and low[0] is not None else None, rows)
+        return None if end is None else (str(end).encode(),)
+
+    return boundary

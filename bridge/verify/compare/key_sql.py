@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import UNREADABLE, readable, real_number
@@ -32,6 +32,11 @@ class KeyPart:
     ordered: str
     collate: str
     alias: str
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether ranges are in the order of the column itself, which an index supports."""
+        return self.ordered == _quoted(self.column, self.alias)
 
     def literal(self, value: bytes) -> str:
         """Writes a literal that can be compared with `ordered`."""
@@ -57,7 +62,7 @@ def key_parts(
 
 
 def _part(column: ColumnInfo, other: ColumnInfo, alias: str, own_order: bool) -> KeyPart:
-    name = quote_name(alias, column.name) if alias else quote_name(column.name)
+    name = _quoted(column, alias)
     if column.value_class is ValueClass.NAME:
         return KeyPart(column, f"CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin", "", alias)
     if column.value_class not in {ValueClass.TEXT, ValueClass.JSON}:
@@ -65,6 +70,24 @@ def _part(column: ColumnInfo, other: ColumnInfo, alias: str, own_order: bool) ->
     if own_order and column.collation == other.collation:
         return KeyPart(column, name, f"CONVERT({{}} USING {column.charset}) COLLATE {column.collation}", alias)
     return KeyPart(column, f"CONVERT({name} USING utf8mb4) COLLATE utf8mb4_bin", "{} COLLATE utf8mb4_bin", alias)
+
+
+def _quoted(column: ColumnInfo, alias: str) -> str:
+    return quote_name(alias, column.name) if alias else quote_name(column.name)
+
+
+def in_key_order(definition: Definition, parts: Sequence[KeyPart]) -> str:
+    """Writes the hint behind a table in FROM that has ranges of these parts read where they lie, if they follow the
+    primary key; "" elsewhere.
+
+    MariaDB 11.4 else reads a whole table for a range of a third of it: 4.6 instead of 4.1 core-seconds for 2,000,000
+    rows on both sides.
+    """
+    names = tuple(part.column.name.lower() for part in parts)
+    primary = definition.indexes.get("PRIMARY")
+    if not names or primary is None or primary.parts[: len(names)] != names:
+        return ""
+    return " FORCE INDEX (PRIMARY)" if all(part.is_plain for part in parts) else ""
 
 
 def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int, *more: str) -> str:

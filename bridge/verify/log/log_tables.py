@@ -18,7 +18,7 @@ from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import row_hash
 from bridge.verify.compare.comparable_columns import index_for_ranges
 from bridge.verify.compare.key_ranges import KeyRange
-from bridge.verify.compare.key_sql import between, key_parts
+from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
 from bridge.verify.log.hashes.literal_hashes import literal
@@ -166,9 +166,10 @@ class LoggedTable:
     def actual_side(self, reader: SnapshotReader, numbers: KeyNumbers) -> Side:
         """Gives the target's rows in a range of the first key column."""
         key = [self.shape.actual[i] for i in self.order]
-        first = key_parts(key[:1], key[:1], _ACTUAL)
-        condition = "1=1" if numbers == WHOLE else between(first, *key_range(numbers))
-        return Side(reader, self.actual, self.shape.actual, key_parts(key, key, _ACTUAL), condition, _ACTUAL)
+        parts = key_parts(key, key, _ACTUAL)
+        condition = "1=1" if numbers == WHOLE else between(parts[:1], *key_range(numbers))
+        rows = self.actual + in_key_order(self.definition, parts)
+        return Side(reader, rows, self.shape.actual, parts, condition, _ACTUAL)
 
     def sides(self, reader: SnapshotReader, part: int = 0) -> tuple[Side, Side]:
         """Gives the expected side and the actual side of a part."""

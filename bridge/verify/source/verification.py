@@ -17,15 +17,16 @@ from bridge.model import TableName
 from bridge.mysql.connection import Session, Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
+from bridge.mysql.table_definition import Definition, ServerKind, ValueClass, list_tables, load_definitions, server_kind
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
+from bridge.verify.compare.dense_keys import dense_key
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import key_parts
+from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
@@ -302,24 +303,26 @@ class SourceVerification:
         on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> TableComparison:
         shape, order = table.plan.shape, table.plan.order
-        expected = Side(
-            readers.source,
-            quote_name(*table.shards[0]),
-            shape.expected,
-            key_parts([shape.expected[i] for i in order], [shape.actual[i] for i in order]),
-            others=tuple(quote_name(*name) for name in table.shards[1:]),
-        )
+        source_key, target_key = ([columns[i] for i in order] for columns in (shape.expected, shape.actual))
+        source_parts, target_parts = key_parts(source_key, target_key), key_parts(target_key, source_key)
+        first, *others = (quote_name(*name) + in_key_order(table.source, source_parts) for name in table.shards)
+        expected = Side(readers.source, first, shape.expected, source_parts, others=tuple(others))
         actual = Side(
             readers.target,
-            quote_name(*table.target.name) if table.target else _nothing(shape),
+            quote_name(*table.target.name) + in_key_order(table.target, target_parts)
+            if table.target
+            else _nothing(shape),
             shape.actual,
-            key_parts([shape.actual[i] for i in order], [shape.expected[i] for i in order]),
+            target_parts,
             condition="1=1" if table.target else "1=0",
             absent=table.plan.absent,
         )
+        names = [column.name.lower() for column in source_key]
+        is_one = shape.key and not others and all(column.value_class is ValueClass.INTEGER for column in target_key)
+        dense = dense_key((readers.scout or readers.source).rows, table.source, names) if is_one else None
         return TableComparison(
             shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
-            on_chunk=on_chunk, scout=readers.scout,
+            on_chunk=on_chunk, scout=readers.scout, dense=dense,
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:

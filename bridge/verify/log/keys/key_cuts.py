@@ -18,7 +18,8 @@ from bridge.mysql.table_definition import Definition, ValueClass
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import parts_of
 from bridge.rows.grouping import Bools, Longs
-from bridge.verify.compare.key_sql import between, boundary_query, key_parts
+from bridge.verify.compare.dense_keys import dense_key
+from bridge.verify.compare.key_sql import between, boundary_query, in_key_order, key_parts
 
 if TYPE_CHECKING:
     from bridge.mysql.connection import Session  # brings SQLAlchemy, which executors do without
@@ -40,9 +41,12 @@ def find_cuts(session: Session, definition: Definition, key: Sequence[str], most
     if definition.rows < 2 * _PART_ROWS or not can_be_cut(definition, key):
         return ()
     size = max(_PART_ROWS, -(-definition.rows // most)) if most else _PART_ROWS
+    dense = dense_key(session.rows, definition, key)
+    if dense and dense.first in _CUT and dense.last in _CUT:
+        return tuple(dense.ends(-(-size * dense.numbers // definition.rows)))
     column = [definition.columns[key[0]]]
     [part] = key_parts(column, column)
-    table, cuts = quote_name(*definition.name), list[int]()
+    table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
     while most is None or len(cuts) + 1 < most:
         behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
         found = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
