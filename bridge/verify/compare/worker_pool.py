@@ -29,11 +29,18 @@ class WorkerPool(Generic[T]):
         self._is_stopped = False
         self._failure: BaseException | None = None
 
-    def results(self, workers: Sequence[Callable[[], list[R]]], throttle: Throttle) -> list[R]:
-        """Runs the workers at once; raises the first failure, when all of them have ended."""
+    def results(
+        self,
+        workers: Sequence[Callable[[], list[R]]],
+        throttle: Throttle,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> list[R]:
+        """Runs the workers at once, and `meanwhile` in this thread; raises the first failure, when all of them have
+        ended."""
         with ThreadPoolExecutor(len(workers), thread_name_prefix="tables") as pool:
             futures = [pool.submit(worker) for worker in workers]
             try:
+                meanwhile()
                 wait(futures, return_when=FIRST_EXCEPTION)
             finally:
                 self.stop()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -38,7 +39,13 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import AppliedChanges, positions_read
 from bridge.verify.log.filter_eras import FilterHistory, ruled_by_history
-from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
+from bridge.verify.log.hashes.hash_comparison import (
+    HashComparison,
+    HashedRange,
+    HashedResult,
+    Recomputed,
+    spans,
+)
 from bridge.verify.log.keys.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.lineage import Lineage, NameIdentity, trace
 from bridge.verify.log.loaded.loaded_comparison import LoadedComparison, load
@@ -232,21 +239,21 @@ class LogVerification:
     ) -> list[HashedResult]:
         """Compares what can be compared without loading it."""
         cuts = {table.number: find_cuts(self._look, table.definition, table.replicated.key) for table in tables}
-        self._listener.stage("recomputing the last state of every key")
-        expected = folded.fingerprints(cuts)
+        recomputed = Recomputed()
         ranges = [
-            HashedRange(table, numbers, fingerprint)
+            HashedRange(table, numbers, place, recomputed)
             for table in tables
-            for numbers, fingerprint in zip(ranges_of(cuts[table.number]), expected[table.number], strict=True)
+            for place, numbers in enumerate(ranges_of(cuts[table.number]))
         ]
-        self._listener.stage("comparing hashes")
+        self._listener.stage("recomputing the last state of every key, and comparing hashes")
         comparison = HashComparison(
             self._throttle(),
             self._options.chunk_seconds,
             self._state,
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
-        return comparison.results(ranges, [self._reader(session) for session in sessions])
+        readers = [self._reader(session) for session in sessions]
+        return comparison.results(ranges, readers, recomputed, partial(folded.fingerprints, cuts))
 
     def _divided(
         self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult], count: int

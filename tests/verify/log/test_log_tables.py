@@ -26,7 +26,13 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.folded_steps import balance, completed, fold_steps
 from bridge.verify.log.hashes import hashed_steps
-from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, spans
+from bridge.verify.log.hashes.hash_comparison import (
+    HashComparison,
+    HashedRange,
+    HashedResult,
+    Recomputed,
+    spans,
+)
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.keys import key_cuts
 from bridge.verify.log.keys.key_cuts import can_be_cut, find_cuts, ranges_of
@@ -153,7 +159,9 @@ def hashed(logged: LoggedTable, folded: pa.Table, reader: SnapshotReader) -> lis
     nothing = [Fingerprint(0, 0, 0)] * len(ranges)
     expected = dict(fingerprints(hashed_steps.hashed(folded), {logged.number: cuts})).get(logged.number, nothing)
     comparison = HashComparison(Throttle({}, {}, print), 0.5, Checkpoint({}, resume=False), lambda *_: None)
-    parts = (HashedRange(logged, numbers, one) for numbers, one in zip(ranges, expected, strict=True))
+    recomputed = Recomputed()
+    recomputed.set_result({logged.number: expected})
+    parts = (HashedRange(logged, numbers, place, recomputed) for place, numbers in enumerate(ranges))
     return [comparison.result(part, reader) for part in parts]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,7 +19,7 @@ from bridge.verify.compare.side import unhexed
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.hashes.literal_hashes import literals_query
-from bridge.verify.log.keys.key_cuts import KeyNumbers
+from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.log_tables import LoggedTable, key_range
 from bridge.verify.snapshot_reader import SnapshotReader
 
@@ -26,13 +27,33 @@ _FIRST_ROWS: Final = 200_000
 """Ranges that should hold up to so many rows are one chunk."""
 
 
+Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
+"""What the ranges of each table should hold, by the tables' numbers, once it has been computed."""
+
+
 @dataclass(frozen=True)
 class HashedRange:
-    """A range of a table.  numbers: of the first key column; expected: the fingerprint of what it should hold."""
+    """A range of a table.  numbers: of the first key column; place: its number among the table's ranges."""
 
     table: LoggedTable
     numbers: KeyNumbers
-    expected: Fingerprint
+    place: int
+    recomputed: Recomputed
+
+    @property
+    def expected(self) -> Fingerprint:
+        """The fingerprint of what it should hold; waits until that has been computed, and raises what prevented it."""
+        return self.recomputed.result()[self.table.number][self.place]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it has about as many rows as the cuts are apart (`find_cuts`)."""
+        return self.numbers != WHOLE and len(self.table.replicated.key) == 1
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing is hashed before it is known what the range should hold."""
+        return not (self.is_cut and self.table.is_whole)
 
 
 @dataclass(frozen=True)
@@ -57,15 +78,32 @@ class HashComparison:
     state: Checkpoint
     on_rows: Callable[[HashedRange, int], None]
 
-    def results(self, ranges: Iterable[HashedRange], readers: Sequence[SnapshotReader]) -> list[HashedResult]:
-        """Compares ranges, with all readers at once."""
-        pool = WorkerPool(ranges)
+    def results(
+        self,
+        ranges: Iterable[HashedRange],
+        readers: Sequence[SnapshotReader],
+        recomputed: Recomputed,
+        compute: Callable[[], Mapping[int, Sequence[Fingerprint]]],
+    ) -> list[HashedResult]:
+        """Compares ranges, with all readers at once.
+
+        compute: computes what they should hold, while the target hashes what they do hold.
+        """
+
+        def recompute() -> None:
+            try:
+                recomputed.set_result(compute())
+            except BaseException as error:
+                recomputed.set_exception(error)  # whoever waits for it ends too
+                raise
+
+        pool = WorkerPool(sorted(ranges, key=lambda one: one.waits))
 
         def work(reader: SnapshotReader) -> list[HashedResult]:
             with pool.at_work():
                 return [self.result(one, reader) for one in pool.own_tables()]
 
-        return pool.results([partial(work, reader) for reader in readers], self.throttle)
+        return pool.results([partial(work, reader) for reader in readers], self.throttle, recompute)
 
     def result(self, one: HashedRange, reader: SnapshotReader) -> HashedResult:
         """Compares a range."""
@@ -95,7 +133,7 @@ class HashComparison:
             return mine.rows, []
 
         def boundary(low: KeyValues | None, rows: int) -> KeyValues | None:
-            if one.expected.rows <= _FIRST_ROWS:
+            if one.is_cut or one.expected.rows <= _FIRST_ROWS:
                 return None
             query = boundary_query(side.key, side.source(between(side.key, low, None)), rows - 1)
             return next(map(unhexed, reader.rows(query)), None)
