@@ -141,6 +141,49 @@ def test_a_run_is_the_same(url: str) -> None:
     assert engines == [("InnoDB",)]
 
 
+SHAPING = [("mysql_target", "sql_generate_invisible_primary_key = 1"), ("target", "sql_if_exists = 1")]
+"""Defaults by which a statement makes another table than upstream, or none."""
+
+
+@pytest.mark.parametrize(("url", "server_default"), SHAPING, indirect=True)
+@pytest.mark.usefixtures("server_default")
+def test_tables_are_made_as_upstream(url: str) -> None:
+    """A table has the columns and keys of its statement alone: rows without a key are found, also where a message that
+    lacks a column would be a part of a row, and a key may come later."""
+    columns = ["id", "v"]
+    events = [
+        schema_change(5, "CREATE TABLE t (id INT, v INT)"),
+        row_change(6, "t", columns, [], after=[1, 1])._replace(by_time=True),
+        row_change(7, "t", columns, [], before=[1, 1], after=[1, 2])._replace(by_time=True),
+        schema_change(8, "CREATE TABLE u LIKE t"),
+        row_change(9, "u", columns, [], after=[1, 5])._replace(by_time=True),
+        schema_change(10, "ALTER TABLE t ADD PRIMARY KEY (id)"),
+        row_change(11, "t", columns, ["id"], before=[1, 2], after=[1, 3])._replace(by_time=True),
+    ]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        run_all(url, in_one_partition(events), boundary_seconds=None)
+        assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == [(1, 3), (1, 5)]
+        assert session.rows("SHOW COLUMNS FROM m.u LIKE 'my_row_id'") == []
+
+
+@pytest.mark.parametrize(
+    ("url", "server_default"), [("mysql_target", "sql_generate_invisible_primary_key = 1")], indirect=True
+)
+@pytest.mark.usefixtures("server_default")
+def test_a_table_that_must_have_a_key(url: str) -> None:
+    """It gets the server's own where it has no other, since the server would refuse it."""
+    events = [schema_change(5, "CREATE TABLE t (v INT)"), row_change(6, "t", ["v"], [], after=[1])]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("SET GLOBAL sql_require_primary_key = 1")
+        try:
+            run_all(url, in_one_partition([*events, boundary(7)]))
+        finally:
+            session.execute("SET GLOBAL sql_require_primary_key = 0")
+        assert session.rows("SELECT v FROM m.t") == [(1,)]
+
+
 COLLATIONS = [
     ("target", "character_set_collations = 'utf8mb4=utf8mb4_bin'", "tidb", "utf8mb4_bin"),
     ("target", "character_set_collations = 'utf8mb4=utf8mb4_bin'", "mysql-5.7", "utf8mb4_general_ci"),

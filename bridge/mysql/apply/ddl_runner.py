@@ -52,6 +52,11 @@ _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     OWN_DEFAULTS,
     EXPLICIT_DEFAULTS,
+    # A table without a key gets none of the server's own (MySQL 8.0.30), which no message has, unless it must have one.
+    "SET SESSION sql_generate_invisible_primary_key ="
+    " @@SESSION.sql_generate_invisible_primary_key AND @@SESSION.sql_require_primary_key",
+    # MariaDB reads IF EXISTS where no statement has it, and with it makes no table LIKE another one (error 1113).
+    "SET SESSION sql_if_exists = 0",
 )
 _NOT_RUN: Final = frozenset({JournalState.REFUSED, JournalState.APPROVED})
 _CHANGED: Final = (

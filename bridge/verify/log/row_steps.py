@@ -176,20 +176,20 @@ def known_names(
     replicated: ReplicatedTable, retyped: Collection[str], by_number: Collection[str], names: Sequence[str | None]
 ) -> list[int]:
     """Gives the positions of the columns whose values the target should hold: columns that it has and does not
-    generate, and whose type was not changed since, unless they are in the key.  by_number: columns as of
-    `numbered_columns`, whose numbers mean nothing to a column of texts, ENUM or SET."""
+    generate, and whose type was not changed since, unless they are in the key.  Of generated columns it should hold
+    those of the key, which tell its rows apart, while no type was changed of which they may be computed.  by_number:
+    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, ENUM or SET."""
     columns = replicated.table.columns
+    may_differ = not columns.keys().isdisjoint(retyped)
 
     def has_value(name: str) -> bool:
+        if columns[name].generated:
+            return name in replicated.key and not may_differ
         if name not in retyped:
             return True
         return name in replicated.key and not (name in by_number and columns[name].charset)
 
-    return [
-        i
-        for i, name in enumerate(names)
-        if name is not None and name in columns and not columns[name].generated and has_value(name)
-    ]
+    return [i for i, name in enumerate(names) if name is not None and name in columns and has_value(name)]
 
 
 def unread(replicated: ReplicatedTable, untold: Iterable[str], known: Collection[str]) -> bool:

@@ -231,7 +231,9 @@ class ExpectedTable:
         return [(name, kind) for name, kind in _META if differs.get(name, True)]
 
     def _columns(self) -> list[tuple[str, ColumnInfo]]:
-        return [(name, column) for name, column in self.definition.columns.items() if not column.generated]
+        """The columns that messages tell: not the generated ones, but for those of the key."""
+        columns = self.definition.columns.items()
+        return [(name, column) for name, column in columns if name in self.key or not column.generated]
 
     def _index(self) -> str:
         """Writes the key, which may be one of the beginnings of values."""
