@@ -44,6 +44,14 @@ def new_place(target: TableName, old: Routes, new: Routes, there: Iterable[Table
     return found[0] if len(found) == 1 else None
 
 
+def new_name(target: TableName, old: Routes, new: Routes, sources: Iterable[TableName]) -> TableName | None:
+    """Gives the name that a table of the target has by new routes, whether it is there or not; None where it is the old
+    one, or cannot be told.  sources: tables of the upstream of which the table probably is one."""
+    likely = [source for source in sources if _lower(old.target(source)) == _lower(target)] or _led(old, target)
+    places = {new.target(source) for source in likely if new.tables(*source)}
+    return places.pop() if len(places) == 1 and target not in places else None
+
+
 class LeftTable(NamedTuple):
     """A table of the upstream that is left out, and the table of the target in which its rows still are."""
 

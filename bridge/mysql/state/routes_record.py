@@ -16,12 +16,21 @@ import structlog
 
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.moved_tables import LeftTable, TakenTable, left_tables, moved_tables, new_place, taken_tables
+from bridge.filters.moved_tables import (
+    LeftTable,
+    TakenTable,
+    left_tables,
+    moved_tables,
+    new_name,
+    new_place,
+    taken_tables,
+)
 from bridge.filters.routes import Route, Routes
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Positions, TableName, goes_by_partition
 from bridge.mysql.connection import Session
+from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.mysql.state.quarantine import move_changes
 from bridge.mysql.table_definition import list_tables
@@ -93,9 +102,9 @@ def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRul
     """Stores the routes and the filters of a pipeline; raises what `require_kept_routes` raises.
 
     Warns of tables on the target that the filter has left out until now, and of those of which an event filter has left
-    out rows.  Row changes in the quarantine get the new names of tables that were moved for new routes.  Where
-    `lets_more_in`, the caller sets the progress back in the same transaction.  Raises UsageError for other event
-    filters within a step of which the target may have parts.
+    out rows.  Row changes in the quarantine, and what operators wrote in the place of schema changes, get the new names
+    of tables that were moved for new routes.  Where `lets_more_in`, the caller sets the progress back in the same
+    transaction.  Raises UsageError for other event filters within a step of which the target may have parts.
     """
     require_kept_routes(session, schema, progress, rules.routes)
     before = _read(session, schema, progress.name)
@@ -110,6 +119,8 @@ def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRul
         _warn_of_missed(there, progress, old, rules.routes)
         if old.routes != rules.routes.routes:
             move_changes(session, schema, progress.name, lambda name: new_place(name, old, rules.routes, there))
+            journal = Journal(progress.name, schema)
+            journal.move_replacements(session, lambda sources, name: new_name(name, old, rules.routes, sources))
         if _tells_filters(before):
             _warn_of_missed_rows(there, progress, _rules(before), rules)
     stored = (progress.name, now)

@@ -13,7 +13,8 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
-from bridge.model import Entry
+from bridge.model import Entry, SchemaChange
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, add_entries, list_entries
 from bridge.mysql.state.routes_record import keep_routes
@@ -196,3 +197,30 @@ def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
         assert "(--route, or the settings file of the pipeline)" in ended.last_line
     assert bridge(*verify, "--target", target).code == 0
     assert bridge(*verify, "--target", target, "--route", "m.t -> r.t", "--name", "other").code == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "written", "now"),
+    [
+        ((), ("m.t -> r.t",), "ALTER TABLE t ADD b INT", "ALTER TABLE `r`.`t` ADD b INT"),
+        (("m.t -> r.t",), ("m.t -> r.u",), "ALTER TABLE r.t ADD b INT", "ALTER TABLE `r`.`u` ADD b INT"),
+        (("m.* -> r.*",), ("m.t -> m.gone", "m.gone -> r.other"), "RENAME TABLE r.t TO r.gone",
+         "RENAME TABLE `m`.`gone` TO `r`.`other`"),
+        (("m.t -> r.t",), ("m.t -> r.u",), "ALTER TABLE r.helper ADD b INT", "ALTER TABLE r.helper ADD b INT"),
+        (("m.t -> r.t",), ("m.t -> r.t", "n.t -> r.n"), "ALTER TABLE r.t ADD b INT", "ALTER TABLE r.t ADD b INT"),
+    ],
+)  # fmt: skip
+def test_what_an_operator_wrote_follows_a_table(
+    target: str, before: tuple[str, ...], after: tuple[str, ...], written: str, now: str
+) -> None:
+    """It still has to run, or verify reads it as a part of the table's history; what was sent stays as it was."""
+    statement = "RENAME TABLE m.t TO m.gone" if written.startswith("RENAME") else "ALTER TABLE t ADD a INT"
+    change, journal = SchemaChange(20, "m", "t", statement, "cdc/0/1"), Journal("bridge", "_bridge")
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        keep_routes(session, "_bridge", BEGUN, routes(*before))
+        journal.record(session, change, JournalState.HELD)
+        journal.release(session, journal.entries(session)[0], JournalState.REPLACED, "", written)
+        keep_routes(session, "_bridge", BEGUN, routes(*after))
+        [entry] = journal.entries(session)
+        assert (entry.replacement, entry.run_text, entry.statement) == (now, "", statement)
