@@ -12,11 +12,12 @@ from bridge.model import TableName
 
 class MovedTable(NamedTuple):
     """Where the rows of a table are on the target, and where they would go.  source: the table upstream, or the shards
-    of a table."""
+    of a table.  is_taken: where they would go is a table already, which may be theirs after two have traded places."""
 
     source: str
     was: TableName
     now: str
+    is_taken: bool = False
 
     def __str__(self) -> str:
         return f"{self.source} went to {self.was}, and would go to {self.now}"
@@ -24,13 +25,15 @@ class MovedTable(NamedTuple):
 
 def moved_tables(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterator[MovedTable]:
     """Finds the tables among those that are `there` on the target."""
+    there = list(there)
+    placed = {_lower(name) for name in there}
     for target in there:
         if old.is_merged(target) and not new.is_merged(target):
             yield MovedTable("shards", target, "tables of their own")
         for source in old.sources(target):
             now = new.target(source)
             if old.tables(*source) and new.tables(*source) and _lower(now) != _lower(target):
-                yield MovedTable(str(source), target, str(now))
+                yield MovedTable(str(source), target, str(now), _lower(now) in placed)
 
 
 def new_place(target: TableName, old: Routes, new: Routes, there: Iterable[TableName]) -> TableName | None:

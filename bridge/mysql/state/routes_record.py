@@ -18,6 +18,7 @@ from bridge.errors import UsageError
 from bridge.events import Kind
 from bridge.filters.moved_tables import (
     LeftTable,
+    MovedTable,
     TakenTable,
     left_tables,
     moved_tables,
@@ -223,9 +224,20 @@ def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes
             f"the routes are not those that the pipeline ran with: {'; '.join(map(str, found[:_SHOWN]))}{more}",
             where=f"pipeline {progress.name}",
             fix="give the routes as they were (--route, or the settings file of the pipeline); or stop the bridge, move"
-            " what is there yourself, with RENAME TABLE on the target, and start it with the new routes; or begin anew"
-            " with another --name",
+            f" what is there yourself, with RENAME TABLE on the target, and start it with the new routes{_ways(found)};"
+            " or begin anew with another --name",
         )
+
+
+def _ways(moved: Iterable[MovedTable]) -> str:
+    taken = next((one for one in moved if one.is_taken), None)
+    if taken is None:
+        return ""
+    return (
+        f". As {taken.now} is there, too, nothing tells whether tables have traded places already (if so, trade them"
+        f" back): give {taken.was} a name that no other has, and start once with a route from {taken.source} to that"
+        " name; move the other table, and start once with its route; then move the first one to its place"
+    )
 
 
 def _refuse_taken(taken: Iterable[TakenTable], progress: Progress) -> None:

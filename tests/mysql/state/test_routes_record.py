@@ -224,3 +224,32 @@ def test_what_an_operator_wrote_follows_a_table(
         keep_routes(session, "_bridge", BEGUN, routes(*after))
         [entry] = journal.entries(session)
         assert (entry.replacement, entry.run_text, entry.statement) == (now, "", statement)
+
+
+def test_tables_that_trade_places(target: str) -> None:
+    """Nothing tells whether they have done so: it is refused, and the error says the way by a third name, each step of
+    which is taken and moves what is held."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        session.execute("CREATE DATABASE m")
+        for table in "ab":
+            session.execute(f"CREATE TABLE m.{table} (id INT PRIMARY KEY, of_{table} INT)")
+        keep_routes(session, "_bridge", BEGUN, routes("m.a -> m.b", "m.b -> m.a"))
+        for offset, table in enumerate("ba"):
+            change = row_change(9, table, ("id",), ("id",), after=(1,))
+            add_entries(session, "_bridge", "bridge", [Entry(Position("cdc", 0, offset), "x", "x", 9, change=change)])
+
+        def places() -> list[str]:
+            entries = list_entries(session, "_bridge", "bridge", [*QuarantineState])
+            return [one.change.table for one in entries if one.change]
+
+        with pytest.raises(UsageError, match=r"m\.\w went to m\.\w, and would go to m\.\w") as refused:
+            keep_routes(session, "_bridge", BEGUN, routes())
+        assert "As m.b is there, too, nothing tells whether" in refused.value.fix
+        assert "start once with a route from m.b to that name" in refused.value.fix
+        steps = (("a", "c", ("m.a -> m.b", "m.b -> m.c")), ("b", "a", ("m.b -> m.c",)), ("c", "b", ()))
+        for was, now, given in steps:
+            session.execute(f"RENAME TABLE m.{was} TO m.{now}")
+            keep_routes(session, "_bridge", BEGUN, routes(*given))
+        assert places() == ["a", "b"]
+        keep_routes(session, "_bridge", BEGUN, routes())
