@@ -30,7 +30,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.mysql.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
-from bridge.protocols.decoder import DecodeOptions
+from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
 from bridge.protocols.values.timezones import utc_converter
 from bridge.secret_settings import resolve
 from bridge.tso import ms_tso
@@ -104,13 +104,16 @@ class SourceSection(Section):
     input: str = ""
     """A capture file or a folder of capture files, instead of Kafka."""
     quarantine: tuple[str, ...] = ()
-    """Positions (`topic/partition/offset`) of schema changes that cannot be decoded and whose equivalent somebody has
-    run by hand.  They go to the quarantine instead of stopping the bridge."""
+    """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge, such
+    as schema changes that cannot be decoded and whose equivalent somebody has run by hand."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
     """How long a source that is away is retried before the bridge stops: brokers, their names, leaders; the upstream,
     where rows are read back from it.  0: for ever under `bridge run`, but 300 s for the upstream."""
+    ahead_seconds: int = Field(default=MS_AHEAD // 1000, ge=0)
+    """How far the commit ts of a message, or its boundary, may lie ahead of the clock of this machine and of Kafka's
+    timestamp.  One that lies further ahead cannot be true, and is treated as a message that cannot be decoded."""
     consumer_group: str = ""
     """A Kafka consumer group to which the offsets of what is in the target are committed every few seconds, so that
     tools for the lag see them.  They are never read.  Without it, none are committed."""
@@ -395,6 +398,7 @@ class Settings(Section):
             debezium=self.debezium.modes,
             reserved=ReservedSchemas(self.target.schema_name),
             row_rules=self.row_rules,
+            ms_ahead=self.source.ahead_seconds * 1000,
         )
 
 

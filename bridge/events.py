@@ -71,6 +71,8 @@ class Code(StrEnum):
     """The row is stored elsewhere, since it was too large for the topic (same option)."""
     NO_COMMIT_TS = "no-commit-ts"
     """A message without the commit ts that its topic's other messages have, or that its format needs."""
+    AHEAD_OF_CLOCK = "ahead-of-clock"
+    """The message tells of a time that has not come yet, by the clock of this machine and by Kafka's timestamp."""
     OTHER_PROTOCOL = "other-protocol"
     """The message is of another protocol than the one that is read."""
     SCHEMA_CHANGE = "schema-change"

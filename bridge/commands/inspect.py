@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -17,6 +18,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
 from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
+from bridge.protocols.plausible_times import check_times, highest_ts
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
@@ -176,7 +178,7 @@ class _MessageReader:
             return
         decoder = self._decoder(protocol)
         try:
-            events: list[Event | None] = [*decoder.decode(message.key, message.value)]
+            events: list[Event | None] = [*self._decoded(decoder, message)]
         except DecodeError as failure:
             bad = bad_message(decoder.protocols, failure, message.key, message.value)
             yield _bad(message, protocol, variant, bad, failure)
@@ -184,6 +186,11 @@ class _MessageReader:
         origin = self._origin(message) if events else {}
         for event in events or ([] if self._filters else [None]):
             yield Record(message.position, protocol, variant, event, origin | self._ruled(event))
+
+    def _decoded(self, decoder: Decoder, message: Message) -> list[Event]:
+        events = decoder.decode(message.key, message.value)
+        check_times(events, highest_ts([round(time.time() * 1000)], decoder.ms_ahead))
+        return events
 
     def _decoder(self, protocol: str) -> Decoder:
         if protocol not in self._decoders:

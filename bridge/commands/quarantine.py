@@ -193,6 +193,8 @@ class Quarantine:
         for event in events:
             if event.kind is Kind.BAD:
                 raise _KeptError(f"it still cannot be decoded: {event.text}")
+            if event.kind is Kind.BOUNDARY:
+                raise _KeptError("it is a boundary, which holds no change; drop the entry")
             if event.kind is Kind.SCHEMA_CHANGE:
                 raise _KeptError(
                     f"it is a schema change; run by hand what you want of it, then drop the entry: {event.text}"

@@ -12,11 +12,12 @@ from bridge.model import TableName
 
 class MovedTable(NamedTuple):
     """Where the rows of a table are on the target, and where they would go.  source: the table upstream, or the shards
-    of a table."""
+    of a table.  is_taken: where they would go is a table already, which may be theirs after two have traded places."""
 
     source: str
     was: TableName
     now: str
+    is_taken: bool = False
 
     def __str__(self) -> str:
         return f"{self.source} went to {self.was}, and would go to {self.now}"
@@ -24,13 +25,15 @@ class MovedTable(NamedTuple):
 
 def moved_tables(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterator[MovedTable]:
     """Finds the tables among those that are `there` on the target."""
+    there = list(there)
+    placed = {_lower(name) for name in there}
     for target in there:
         if old.is_merged(target) and not new.is_merged(target):
             yield MovedTable("shards", target, "tables of their own")
         for source in old.sources(target):
             now = new.target(source)
             if old.tables(*source) and new.tables(*source) and _lower(now) != _lower(target):
-                yield MovedTable(str(source), target, str(now))
+                yield MovedTable(str(source), target, str(now), _lower(now) in placed)
 
 
 def new_place(target: TableName, old: Routes, new: Routes, there: Iterable[TableName]) -> TableName | None:
@@ -42,6 +45,14 @@ def new_place(target: TableName, old: Routes, new: Routes, there: Iterable[Table
     places = {new.target(source) for source in _led(old, target) if new.tables(*source)}
     found = [place for place in places if _lower(place) in placed]
     return found[0] if len(found) == 1 else None
+
+
+def new_name(target: TableName, old: Routes, new: Routes, sources: Iterable[TableName]) -> TableName | None:
+    """Gives the name that a table of the target has by new routes, whether it is there or not; None where it is the old
+    one, or cannot be told.  sources: tables of the upstream of which the table probably is one."""
+    likely = [source for source in sources if _lower(old.target(source)) == _lower(target)] or _led(old, target)
+    places = {new.target(source) for source in likely if new.tables(*source)}
+    return places.pop() if len(places) == 1 and target not in places else None
 
 
 class LeftTable(NamedTuple):

@@ -44,6 +44,7 @@ from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
 from bridge.spark.starting_session import StartingSession
+from bridge.tso import tso_ms, tso_time
 
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
@@ -222,6 +223,7 @@ class Pipeline:
     @contextmanager
     def _own(self, plan: _Plan, ends: Ends) -> Iterator[_Owned]:
         start_ts, end = parse_moment(self._settings.begin), ends.target
+        self._check_has_come(start_ts)
         target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
         with ExitStack() as stack:
             for attempt in attempts_to_start(end, target):
@@ -245,6 +247,17 @@ class Pipeline:
             ownership.release()
             raise
         return ownership
+
+    def _check_has_come(self, start_ts: int) -> None:
+        """Raises UsageError for a beginning that has not come yet: all changes until then would be dropped."""
+        seconds = self._settings.source.ahead_seconds
+        for begin in (start_ts, *self._settings.source.topic_starts.values()):
+            if begin and tso_ms(begin) / 1000 > time.time() + seconds:
+                raise UsageError(
+                    f"the pipeline would begin at {tso_time(begin)}, which has not come yet: everything below it would"
+                    " count as in the target",
+                    fix="give a TSO or a time that has been to --from, or to --topic NAME@MOMENT",
+                )
 
     def _check_begin(self, progress: Progress, start_ts: int) -> None:
         """Raises UsageError when --from is given and the pipeline began elsewhere: it would have no effect."""

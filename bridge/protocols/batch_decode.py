@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
 from bridge.protocols.decode import decode_message
-from bridge.protocols.decoder import Decoder, RowEvents
+from bridge.protocols.decoder import MAX_COMMIT_TS, Decoder, RowEvents
 from bridge.protocols.fast.texts import Numbers
+from bridge.protocols.plausible_times import highest_ts, numbers_above
 from bridge.protocols.ruled_rows import ruled
 
 _LARGE: Final = 32 << 10
@@ -21,13 +22,18 @@ _TOGETHER_BYTES: Final = 32 << 20
 
 
 class Messages(NamedTuple):
-    """Messages as columns."""
+    """Messages as columns.
+
+    latest_ms: for each message, the latest moment (milliseconds since 1970) that it can be of: when it was read, or a
+        timestamp of Kafka if that is later.  Without, the times that messages tell are not checked.
+    """
 
     topic: list[str]
     partition: list[int]
     offset: list[int]
     key: list[bytes | None]
     value: list[bytes | None]
+    latest_ms: list[int] = []  # noqa: RUF012  # the default of a tuple's field, which nobody changes
 
     def part(self, which: slice) -> Messages:
         """Gives the messages of a slice."""
@@ -96,15 +102,20 @@ def _of(column: list[Any], kind: pa.DataType, numbers: Numbers) -> pa.Array:
 
 def _decoded(decoder: Decoder, messages: Messages) -> Iterator[RowEvents]:
     """Gives events (EVENT_FIELDS), each with the number of its message."""
+    highest = highest_ts(messages.latest_ms, decoder.ms_ahead) if messages.latest_ms else MAX_COMMIT_TS
     lots, leftover = decoder.decode_batch(messages.key, messages.value)
+    if len(above := numbers_above(lots, highest)):
+        lots = [lot.only(np.isin(lot.numbers, above, invert=True)) for lot in lots]
+        leftover = np.union1d(leftover, above)
     yield from lots
     if len(leftover):
-        yield _parsed(decoder, messages, leftover)
+        yield _parsed(decoder, messages, leftover, highest)
 
 
-def _parsed(decoder: Decoder, messages: Messages, numbers: Numbers) -> RowEvents:
+def _parsed(decoder: Decoder, messages: Messages, numbers: Numbers, highest: int) -> RowEvents:
     """Decodes the messages of these numbers one by one."""
-    found = [decode_message(decoder, messages.key[number], messages.value[number]) for number in numbers.tolist()]
+    keys, values = messages.key, messages.value
+    found = [decode_message(decoder, keys[number], values[number], highest) for number in numbers.tolist()]
     events = [event for some in found for event in some]
     columns = list(zip(*events, strict=True)) if events else [()] * len(EVENT_FIELDS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_FIELDS, strict=True)]

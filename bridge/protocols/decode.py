@@ -6,14 +6,22 @@ from base64 import b64encode
 from collections.abc import Sequence
 
 from bridge.events import Code, Event, Kind
-from bridge.protocols.decoder import DecodeError, Decoder, PlainDecoder
+from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, PlainDecoder
 from bridge.protocols.detect import Recognised, is_other, recognise_message
+from bridge.protocols.plausible_times import check_times
 
 
-def decode_message(decoder: Decoder | PlainDecoder, key: bytes | None, value: bytes | None) -> list[Event]:
-    """Gives the events of one message by the plain path, or one BAD event that says why there are none."""
+def decode_message(
+    decoder: Decoder | PlainDecoder, key: bytes | None, value: bytes | None, highest: int = MAX_COMMIT_TS
+) -> list[Event]:
+    """Gives the events of one message by the plain path, or one BAD event that says why there are none.
+
+    highest: the highest TSO that the message can tell (`plausible_times`).
+    """
     try:
-        return decoder.decode(key, value)
+        events = decoder.decode(key, value)
+        check_times(events, highest)
+        return events
     except DecodeError as failure:
         return [bad_message(decoder.protocols, failure, key, value)]
 

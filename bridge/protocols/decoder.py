@@ -17,6 +17,8 @@ from bridge.filters.row_rules import RowRules
 from bridge.protocols.debezium.connector_options import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
+MS_AHEAD: Final = 86_400_000
+"""A TSO may lie a day ahead of the clock: so far TiDB's own clock may be set ahead (PD's `max-gap-reset-ts`)."""
 MAX_NAME: Final = 64
 """In characters.  No name of a schema, table or column is longer in MySQL, MariaDB and TiDB; events repeat names in
 every row."""
@@ -90,6 +92,7 @@ class DecodeOptions:
     error.
     debezium: how a native Debezium connector is configured to write values; TiCDC's way is known.
     row_rules: what is done with rows that were decoded together (`batch_decode`); `decode` gives them as they came.
+    ms_ahead: how far a TSO may lie ahead of the moment at which its message was read (milliseconds).
     """
 
     timezone: str | None
@@ -100,6 +103,7 @@ class DecodeOptions:
     tells_unwanted: bool = False
     reserved: ReservedSchemas = field(default_factory=ReservedSchemas)
     row_rules: RowRules = field(default_factory=RowRules)
+    ms_ahead: int = MS_AHEAD
 
 
 class Decoder(Protocol):
@@ -113,6 +117,10 @@ class Decoder(Protocol):
     @property
     def row_rules(self) -> RowRules:
         """What is done with the rows after they are decoded."""
+
+    @property
+    def ms_ahead(self) -> int:
+        """How far a TSO may lie ahead of the moment at which its message was read."""
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
@@ -130,7 +138,7 @@ class PlainDecoder:
     def __init__(self, options: DecodeOptions) -> None:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
         self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
-        self.row_rules = options.row_rules
+        self.row_rules, self.ms_ahead = options.row_rules, options.ms_ahead
         self._told: set[tuple[str, str]] = set()
         """Unwanted tables that were reported already."""
 

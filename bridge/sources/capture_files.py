@@ -21,7 +21,7 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages, pack_each, unpacked
-from bridge.sources.range_reader import joined_chunks
+from bridge.sources.range_reader import joined_chunks, latest_ms
 from bridge.sources.source import (
     Export,
     Extent,
@@ -38,7 +38,8 @@ from bridge.sources.source import (
 from bridge.spark.event_transfer import transfer_folder
 
 DEFAULT_CAPTURE_TOPIC = "capture"
-_CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, broken string"
+_CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, timestamp string, broken string"
+_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
 _T = TypeVar("_T")
 _TICK_SECONDS = 0.2
 _BROKEN = ("columnNameOfCorruptRecord", "broken")
@@ -111,12 +112,12 @@ class CaptureSource:
         """Returns the lines from `starts` on, as a stream."""
         lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
         if not starts:
-            return lines.select(*Messages._fields)
+            return lines.select(*_FIELDS)
         lows = F.create_map(
             *(F.lit(x) for where, start in starts.items() for x in (f"{where[0]}/{where[1]}", start.offset))
         )
         low = lows[F.concat_ws("/", "topic", F.col("partition").cast("string"))]
-        return lines.where(F.col("offset") >= low).select(*Messages._fields)
+        return lines.where(F.col("offset") >= low).select(*_FIELDS)
 
     def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
         """Returns the number of all messages: there is only one micro-batch."""
@@ -130,7 +131,7 @@ class CaptureSource:
     def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:  # noqa: ARG002
         """Makes one micro-batch of all lines, without copies of a message."""
         lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
-        return CaptureBatch(lines.select(*Messages._fields).dropDuplicates(["topic", "partition", "offset"]))
+        return CaptureBatch(lines.select(*_FIELDS).dropDuplicates(["topic", "partition", "offset"]))
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads the messages of the first lines of the files."""
@@ -193,6 +194,7 @@ class CaptureSource:
             "offset",
             F.unbase64("key").alias("key"),
             F.unbase64("value").alias("value"),
+            F.expr("coalesce(try_cast(timestamp AS bigint), 0)").alias("timestamp"),
             "broken",
         )
 
@@ -261,11 +263,11 @@ class CaptureBatch:
         return self.lines.rdd.mapPartitions(lambda rows: export(decode(_messages(rows))))
 
 
-def _messages(rows: Iterable[tuple[str, int, int, bytearray | None, bytearray | None]]) -> Iterator[Messages]:
+def _messages(rows: Iterable[tuple[str, int, int, bytearray | None, bytearray | None, int]]) -> Iterator[Messages]:
     """Reads messages from the rows of a stream's DataFrame."""
     return joined_chunks(
-        Messages([topic], [partition], [offset], [_bytes(key)], [_bytes(value)])
-        for topic, partition, offset, key, value in rows
+        Messages([topic], [partition], [offset], [_bytes(key)], [_bytes(value)], [latest_ms(timestamp)])
+        for topic, partition, offset, key, value, timestamp in rows
     )
 
 

@@ -182,6 +182,7 @@ class RangeReader:
                     [message.offset() for message in kept],
                     [message.key() for message in kept],
                     [message.value() for message in kept],
+                    [latest_ms(kept[-1].timestamp()[1])] * len(kept),
                 )
             next_offset = _next_offset(received, next_offset)
 
@@ -204,6 +205,12 @@ class RangeReader:
         if not errors and (not received or received[-1].offset() < wanted.end):
             return received
         return [message for message in received if message.error() is None and message.offset() < wanted.end]
+
+
+def latest_ms(kafka_ms: int) -> int:
+    """Returns the latest moment that messages can be of that are read now (milliseconds since 1970): the clock of this
+    machine may be behind.  kafka_ms: Kafka's timestamp of the last of them, not above 0 without one."""
+    return max(kafka_ms, round(time.time() * 1000))
 
 
 def joined_chunks(

@@ -148,8 +148,6 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
     # What is merged cannot be moved apart.
     Rule("goes on with", {"other routes"}, "route", {"shards"}),
-    # What an operator wrote keeps the names that tables had then, and is not followed behind them.
-    Rule("goes on with", {"other routes"}, "decision", {"replace alike", "replace unlike", "by hand"}),
     # Routes and filters speak of the plain names.
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),

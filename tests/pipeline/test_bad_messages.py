@@ -35,8 +35,13 @@ def watermark(ts: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def capture(folder: Path, *partitions: Sequence[dict[str, Any] | bytes], timezone: str | None = "UTC") -> pa.Table:
-    """The events of these messages; bytes are a message as it is."""
+def capture(
+    folder: Path,
+    *partitions: Sequence[dict[str, Any] | bytes],
+    timezone: str | None = "UTC",
+    latest_ms: int | None = None,
+) -> pa.Table:
+    """The events of these messages; bytes are a message as it is.  latest_ms: when they were read."""
     lines = []
     for partition, messages in enumerate(partitions):
         for offset, message in enumerate(messages):
@@ -45,7 +50,7 @@ def capture(folder: Path, *partitions: Sequence[dict[str, Any] | bytes], timezon
             lines.append(json.dumps(line))
     path = folder / "capture.jsonl"
     path.write_text("\n".join(lines), encoding="utf-8")
-    return decoded(path, "canal-json", timezone)
+    return decoded(path, "canal-json", timezone, latest_ms=latest_ms)
 
 
 @pytest.fixture

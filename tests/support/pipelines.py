@@ -201,8 +201,10 @@ def _run_to_the_end(pipeline: Pipeline, events: pa.Table, batch: int | None) -> 
     pipeline.applier.finish()
 
 
-def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **options: Any) -> pa.Table:
-    """The events of a capture file."""
+def decoded(
+    capture: Path, protocol: str, timezone: str | None = "UTC", *, latest_ms: int | None = None, **options: Any
+) -> pa.Table:
+    """The events of a capture file.  latest_ms: when its messages were read; None: their times are not checked."""
     messages = [json.loads(line) for line in capture.read_text(encoding="utf-8").splitlines()]
 
     def column(name: str) -> list[bytes | None]:
@@ -214,6 +216,7 @@ def decoded(capture: Path, protocol: str, timezone: str | None = "UTC", **option
         [m["offset"] for m in messages],
         column("key"),
         column("value"),
+        [] if latest_ms is None else [latest_ms] * len(messages),
     )
     decoder = make_decoder(protocol, DecodeOptions(timezone, **options))
     events = decode_messages(decoder, captured)

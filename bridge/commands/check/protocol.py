@@ -24,6 +24,7 @@ from bridge.protocols import (
     recognise,
 )
 from bridge.protocols.detect import is_other, recognise_message
+from bridge.protocols.plausible_times import highest_ts
 from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
 from bridge.sources.source import KeyAndValue
 from bridge.tso import tso_time
@@ -89,9 +90,10 @@ def decode(facts: SourceFacts, settings: Settings, protocol: str) -> Decoded:
     """Decodes what was sampled.  Raises UsageError for settings that the decoder refuses."""
     options = replace(settings.decode_options(TableFilter(settings.filter)), cut_rows=bool(settings.upstream.url))
     decoder = make_decoder(protocol, options)
+    highest = highest_ts([facts.now_ms], options.ms_ahead)
 
     def decoded(messages: Sequence[KeyAndValue]) -> list[Event]:
-        return [event for key, value in messages for event in decode_message(decoder, key, value)]
+        return [event for key, value in messages for event in decode_message(decoder, key, value, highest)]
 
     return Decoded(
         protocol,

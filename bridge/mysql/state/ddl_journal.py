@@ -3,17 +3,20 @@ decision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
+from bridge.ddl.by_table.routing import moved_statement
+from bridge.ddl.parser import Refused, classify
 from bridge.ddl.rewrite import RewriteStep, Rewritten
 from bridge.ddl.rule import OmittedObject
-from bridge.model import SchemaChange
+from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection import Session
 from bridge.quoting import quote_name
 from bridge.tso import ms_tso, tso_ms
@@ -108,6 +111,11 @@ _COLUMNS: Final = (
 _ANEW: Final = ", ".join(
     f"{name} = VALUES({name})" for name in [*_COLUMNS.split(", "), "left_out"] if name != "replacement"
 )
+
+
+NewName = Callable[[Iterable[TableName], TableName], TableName | None]
+"""Takes the tables that a schema change touches upstream, and the former name of one on the target; gives its new name,
+None where it is the old one."""
 
 
 class Journal:
@@ -233,6 +241,20 @@ class Journal:
             ),
         )
         return matched == 1
+
+    def move_replacements(self, session: Session, place: NewName) -> None:
+        """Gives what operators wrote the names that its tables have now.  What was sent to the target stays on record
+        as it was."""
+        for entry in self._select(session, "(replacement <> '' OR run_text <> '')", ()):
+            known = classify(entry.statement, entry.schema)
+            there = partial(place, () if isinstance(known, Refused) else known.tables)
+            moved = moved_statement(entry.ran_instead, entry.schema, there) if entry.ran_instead else ""
+            if moved != entry.ran_instead:
+                session.execute(
+                    f"UPDATE {self._table} SET replacement = %s"
+                    " WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
+                    (moved, self._pipeline, entry.commit_ts, entry.statement_hash),
+                )
 
     def left_out(self, session: Session) -> set[OmittedObject]:
         """Gives all objects that the target did not get."""

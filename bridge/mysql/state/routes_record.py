@@ -16,12 +16,22 @@ import structlog
 
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.moved_tables import LeftTable, TakenTable, left_tables, moved_tables, new_place, taken_tables
+from bridge.filters.moved_tables import (
+    LeftTable,
+    MovedTable,
+    TakenTable,
+    left_tables,
+    moved_tables,
+    new_name,
+    new_place,
+    taken_tables,
+)
 from bridge.filters.routes import Route, Routes
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Positions, TableName, goes_by_partition
 from bridge.mysql.connection import Session
+from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.mysql.state.quarantine import move_changes
 from bridge.mysql.table_definition import list_tables
@@ -93,9 +103,9 @@ def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRul
     """Stores the routes and the filters of a pipeline; raises what `require_kept_routes` raises.
 
     Warns of tables on the target that the filter has left out until now, and of those of which an event filter has left
-    out rows.  Row changes in the quarantine get the new names of tables that were moved for new routes.  Where
-    `lets_more_in`, the caller sets the progress back in the same transaction.  Raises UsageError for other event
-    filters within a step of which the target may have parts.
+    out rows.  Row changes in the quarantine, and what operators wrote in the place of schema changes, get the new names
+    of tables that were moved for new routes.  Where `lets_more_in`, the caller sets the progress back in the same
+    transaction.  Raises UsageError for other event filters within a step of which the target may have parts.
     """
     require_kept_routes(session, schema, progress, rules.routes)
     before = _read(session, schema, progress.name)
@@ -110,6 +120,8 @@ def keep_routes(session: Session, schema: str, progress: Progress, rules: RowRul
         _warn_of_missed(there, progress, old, rules.routes)
         if old.routes != rules.routes.routes:
             move_changes(session, schema, progress.name, lambda name: new_place(name, old, rules.routes, there))
+            journal = Journal(progress.name, schema)
+            journal.move_replacements(session, lambda sources, name: new_name(name, old, rules.routes, sources))
         if _tells_filters(before):
             _warn_of_missed_rows(there, progress, _rules(before), rules)
     stored = (progress.name, now)
@@ -212,9 +224,20 @@ def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes
             f"the routes are not those that the pipeline ran with: {'; '.join(map(str, found[:_SHOWN]))}{more}",
             where=f"pipeline {progress.name}",
             fix="give the routes as they were (--route, or the settings file of the pipeline); or stop the bridge, move"
-            " what is there yourself, with RENAME TABLE on the target, and start it with the new routes; or begin anew"
-            " with another --name",
+            f" what is there yourself, with RENAME TABLE on the target, and start it with the new routes{_ways(found)};"
+            " or begin anew with another --name",
         )
+
+
+def _ways(moved: Iterable[MovedTable]) -> str:
+    taken = next((one for one in moved if one.is_taken), None)
+    if taken is None:
+        return ""
+    return (
+        f". As {taken.now} is there, too, nothing tells whether tables have traded places already (if so, trade them"
+        f" back): give {taken.was} a name that no other has, and start once with a route from {taken.source} to that"
+        " name; move the other table, and start once with its route; then move the first one to its place"
+    )
 
 
 def _refuse_taken(taken: Iterable[TakenTable], progress: Progress) -> None:

@@ -22,7 +22,8 @@ class OnBadMessage:
     quarantine: whether such messages and rows are quarantined instead of stopping the bridge.
     protocol: stored with each entry, since a message does not always tell its protocol.
     cut_rows: reads back the rows of messages that hold only the key; None without an upstream.
-    released: positions of schema changes that are quarantined, since the operator has run their equivalent by hand.
+    released: positions of messages that are quarantined in any case, such as schema changes of which the operator has
+        run the equivalent by hand.
     """
 
     quarantine: bool = False
@@ -33,12 +34,11 @@ class OnBadMessage:
     def stops(self, bad: BadMessage) -> bool:
         """Tells whether a bad message stops the bridge.
 
-        Without quarantine, each does.  A schema change always does, since what follows depends on it, unless it is in
-        `released`.
+        Without quarantine, each does that is not in `released`.  A schema change does with it, too, since what follows
+        depends on it.
         """
-        if bad.entry.code == Code.SCHEMA_CHANGE:
-            return str(bad.entry.position) not in self.released
-        return not self.quarantine
+        is_quarantined = self.quarantine and bad.entry.code != Code.SCHEMA_CHANGE
+        return not is_quarantined and str(bad.entry.position) not in self.released
 
     def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
         """Commits a transaction; returns it as committed, with the rows that were quarantined because the target

@@ -60,6 +60,11 @@ def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
 
 
 def _ways_to_continue(entry: Entry) -> str:
+    if entry.code == Code.AHEAD_OF_CLOCK:
+        return (
+            f"quarantine it with --set source.quarantine={entry.position} (a boundary holds no change, and the next one"
+            " does what it should have done)"
+        )
     if entry.code == Code.SCHEMA_CHANGE:
         return (
             "run by hand what it changed upstream, and quarantine it with --set"

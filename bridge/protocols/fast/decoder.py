@@ -35,7 +35,7 @@ class FastDecoder:
 
     def __init__(self, plain: PlainDecoder) -> None:
         self._plain = plain
-        self.row_rules = plain.row_rules
+        self.row_rules, self.ms_ahead = plain.row_rules, plain.ms_ahead
         self._loaded: Reader | None = None
         self._readiness = Readiness()
 

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 
 from bridge.events import Kind
 from bridge.filters.row_rules import RowRules
-from bridge.filters.table_filter import TableFilter
-from bridge.model import topic_begins
+from bridge.model import TableName, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.routes_record import FilterEra, FilterRecord
 from bridge.pipeline.by_partitions.event_times import last_ms
@@ -35,12 +34,15 @@ class FilterHistory:
 
     start_ts, begins: where it began (TSO), and topics that were added later.
     eras: those that have ended, the first one first; now: the rules since then.
+    came_between: whether what was left out came to the target, by a copy or a fix file, as soon as it was not left out
+        any more.  The messages do not tell.
     """
 
     start_ts: int
     begins: Mapping[str, int]
     eras: tuple[FilterEra, ...]
     now: RowRules
+    came_between: bool = False
 
     @classmethod
     def of(cls, progress: Progress, record: FilterRecord | None, given: RowRules) -> Self:
@@ -51,25 +53,29 @@ class FilterHistory:
     @property
     def identity(self) -> str:
         """Everything that says which row changes were left out."""
-        return repr((self.start_ts, self.begins, self.eras, self.now.ignored))
+        return repr((self.start_ts, self.begins, self.eras, self.now.ignored, self.came_between))
+
+    def set_again(self, name: TableName) -> frozenset[Kind]:
+        """Gives the kinds of row changes of a table that were left out, then not, and are now.  Only people know
+        whether what was left out the first time has come to the target in between."""
+        told = [rules.ignored_kinds(*name) for rules in self._told]
+        came = (told[-1] & before - frozenset.intersection(*told[at:]) for at, before in enumerate(told))
+        return frozenset[Kind]().union(*came)
 
     @property
-    def set_again(self) -> frozenset[Kind]:
-        """The kinds of row changes of some tables that were left out, then not, and are now.  Only people know whether
-        what was left out the first time has come to the target in between."""
-        told = [_pairs(rules) for rules in (*(era.rules for era in self.eras), self.now)]
-        came = (told[-1] & before - frozenset.intersection(*told[at:]) for at, before in enumerate(told))
-        return frozenset(kind for pairs in came for _, kind in pairs)
+    def _told(self) -> tuple[RowRules, ...]:
+        return (*(era.rules for era in self.eras), self.now)
 
-    def parts(self, events: pa.Table) -> Iterator[tuple[pa.Table, RowRules]]:
-        """Divides events by the rules with which they were applied."""
-        yield masked(events, is_copied := self._are_copied(events)), RowRules()
+    def parts(self, events: pa.Table) -> Iterator[tuple[pa.Table, tuple[RowRules, ...]]]:
+        """Divides events; gives with each part the rules by all of which a row change has to be left out, to be
+        missing on the target."""
+        yield masked(events, is_copied := self._are_copied(events)), (RowRules(),)
         events = masked(events, ~is_copied)
-        for era in self.eras:
+        for at, era in enumerate(self.eras):
             is_in = are_reached(events, era.applied_ts, era.positions, {})
-            yield masked(events, is_in), era.rules
+            yield masked(events, is_in), self._told[at:] if self.came_between else (era.rules,)
             events = masked(events, ~is_in)
-        yield events, self.now
+        yield events, (self.now,)
 
     def _are_copied(self, events: pa.Table) -> Bools:
         """As the bridge takes them for being on the target when it begins."""
@@ -78,10 +84,6 @@ class FilterHistory:
         by_time = events["by_time"].to_numpy(zero_copy_only=False)
         last = pc.cast(last_ms(events["commit_ts"]), pa.int64()).to_numpy()
         return np.asarray(np.where(by_time, last < moments, events["commit_ts"].to_numpy() < begins))
-
-
-def _pairs(rules: RowRules) -> frozenset[tuple[TableFilter, Kind]]:
-    return frozenset((one.tables, kind) for one in rules.ignored for kind in one.kinds)
 
 
 def ruled_by_history(decode: EventDecoder, rules: RowRules, history: FilterHistory) -> EventDecoder:
@@ -102,7 +104,7 @@ def ruled_by_history(decode: EventDecoder, rules: RowRules, history: FilterHisto
 def _kept(events: pa.Table, rules: RowRules, history: FilterHistory) -> Iterator[pa.Table]:
     for mine, then in history.parts(events):
 
-        def both(schema: str, table: str, then: RowRules = then) -> frozenset[Kind]:
-            return rules.ignored_kinds(schema, table) & then.ignored_kinds(schema, table)
+        def by_all(schema: str, table: str, then: tuple[RowRules, ...] = then) -> frozenset[Kind]:
+            return frozenset.intersection(*(one.ignored_kinds(schema, table) for one in (rules, *then)))
 
-        yield without_ignored(mine, both)
+        yield without_ignored(mine, by_all)

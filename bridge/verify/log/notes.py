@@ -8,6 +8,7 @@ from typing import Final
 
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import counted
+from bridge.events import Kind
 from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import clash_error
@@ -75,13 +76,19 @@ def era_notes(filters: FilterHistory) -> Iterator[str]:
             f"the event filters were changed at applied_ts {', '.join(str(era.applied_ts) for era in filters.eras)}: a"
             " row change counts as left out where it is left out now and was when it came"
         )
-    if again := filters.set_again:
-        yield (
-            f"{', '.join(kind.name.lower() for kind in sorted(again))} row changes were left out, then not, and are"
-            " again: of tables that were copied or fixed in between, rows that are right are called different; compare"
-            " such tables with the source (--against upstream) without the event filters, and do not run a fix file for"
-            " them"
-        )
+
+
+def again_note(kinds: Iterable[Kind], *, is_equal: bool) -> str:
+    """Notes that row changes of a table were left out, then not, and are again.  is_equal: with those that came
+    before."""
+    names = ", ".join(kind.name.lower() for kind in sorted(kinds))
+    what = f"its {names} row changes were left out, then not, and are again"
+    if is_equal:
+        return f"{what}: the table is what it was copied or fixed to be in between, and what came since"
+    return (
+        f"{what}: where a part of the table was copied or fixed in between, rows that are right are called different;"
+        " compare it with the source (--against upstream) without the event filters, and do not run a fix file for it"
+    )
 
 
 def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:

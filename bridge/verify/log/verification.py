@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import UsageError, counted
+from bridge.events import Kind
 from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
@@ -51,7 +52,7 @@ from bridge.verify.log.lineage import Lineage, NameIdentity, trace
 from bridge.verify.log.loaded.loaded_comparison import LoadedComparison, load
 from bridge.verify.log.loaded.loading import LoadedPart, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.notes import bad_notes, cut_notes, era_notes, left_out_notes, table_notes
+from bridge.verify.log.notes import again_note, bad_notes, cut_notes, era_notes, left_out_notes, table_notes
 from bridge.verify.log.recompute import Control, FoldedLog, Log
 from bridge.verify.log.row_groups import LogPlan
 from bridge.verify.log.row_steps import LoggedShape
@@ -82,6 +83,8 @@ class LogVerification:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
         self._table, self._options, self._listener = table, options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
+        self._only: frozenset[TableName] | None = None
+        self._loaded: list[LoadedPart] = []
 
     def run(self) -> Report:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""
@@ -109,11 +112,53 @@ class LogVerification:
             stack.callback(log.close)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
+            if again := self._set_again(report):
+                log = self._log_as_copied(spark, folder)
+                stack.callback(log.close)
+                self._compare_again(again, log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
             heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
             report.notes.append(f"{counted(self._fix.write(heading), 'statement')} in {self._options.fix_file}")
         report.seconds = time.monotonic() - began
         return report
+
+    def _set_again(self, report: Report) -> dict[TableName, frozenset[Kind]]:
+        """Gives the tables that differ, and of which a filter that was taken away leaves out row changes again."""
+        routes = self._options.row_rules.routes
+        return {
+            table.name: kinds
+            for table in report.tables
+            if not (table.is_equal or table.schema)
+            if (kinds := frozenset[Kind]().union(*map(self._filters.set_again, routes.sources(table.name))))
+        }
+
+    def _log_as_copied(self, spark: SparkSession, folder: str | None) -> Log:
+        """Reads the messages as if what was left out had come to the target as soon as it was not left out any more."""
+        self._filters = replace(self._filters, came_between=True)
+        return self._log(spark, folder)
+
+    def _compare_again(
+        self,
+        again: Mapping[TableName, frozenset[Kind]],
+        log: Log,
+        progress: Progress,
+        sessions: Sequence[Session],
+        report: Report,
+    ) -> None:
+        """Compares these tables with another reading of the messages; one that is equal by it is right."""
+        for part in self._loaded:
+            part.drop()
+        fix, self._fix, self._only = self._fix, None, frozenset(again)
+        second = Report(report.against, report.moment, 0)
+        self._compare(log, progress, sessions, second)
+        self._fix = fix
+        equal = {table.name: table for table in second.tables if table.is_equal and table.name in again}
+        report.tables = [equal.get(table.name, table) for table in report.tables]
+        for table in report.tables:
+            if table.name in again:
+                table.notes += (again_note(again[table.name], is_equal=table.name in equal),)
+        if fix:
+            fix.forget_rows(equal)
 
     @contextmanager
     def _expected_errors(self) -> Iterator[None]:
@@ -169,7 +214,9 @@ class LogVerification:
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
-        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions, self._settings.ddl.source)
+        self._loaded = parts = parts_in(
+            list(self._divided(tables, hashed, len(sessions))), sessions, self._settings.ddl.source
+        )
         self._listener.stage("recomputing the last state of every key")
         load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
         loaded = LoadedComparison(
@@ -205,7 +252,7 @@ class LogVerification:
         key_of = lineage.key_of
         wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
         there = {key_of(name): name for name in present}
-        names = [there[key] for key in sorted(wanted) if key in there]
+        names = [there[key] for key in sorted(wanted) if key in there and self._is_compared(there[key])]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
         for shape in sorted(shapes):
@@ -233,6 +280,9 @@ class LogVerification:
             for key in lineage.dropped.keys() & there.keys() - wanted.keys()
         ]
         return tables, [*lost, *left]
+
+    def _is_compared(self, name: TableName) -> bool:
+        return self._only is None or name in self._only
 
     def _hashed(
         self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]

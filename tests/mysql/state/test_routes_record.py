@@ -13,7 +13,8 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
-from bridge.model import Entry
+from bridge.model import Entry, SchemaChange
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, add_entries, list_entries
 from bridge.mysql.state.routes_record import keep_routes
@@ -196,3 +197,59 @@ def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
         assert "(--route, or the settings file of the pipeline)" in ended.last_line
     assert bridge(*verify, "--target", target).code == 0
     assert bridge(*verify, "--target", target, "--route", "m.t -> r.t", "--name", "other").code == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "written", "now"),
+    [
+        ((), ("m.t -> r.t",), "ALTER TABLE t ADD b INT", "ALTER TABLE `r`.`t` ADD b INT"),
+        (("m.t -> r.t",), ("m.t -> r.u",), "ALTER TABLE r.t ADD b INT", "ALTER TABLE `r`.`u` ADD b INT"),
+        (("m.* -> r.*",), ("m.t -> m.gone", "m.gone -> r.other"), "RENAME TABLE r.t TO r.gone",
+         "RENAME TABLE `m`.`gone` TO `r`.`other`"),
+        (("m.t -> r.t",), ("m.t -> r.u",), "ALTER TABLE r.helper ADD b INT", "ALTER TABLE r.helper ADD b INT"),
+        (("m.t -> r.t",), ("m.t -> r.t", "n.t -> r.n"), "ALTER TABLE r.t ADD b INT", "ALTER TABLE r.t ADD b INT"),
+    ],
+)  # fmt: skip
+def test_what_an_operator_wrote_follows_a_table(
+    target: str, before: tuple[str, ...], after: tuple[str, ...], written: str, now: str
+) -> None:
+    """It still has to run, or verify reads it as a part of the table's history; what was sent stays as it was."""
+    statement = "RENAME TABLE m.t TO m.gone" if written.startswith("RENAME") else "ALTER TABLE t ADD a INT"
+    change, journal = SchemaChange(20, "m", "t", statement, "cdc/0/1"), Journal("bridge", "_bridge")
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        keep_routes(session, "_bridge", BEGUN, routes(*before))
+        journal.record(session, change, JournalState.HELD)
+        journal.release(session, journal.entries(session)[0], JournalState.REPLACED, "", written)
+        keep_routes(session, "_bridge", BEGUN, routes(*after))
+        [entry] = journal.entries(session)
+        assert (entry.replacement, entry.run_text, entry.statement) == (now, "", statement)
+
+
+def test_tables_that_trade_places(target: str) -> None:
+    """Nothing tells whether they have done so: it is refused, and the error says the way by a third name, each step of
+    which is taken and moves what is held."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        session.execute("CREATE DATABASE m")
+        for table in "ab":
+            session.execute(f"CREATE TABLE m.{table} (id INT PRIMARY KEY, of_{table} INT)")
+        keep_routes(session, "_bridge", BEGUN, routes("m.a -> m.b", "m.b -> m.a"))
+        for offset, table in enumerate("ba"):
+            change = row_change(9, table, ("id",), ("id",), after=(1,))
+            add_entries(session, "_bridge", "bridge", [Entry(Position("cdc", 0, offset), "x", "x", 9, change=change)])
+
+        def places() -> list[str]:
+            entries = list_entries(session, "_bridge", "bridge", [*QuarantineState])
+            return [one.change.table for one in entries if one.change]
+
+        with pytest.raises(UsageError, match=r"m\.\w went to m\.\w, and would go to m\.\w") as refused:
+            keep_routes(session, "_bridge", BEGUN, routes())
+        assert "As m.b is there, too, nothing tells whether" in refused.value.fix
+        assert "start once with a route from m.b to that name" in refused.value.fix
+        steps = (("a", "c", ("m.a -> m.b", "m.b -> m.c")), ("b", "a", ("m.b -> m.c",)), ("c", "b", ()))
+        for was, now, given in steps:
+            session.execute(f"RENAME TABLE m.{was} TO m.{now}")
+            keep_routes(session, "_bridge", BEGUN, routes(*given))
+        assert places() == ["a", "b"]
+        keep_routes(session, "_bridge", BEGUN, routes())

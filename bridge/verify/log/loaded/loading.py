@@ -41,6 +41,10 @@ class LoadedPart:
         """Makes the temporary table.  Raises the target's error, unless it is about a value."""
         self._run(self.table.expected_table.create())
 
+    def drop(self) -> None:
+        """Drops the temporary table."""
+        self.session.execute(f"DROP TEMPORARY TABLE {self.table.expected_table.name}")
+
     def load(self, insert: Insert) -> None:
         """Loads rows, unless the target has refused a value before.  Raises any other error."""
         if self.refused:
