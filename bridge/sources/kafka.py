@@ -197,7 +197,8 @@ class KafkaSource:
                 for start in range(wanted.start, wanted.end, _MESSAGES_PER_READ):
                     part = wanted._replace(start=start, end=min(wanted.end, start + _MESSAGES_PER_READ))
                     for came in reader.read([part]):
-                        for name, number, at, key, value in zip(*came, strict=True):
+                        columns = came.topic, came.partition, came.offset, came.key, came.value
+                        for name, number, at, key, value in zip(*columns, strict=True):
                             yield Message(Position(name, number, at), key, value)
 
     def _client_properties(self) -> tuple[tuple[str, str], ...]:
