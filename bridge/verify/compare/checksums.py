@@ -125,7 +125,10 @@ def token(column: ColumnInfo, alias: str = "") -> str:
     value = canonical(column, alias)
     if column.value_class in _PLAIN:
         return f"IFNULL({value},'N')"
-    shown = f"IF(LENGTH({value})>{_INLINE_BYTES},SHA2({value},256),{value})" if column.data_type in _HUGE else value
+    shown = value
+    if column.data_type in _HUGE:
+        # As bytes: MariaDB joins no text of ascii with one of the connection's character set (error 1267).
+        shown = f"IF(LENGTH({value})>{_INLINE_BYTES},CAST(SHA2({value},256) AS BINARY),{value})"
     return f"IFNULL(CONCAT(LENGTH({value}),':',{shown}),'N')"
 
 

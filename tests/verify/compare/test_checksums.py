@@ -81,10 +81,11 @@ AS_BYTES = ("ascii_bin", "latin1_bin", "gbk_bin", "binary")
 """One such column makes all of the row's text bytes."""
 
 
+@pytest.mark.parametrize("kind", ["VARCHAR(9)", "MEDIUMTEXT"])
 @pytest.mark.parametrize("others", [(), AS_BYTES])
 @pytest.mark.parametrize("server", ["target", "mysql_target", pytest.param("tidb_target", marks=pytest.mark.soak)])
 def test_collations_of_all_kinds_in_one_row(
-    request: pytest.FixtureRequest, server: str, others: tuple[str, ...]
+    request: pytest.FixtureRequest, server: str, others: tuple[str, ...], kind: str
 ) -> None:
     """A row has the hash that it has where all its columns have one collation."""
     url, mixed = request.getfixturevalue(server), [*MIXED[server], *others]
@@ -93,7 +94,7 @@ def test_collations_of_all_kinds_in_one_row(
     session = Target(url).connect(autocommit=True)
     try:
         for name, collations in (("mixed", mixed), ("same", ["utf8mb4_bin"] * len(mixed))):
-            columns = [f"c{n} VARCHAR(9) COLLATE {one}" for n, one in enumerate(collations)]
+            columns = [f"c{n} {kind} COLLATE {one}" for n, one in enumerate(collations)]
             session.execute(f"CREATE TABLE app.{name} ({', '.join(columns)})")
             session.execute(f"INSERT INTO app.{name} VALUES ({','.join(f'CHAR(65 + {n})' for n in range(len(mixed)))})")
             tokens = [token(column) for column in definition(session, name).columns.values()]

@@ -160,6 +160,27 @@ def test_keys_that_are_not_told(target: str) -> None:
     assert "its key was changed" in found.schema[0]
 
 
+def test_parts_of_rows_below_another_key(target: str) -> None:
+    """The same where rows came in parts: that an image does not fit the present key, which its row never had, is not
+    said of the table."""
+    log = [
+        schema_change(5, "CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL, big TEXT)"),
+        row_change(10, "t", ("a", "b", "big"), ["a"], after=(1, 7, "x"))._replace(by_time=True),
+        row_change(11, "t", ("a", "b", "big"), ["a"], after=(2, 8, "x"))._replace(by_time=True),
+        row_change(12, "t", ("a", "b", "big"), ["a"], before=(1, 7, "x"), after=(1, 7, None))._replace(by_time=True),
+        row_change(13, "t", ("a", "b"), ["a"], before=(1, 7))._replace(by_time=True),
+        schema_change(14, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b, big(3))"),
+        row_change(15, "t", ("a", "b", "big"), ["b", "big"], before=(2, 8, "x"), after=(3, 8, "x"))._replace(
+            by_time=True
+        ),
+    ]
+    execute(target, "CREATE DATABASE m")
+    run_all(target, in_one_partition(log), boundary_seconds=None)
+    assert execute(target, "SELECT a, b, big FROM m.t") == [(3, 8, "x")]
+    [said] = verified(target, log).schema
+    assert said.startswith("its key was changed, and the messages do not tell")
+
+
 def test_deletes_by_a_key_that_is_not_named(target: str) -> None:
     """Messages that name no key, as of a table without a primary one, and whose deletes hold the present key alone,
     were by that key: a column that is dropped behind the last of them has not changed it."""

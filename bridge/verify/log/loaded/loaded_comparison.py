@@ -96,10 +96,10 @@ class LoadedComparison:
         table = part.table
         self.listener.stage(str(table.name))
         result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
-        if part.refused:
-            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
-        elif table.lost:
+        if table.lost:
             result.schema += (table.lost,)
+        elif part.refused:
+            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
         else:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
