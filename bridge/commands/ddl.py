@@ -20,6 +20,8 @@ from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
 from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
+from bridge.model import SchemaChange
+from bridge.mysql.apply.existing_objects import skipped_before
 from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.upstream_zone import UTC, known_zone
 from bridge.mysql.connection import Session, Target
@@ -91,7 +93,11 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     known = classify(text, schema)
     if isinstance(known, Refused):
         return ""
-    around = OnTarget(session, Journal(table.name, table.schema))
+    journal = Journal(table.name, table.schema)
+    change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
+    if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
+        return f"rows that are there keep what they held before, as {kept.id} was skipped"
+    around = OnTarget(session, journal)
     is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
     return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 

@@ -129,7 +129,13 @@ class Quarantine:
             if not self._is_known(session):
                 return None
             held = entry_ids(session, self._table.schema, self._table.name, [QuarantineState.HELD])
-            return [self._try_action(session, id_, action) for id_ in (held if ids is None else ids)]
+            left = held if ids is None else list(dict.fromkeys(ids))
+            outcomes: dict[int, EntryOutcome] = {}
+            while left:
+                outcomes |= {id_: self._try_action(session, id_, action) for id_ in left}
+                still = [id_ for id_ in left if not outcomes[id_].done]
+                left = still if len(still) < len(left) else []  # what was in their way may be gone
+            return [*outcomes.values()]
 
     def _try_action(self, session: Session, id_: int, action: _Action) -> EntryOutcome:
         session.begin()

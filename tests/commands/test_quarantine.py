@@ -234,6 +234,18 @@ def test_a_row_that_gave_way_to_another(target: str, session: Session) -> None:
     assert session.rows("SELECT * FROM m.w") == [(2, 5, "b")]
 
 
+def test_updates_that_wait_for_each_other(target: str, session: Session) -> None:
+    """Each takes the unique value that the next one gives up: they are retried until nothing more is applied."""
+    session.execute("CREATE TABLE m.w (id INT PRIMARY KEY, u INT UNIQUE, v VARCHAR(3))")
+    columns = ["id", "u", "v"]
+    changes = [row_change(10, "w", columns, ["id"], after=[n, n, "a"]) for n in (1, 2, 3)]
+    changes += [row_change(11, "w", columns, ["id"], before=[n, n, "a"], after=[n, n + 1, "long"]) for n in (1, 2, 3)]
+    run_all(target, in_one_partition([*changes, boundary(20)]), quarantine=True, rows_per_transaction=1)
+    session.execute("ALTER TABLE m.w MODIFY v VARCHAR(9)")
+    assert [done for done, _ in retried(target, "--all")] == [True, True, True]
+    assert session.rows("SELECT * FROM m.w ORDER BY id") == [(n, n + 1, "long") for n in (1, 2, 3)]
+
+
 SINCE = [
     (["ALTER TABLE u MODIFY e ENUM('b','a')"], "which name its number stands for"),
     (["ALTER TABLE u MODIFY e VARCHAR(9)"], "which name its number stands for"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -272,6 +273,40 @@ def test_the_fewest_go(history: list[tuple[int, bool, int]]) -> None:
         assert [ts in gone for ts in mine] == sorted(ts in gone for ts in mine)
         first = next((changes[ts - 1] for ts in mine if ts in gone), None)
         assert first is None or (first.after or "").endswith("5")
+
+
+WIDER = replace(TABLE, columns={**TABLE.columns, "n": Column("n", "int", None, False)})
+
+
+@pytest.mark.parametrize(
+    ("history", "gone"),
+    [
+        ([((1, 0), (2, 0)), ((2, 0), (2, 5)), (None, (1, 1))], [2]),
+        ([((1, 0), (2, 0)), ((2, 0), (2, 5)), (None, (1, 1)), ((1, 1), (1, 5))], [2, 4]),
+        ([((1, 0), (2, 0)), ((2, 0), (2, 5)), (None, (1, 5)), ((1, 5), (1, 1))], [2]),
+        ([((1, 0), (2, 5)), (None, (1, 1))], [1, 2]),
+        ([((1, 0), (2, 5)), ((2, 5), (3, 5)), (None, (2, 1))], [1, 2, 3]),
+    ],
+)
+def test_what_comes_behind_a_refused_row_that_was_moved(
+    history: list[tuple[tuple[int, int] | None, tuple[int, int]]], gone: list[int]
+) -> None:
+    """A message with a part of its row moves it to another key, where its next change is refused: what is then inserted
+    at the former key stays, as it has nothing to do with that.  What would take the key of a row that is refused, or
+    that was to be moved, goes with it."""
+    moves = [row_change(n, "t", COLUMNS, ["id"], before=was, after=now) for n, (was, now) in enumerate(history, 1)]
+
+    def refusal_of(part: pa.Table) -> RefusedRowsError | None:
+        images = dict[str, str]()
+        for row in part.to_pylist():
+            for image in filter(None, (row["before"], row["after"])):
+                images.pop(image.split(SEP)[0], None)
+            images[row["after"].split(SEP)[0]] = row["after"]
+        is_bad = any(image.endswith("5") for image in images.values())
+        return RefusedRowsError("no", table=("m", "t"), code="target-refused") if is_bad else None
+
+    _, entries = separate_refused(WIDER, in_one_partition(moves), refusal_of)
+    assert [entry.commit_ts for entry in entries] == gone
 
 
 def test_raw_values(target: str, session: Session) -> None:

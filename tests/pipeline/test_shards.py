@@ -178,6 +178,44 @@ def test_a_column_that_is_dropped_by_the_last_shard(target: str, session: Sessio
     assert [state for _, _, state, _ in states(session)] == wanted
 
 
+def test_a_column_that_comes_again_where_it_was_kept(target: str, session: Session) -> None:
+    """Two shards of three drop it, and one adds it anew; the third's drop is skipped, so that its rows keep what they
+    held.  That its ADD COLUMN ran for another shard makes them no righter: it is held, and not skipped either, until
+    they were put right by hand."""
+    drop, add = "ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v INT DEFAULT 5"
+    events = [*(ddl(10 + n, f"s{n}", MAKE) for n in (1, 2, 3)), insert(14, "s1", 1, 1), insert(14, "s2", 2, 2)]
+    events += [ddl(15, "s3", drop), ddl(16, "s1", drop), ddl(17, "s1", add), insert(18, "s2", 12, 9)]
+    events += [ddl(19, "s2", drop), ddl(20, "s2", add), insert(21, "s2", 22, 7)]
+    for ts, decision in ((15, "skip"), (16, "approve"), (19, "skip")):
+        with pytest.raises(HeldError):
+            run(target, *events)
+        assert bridge("ddl", decision, str(ts), "--target", target).code == 0
+    with pytest.raises(HeldError, match=r"rows of s2\.t hold in s\.t what they held before, as 19-\w+ was skipped"):
+        run(target, *events)
+    refused = bridge("ddl", "skip", "20", "--target", target)
+    assert (refused.code, "keep what they held before, as 19-" in refused.err) == (2, True)
+    session.execute("UPDATE s.t SET v = 5 WHERE id = 12")
+    assert bridge("ddl", "done", "20", "--target", target).code == 0
+    run(target, *events)
+    assert session.rows("SELECT id, v FROM s.t ORDER BY id") == [(1, 5), (2, 5), (12, 5), (22, 7)]
+
+
+def test_what_other_shards_have_skipped_is_no_matter(target: str, session: Session) -> None:
+    """Nor is what was dropped since, by any of them: a column that a shard gets for the first time, or anew, is
+    right."""
+    drop, add = "ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a INT"
+    events = [*(ddl(10 + n, f"s{n}", MAKE) for n in (1, 2)), ddl(13, "s1", add), insert(14, "s1", 1, 1, 8)]
+    events += [ddl(15, "s1", drop), ddl(16, "s2", "ALTER TABLE t ADD COLUMN b INT NOT NULL"), ddl(17, "s2", add)]
+    events += [row_change(18, "t", ["id", "a"], ["id"], after=[2, 9], schema="s2"), ddl(19, "s2", drop)]
+    events += [ddl(20, "s1", add), insert(21, "s1", 11, 1, 6), ddl(22, "s2", add), insert(23, "s2", 12, 2, 7)]
+    for ts, decision in ((15, "skip"), (16, "skip"), (19, "approve")):
+        with pytest.raises(HeldError):
+            run(target, *events)
+        assert bridge("ddl", decision, str(ts), "--target", target).code == 0
+    run(target, *events)
+    assert session.rows("SELECT id, a FROM s.t ORDER BY id") == [(1, None), (2, None), (11, 6), (12, 7)]
+
+
 def test_keys_that_meet_stop_it(target: str, session: Session) -> None:
     """Before the step is written."""
     with pytest.raises(ApplyError, match=r"two shards of s\.t have a row with the same key \(id = 1\)"):

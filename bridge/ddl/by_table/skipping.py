@@ -43,16 +43,18 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
 
 
-def is_kept(text: str, classified: Classified, skipped_text: str, skipped: Classified) -> bool:
-    """Tells whether a statement that was skipped would have removed what a later one makes, or what had its name."""
+def removed_names(text: str, classified: Classified, earlier_text: str, earlier: Classified) -> frozenset[str]:
+    """Gives the names of what a statement makes, or of what had them, that an earlier one removes: of columns, or of
+    the table."""
     if classified.kind is StatementKind.CREATE_TABLE:
         databases = {name.schema for name in classified.tables}
-        is_one = bool(_lower(skipped.tables) & _lower(classified.tables)) or skipped.database in databases
-        return is_one and not _REMOVED_BY.isdisjoint(skipped.classes)
-    if {classified.kind, skipped.kind} != {StatementKind.ALTER_TABLE}:
-        return False
-    is_one = _lower(skipped.tables[:1]) == _lower(classified.tables[:1])
-    return is_one and not _column_names(skipped_text, skipped).freed.isdisjoint(_column_names(text, classified).given)
+        is_one = bool(_lower(earlier.tables) & _lower(classified.tables)) or earlier.database in databases
+        is_removed = is_one and not _REMOVED_BY.isdisjoint(earlier.classes)
+        return frozenset({classified.tables[0].table.lower()}) if is_removed else frozenset()
+    is_one = _lower(earlier.tables[:1]) == _lower(classified.tables[:1])
+    if {classified.kind, earlier.kind} != {StatementKind.ALTER_TABLE} or not is_one:
+        return frozenset()
+    return frozenset(_column_names(earlier_text, earlier).freed & _column_names(text, classified).given)
 
 
 def _moves_tables(classified: Classified) -> bool:

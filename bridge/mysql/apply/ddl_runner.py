@@ -17,7 +17,7 @@ from pymysql.err import MySQLError, OperationalError
 
 from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.by_table.shard_statements import shard_statement
-from bridge.ddl.by_table.shard_track import ShardVerdict, compared, misread
+from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, Refused, classify
@@ -239,7 +239,13 @@ class SchemaChangeRunner:
             raise self._hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
+        if ruling.verdict is ShardVerdict.CONFIRM and (kept := self._kept(session, change, rewritten)):
+            raise self._hold(session, change, kept_rows(shard, kept.id), rewritten)
         return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
+
+    def _kept(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
+        routes, text = self._rules.routes, rewritten.text or ""
+        return skipped_before(self._journal, session, routes, change, text, rewritten.classified)
 
     def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:
         """Tells whether the target's table is exactly what a statement makes."""
@@ -363,7 +369,7 @@ class SchemaChangeRunner:
                 raise
             if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
                 routes = self._rules.routes
-                if kept := skipped_before(self._journal, session, routes, plan.text, plan.classified):
+                if kept := skipped_before(self._journal, session, routes, change, plan.text, plan.classified):
                     words = f"what it makes is there with what it held before, as {kept.id} was skipped"
                     raise self._refused_by_target(session, change, plan, words) from error
                 return outcome

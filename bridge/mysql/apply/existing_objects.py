@@ -13,7 +13,8 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.by_table.skipping import is_kept
+from bridge.ddl.by_table.shard_statements import shard_statement
+from bridge.ddl.by_table.skipping import removed_names
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
@@ -62,16 +63,43 @@ def exists_already(
 
 
 def skipped_before(
-    journal: Journal, session: Session, routes: Routes, text: str, classified: Classified
+    journal: Journal, session: Session, routes: Routes, change: SchemaChange, text: str, classified: Classified
 ) -> JournalEntry | None:
     """Gives the schema change that the operator skipped, and which would have removed what a statement makes, or what
-    had its name; None without one.  What is there then holds what it held before."""
-    for entry in reversed(journal.entries(session, [JournalState.SKIPPED])):
-        skipped_text, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
-        skipped = classify(skipped_text, schema)
-        if isinstance(skipped, Classified) and is_kept(text, classified, skipped_text, skipped):
+    had its name; None without one, or where that was removed since.  What is there then holds what it held before.
+
+    change: the statement as it came; of a merged table only what its own shard skipped counts, since rows of others are
+    right.  text: as it runs.
+    """
+    shard = _shard(change.text, change.schema, routes)
+    skipped = [
+        entry
+        for entry in journal.entries(session, [JournalState.SKIPPED])
+        if _shard(entry.statement, entry.schema, routes) == shard
+        if _removed(entry, routes, text, classified)
+    ]
+    if not skipped:
+        return None
+    gone = set[str]()
+    for entry in reversed(journal.entries(session, [JournalState.SKIPPED, JournalState.DONE])):
+        removed = _removed(entry, routes, text, classified)
+        if entry in skipped and removed - gone:
             return entry
+        gone |= removed if entry.state is JournalState.DONE else set()
     return None
+
+
+def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classified) -> frozenset[str]:
+    """Gives the names that a statement makes, and that an earlier one removes."""
+    ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
+    ran = entry.ran_instead or ran
+    known = classify(ran, schema)
+    return removed_names(text, classified, ran, known) if isinstance(known, Classified) else frozenset()
+
+
+def _shard(text: str, schema: str, routes: Routes) -> TableName | None:
+    found = shard_statement(text, schema, routes)
+    return found.shard if found else None
 
 
 def _tried(

@@ -123,12 +123,15 @@ def separate_refused(
     entries of the others."""
     steps = [step for change in changes.to_pylist() for step in _steps_of(table, change)]
     held = pa.Table.from_pylist([step.change for step in steps], schema=EVENT_SCHEMA)
-    units = linked([*((step.old, step.key) for step in steps), *_spellings(table, steps, same_keys).items()])
+    spelled = list(_spellings(table, steps, same_keys).items())
+    units = linked([*((step.old, step.key) for step in steps), *spelled])
+    rows = linked([*((key, key) for step in steps for key in (step.old, step.key)), *spelled])
     groups: dict[str, list[int]] = {}
     for number, step in enumerate(steps):
         groups.setdefault(units[step.key], []).append(number)
     is_keyed = all(step.by for step in steps)
-    bisection = _Bisection(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, {})
+    touched = [frozenset({rows[step.old], rows[step.key]}) for step in steps]
+    bisection = _Bisection(lambda numbers: refusal_of(held.take(sorted(numbers))), is_keyed, touched, {})
     bisection.run(list(groups.values()))
     kept = [number for number in range(len(steps)) if number not in bisection.refused]
     return held.take(pa.array(kept, pa.int64())), _entries(table, changes, steps, bisection.refused)
@@ -199,10 +202,14 @@ def _key_of(names: str, image: str | None, key: tuple[str, ...]) -> str | None:
 
 @dataclass
 class _Bisection:
-    """Finds the refused changes of a transaction by halving it."""
+    """Finds the refused changes of a transaction by halving it.
+
+    touched: the rows that each step is about, by their keys.
+    """
 
     trial: Trial
     is_keyed: bool
+    touched: Sequence[frozenset[str]]
     refused: dict[int, RefusedRowsError]
 
     def run(self, groups: list[Group]) -> None:
@@ -231,19 +238,27 @@ class _Bisection:
             self._bisect(groups[half:], beside)
 
     def _trim(self, group: Group, beside: list[int] | None) -> None:
-        """Marks changes of one key as refused until the target accepts the rest.
+        """Marks changes of one key, or of keys between which a row moves, as refused until the target accepts the rest.
 
-        Only the last image of a key is written, so the last changes are tried first.  Without a key, each change is
-        tried by itself.
+        Only the last image of a key is written, so the last changes are tried first; what comes behind a refused one
+        and is about another row is tried again.  Without a key, each change is tried by itself.
         """
         kept = self._trim_last(list(group), beside) if self.is_keyed else self._trim_each(group, beside)
         if beside is not None:
             beside += kept
 
     def _trim_last(self, kept: list[int], beside: list[int] | None) -> list[int]:
+        behind: list[tuple[int, RefusedRowsError]] = []
         while kept and (refusal := self._refusal(kept, beside)):
-            self.refused[kept.pop()] = refusal
-        return kept
+            behind.insert(0, (kept.pop(), refusal))
+        refused_rows, free = set[str](), list[int]()
+        for number, refusal in behind:
+            if refused_rows and refused_rows.isdisjoint(self.touched[number]):
+                free.append(number)
+            else:
+                refused_rows |= self.touched[number]
+                self.refused[number] = refusal
+        return kept + self._trim_last(free, [*(beside or ()), *kept]) if free else kept
 
     def _trim_each(self, group: Group, beside: list[int] | None) -> list[int]:
         kept: list[int] = []

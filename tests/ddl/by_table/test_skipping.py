@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.ddl.by_table.skipping import is_kept, wrong_without
+from bridge.ddl.by_table.skipping import removed_names, wrong_without
 from bridge.ddl.parser import Classified, classify
 
 THERE = {
@@ -111,6 +111,6 @@ def _classified(text: str) -> Classified:
         ("DROP TABLE t", "CREATE INDEX i ON t (id)", False),
     ],
 )
-def test_what_is_kept(skipped: str, made: str, kept: bool) -> None:
+def test_what_removed_names(skipped: str, made: str, kept: bool) -> None:
     """What is there, since a statement was skipped, under the name of what a later one makes."""
-    assert is_kept(made, _classified(made), skipped, _classified(skipped)) == kept
+    assert bool(removed_names(made, _classified(made), skipped, _classified(skipped))) == kept
