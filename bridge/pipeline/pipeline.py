@@ -31,7 +31,7 @@ from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
-from bridge.pipeline.watching.outcome import Outcome, outcome_of
+from bridge.pipeline.watching.outcome import BEFORE_PROGRESS, Outcome, outcome_of
 from bridge.pipeline.watching.sample import Sampler, Watcher
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import StartReporter, attempts_to_start
@@ -86,12 +86,12 @@ class Pipeline:
         try:
             return self._run_owned(plan)
         except Abandoned:
-            return Outcome(applied_ts=0, interrupted=True)
+            return BEFORE_PROGRESS
         except (SourceError, TargetError) as error:
             if not self._stop.is_set():
                 raise
             log.warning("waiting_ended_by_stop", error=str(error))
-            return Outcome(applied_ts=0, interrupted=True)
+            return BEFORE_PROGRESS
         finally:
             if self._watcher is not None:
                 self._watcher.close()
