@@ -99,6 +99,8 @@ class _Doctor:
         yield from server.judge(facts, str(target), settings)
         if self._read and facts.progress:
             yield from kafka.judge_topics(self._read, facts.progress)
+        elif self._read:
+            yield from kafka.judge_beginning(self._read, parse_moment(settings.begin))
         reserved = ReservedSchemas(settings.target.schema_name)
         replicated = {event.schema for event in found.events} if found else set()
         names = {name for name in replicated if name and not reserved.why(name)}
