@@ -19,6 +19,7 @@ from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.writability import condition
 from bridge.pipeline.pipeline import expected_errors
+from tests.support.command import bridge
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -382,3 +383,15 @@ def test_every_server_has_the_condition(fixture: str, request: pytest.FixtureReq
                 ownership.control.close()
     with opened(url, [("cdc", 0)]):
         pass
+
+
+def test_commands_say_that_the_target_is_read_only(session: Session, url: str) -> None:
+    """It answers, so "does not answer" would lead to the network."""
+    with admin(url) as own:
+        ProgressTable("bridge").create(own)
+        ProgressTable("bridge").begin(own, 0)
+    session.execute("SET GLOBAL read_only = ON")
+    for arguments in (("reset", "--yes"), ("ctl", "pause")):
+        ended = bridge(*arguments, "--target", url)
+        assert ended.code == 3
+        assert "the target is read-only: 1290" in ended.last_line
