@@ -14,7 +14,7 @@ from bridge.errors import BridgeError, TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import ReadOnlyError, UnavailableError
+from bridge.mysql.server_errors import NoRoomError, ReadOnlyError, UnavailableError
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.writability import condition
@@ -147,6 +147,7 @@ def test_a_schema_change_waits_for_a_server_that_takes_writes(server: MariaDB, s
         assert session.rows("SHOW TABLES FROM m LIKE 'u'") == [("u",)]
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("writers", [0, 2])
 def test_a_commit_on_a_server_that_was_just_demoted(server: MariaDB, session: Session, url: str, writers: int) -> None:
     """Its outcome is looked up like any other: the rows are there once."""
@@ -395,3 +396,27 @@ def test_commands_say_that_the_target_is_read_only(session: Session, url: str) -
         ended = bridge(*arguments, "--target", url)
         assert ended.code == 3
         assert "the target is read-only: 1290" in ended.last_line
+
+
+FULL = ("--innodb-file-per-table=OFF", "--innodb-data-file-path=ibdata1:12M:autoextend:max:24M")
+FILL = "INSERT INTO m.filler SELECT NULL, REPEAT('x', 200) FROM m.seq_1_to_1000"
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_full_target_is_waited_for(writers: int) -> None:
+    """Its rows are not at fault: nothing goes to the quarantine, and the work goes on when there is room."""
+    with MariaDB(options=FULL) as server, admin(server.url) as session:
+        make_tables(session)
+        session.execute("CREATE TABLE m.wide (id INT PRIMARY KEY, v VARCHAR(2000))")
+        session.execute("CREATE TABLE m.filler (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(300))")
+        with opened(server.url, [("cdc", 0)], quarantine=True, writers=writers, rows_per_transaction=100) as pipeline:
+            with suppress(NoRoomError):
+                while True:
+                    session.execute(FILL)
+            wide = [row_change(10, "wide", ["id", "v"], ["id"], after=[at, "y" * 2000]) for at in range(1000)]
+            with at_work(lambda: pipeline.take(in_one_partition([*wide, boundary(11)]))):
+                wait_for(lambda: "has no room" in pipeline.writer.end.waiting_for, "it does not notice")
+                session.execute("DROP TABLE m.filler")
+            assert session.rows("SELECT COUNT(*) FROM m.wide") == [(1000,)]
+            assert session.rows("SELECT COUNT(*) FROM _bridge.quarantine") == [(0,)]
