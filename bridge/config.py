@@ -33,7 +33,7 @@ from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
 from bridge.protocols.values.timezones import utc_converter
 from bridge.secret_settings import resolve
-from bridge.tso import ms_tso
+from bridge.tso import ms_tso, tso_time
 
 Found = TypeVar("Found")
 _TOPIC: Final = re.compile("[A-Za-z0-9._-]+")
@@ -51,6 +51,10 @@ Tuning = Literal[
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
 RETRY_SECONDS = 300.0
 _MAX_TSO = (1 << 63) - 1
+_OTHER_CLOCKS: Final = range(10_000_000, 100_000_000_000_000_000)
+"""Numbers of 8 to 17 digits: dates, and seconds, milliseconds or microseconds since 1970.  As a TSO they are moments of
+the years 1970 to 1982, so that a pipeline would begin at the earliest without a word."""
+_MOMENT_FIX: Final = "write 470611868434825218 or 2026-11-21T05:10:07Z"
 
 
 def _sound(value: Found, check: Callable[[], object]) -> Found:
@@ -423,6 +427,8 @@ def parse_moment(text: str) -> int:
     tso = int(text) if text.isascii() and text.isdigit() else _tso_of_time(text)
     if not 0 <= tso <= _MAX_TSO:
         raise _no_moment(text)
+    if text.isdigit() and tso in _OTHER_CLOCKS:
+        raise UsageError(f"{text!r} is no TSO of these decades: as one it is {tso_time(tso)}", fix=_MOMENT_FIX)
     return tso
 
 
@@ -437,4 +443,4 @@ def _tso_of_time(text: str) -> int:
 
 
 def _no_moment(text: str) -> UsageError:
-    return UsageError(f"{text!r} is neither a TSO nor a time", fix="write 470611868434825218 or 2026-11-21T05:10:07Z")
+    return UsageError(f"{text!r} is neither a TSO nor a time", fix=_MOMENT_FIX)

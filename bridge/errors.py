@@ -76,7 +76,10 @@ class UnknownPipelineError(BridgeError):
     exit_code = 1
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"the target knows no pipeline {name!r}", fix="check --name and --target")
+        super().__init__(
+            f"the target knows no pipeline {name!r}",
+            fix="check --name and --target, and that its user may read the bridge's own database",
+        )
 
 
 class UsageError(BridgeError):

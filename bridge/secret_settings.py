@@ -108,7 +108,7 @@ def _read_variable(name: str, setting: str) -> str:
 def read_secret(path: str, setting: str) -> str:
     """Reads a secret from a file, without the white space around it; UsageError when the file cannot be read."""
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        return Path(path).read_text(encoding="utf-8-sig").strip()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"the password file {path} cannot be read: {why}", fix=f"see {setting}") from error

@@ -129,6 +129,10 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "x"), "unknown protocol"),
     (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", "soon"), "neither a TSO"),
     (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--from", "soon"), "neither a TSO"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", ""), "neither a TSO"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--from-dump", ""), "cannot be read"),
+    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", "1732165807"), "1970-01-01"),
+    (2, ("verify", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--fix-sql", "{files}"), "is a directory"),
     (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "canal-json", "--timezone",
          "Mars/Base"), "Mars/Base"),
     (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--consistency", "x"), "consistency"),
@@ -192,17 +196,17 @@ def test_check_says_it_in_its_own_lines(files: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "command", "code", "words"),
     [
-        (signal.SIGINT, "run", 0, "bridge: stopped; nothing is in the target yet"),
+        (signal.SIGINT, "run", 0, "bridge: stopped; `bridge status` tells what is in the target"),
         (
             signal.SIGTERM,
             "replay",
             4,
-            "bridge: interrupted before the end of the input; this command has applied nothing",
+            "bridge: interrupted before the end of the input; `bridge status` tells what is in the target; the same",
         ),
     ],
 )
 def test_a_signal_while_kafka_is_looked_at(tmp_path: Path, number: int, command: str, code: int, words: str) -> None:
-    """Before anything has begun the command ends as it does later."""
+    """Before anything has begun the command ends as it does later, and claims nothing of a target it has not asked."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         arguments = (command, "--target", NOWHERE, "--bootstrap-servers", servers, "--topic", "t")
@@ -222,7 +226,7 @@ def test_a_signal_while_the_target_is_waited_for(tmp_path: Path) -> None:
         process.says(r"retrying.*on=target.*target 127\.0\.0\.1:1 does not answer for")
         process.signal(signal.SIGTERM)
         assert process.wait() == 0, process.log
-    assert "bridge: stopped; nothing is in the target yet" in process.log
+    assert "bridge: stopped; `bridge status` tells what is in the target" in process.log
     assert "Traceback" not in process.log, process.log
 
 

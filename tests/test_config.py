@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from bridge.config import Settings, parse_moment
 from bridge.errors import SettingsError, UsageError
+from bridge.secret_settings import read_secret
 from bridge.settings import kafka_names
 from bridge.settings.load import load_settings
 from bridge.settings.toml_lines import lines_of
@@ -249,6 +250,15 @@ def test_unreadable_files(tmp_path: Path) -> None:
         load(tmp_path, "name = ")
 
 
+def test_files_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Editors of Windows write one, which is no part of the text."""
+    secret = tmp_path / "password"
+    secret.write_text("s3cret\n", encoding="utf-8-sig")
+    settings = load(tmp_path, f'\ufeff[target]\nurl = "mysql://u@h/"\npassword_file = "{secret}"')
+    assert settings.target.url == "mysql://u@h/"
+    assert read_secret(str(secret), "target.password_file") == "s3cret"
+
+
 def test_no_password_in_the_file_or_shown(tmp_path: Path) -> None:
     """A password in the configuration is refused; one from the environment is in no text of the settings."""
     with pytest.raises(UsageError, match="BRIDGE_TARGET_PASSWORD"):
@@ -282,6 +292,13 @@ def test_no_moments(text: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse_moment(text)
     assert repr(text) in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["20261121", "1732165807", "20261121051007", "1732165807000", "1732165807000000"])
+def test_numbers_of_other_clocks_are_no_moments(text: str) -> None:
+    """As a TSO, seconds since 1970 are a moment of 1970: a new pipeline would begin at the earliest without a word."""
+    with pytest.raises(UsageError, match=f"'{text}' is no TSO of these decades: as one it is 19[78]"):
+        parse_moment(text)
 
 
 def test_kafkas_password_comes_from_the_environment(tmp_path: Path) -> None:

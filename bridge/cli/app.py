@@ -115,7 +115,7 @@ def replay(
     from bridge.cli import progress_bars
     from bridge.config import parse_moment
 
-    limit = parse_moment(until) if until else None
+    limit = None if until is None else parse_moment(until)
 
     def catch_up(pipeline: Any) -> Any:
         with progress_bars.ProgressBar() as bar:
@@ -148,7 +148,10 @@ def verify(
     fix_sql: Annotated[
         Path | None,
         typer.Option(
-            "--fix-sql", metavar="FILE", help="Write the SQL that would fix the target to this file; it is not run."
+            "--fix-sql",
+            metavar="FILE",
+            dir_okay=False,
+            help="Write the SQL that would fix the target to this file; it is not run.",
         ),
     ] = None,
     resume: Annotated[
@@ -236,9 +239,11 @@ def reset(
     from bridge.commands.status import forget_pipeline, forget_topic
 
     where, table = target_of(settings), progress_of(settings)
-    what = f"the topic {topic!r} of the pipeline {settings.name!r}" if topic else f"the pipeline {settings.name!r}"
+    what = f"the pipeline {settings.name!r}"
+    if topic is not None:
+        what = f"the topic {topic!r} of {what}"
     confirm(f"Forget all progress of {what} on {where}?", yes=yes)
-    if not (forget_topic(where, table, topic) if topic else forget_pipeline(where, table)):
+    if not (forget_pipeline(where, table) if topic is None else forget_topic(where, table, topic)):
         raise UnknownPipelineError(settings.name)
     if as_json:
         console.print_json({"name": settings.name, "topic": topic, "forgotten": True})

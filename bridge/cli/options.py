@@ -166,7 +166,7 @@ def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Se
 
     configure_logs()  # for what is wrong with the settings
     given = {name.removesuffix("_"): value for name, value in flags.items()}
-    if folder := given.pop("from_dump", None):
+    if (folder := given.pop("from_dump", None)) is not None:
         given["from"] = _behind(Path(folder), given.get("from"))
     settings = load_settings(config, os.environ, given, set or [])
     configure_logs(settings.log.format, settings.log.level)

@@ -47,9 +47,7 @@ def stopped(outcome: Outcome, *, as_json: bool) -> None:
     """Prints the last line of `bridge run`."""
     if as_json:
         _print_outcome(outcome)
-    console.note(
-        f"stopped; {in_the_target(outcome)}" if outcome.applied_ts else "stopped; nothing is in the target yet"
-    )
+    console.note(f"stopped; {in_the_target(outcome)}")
     for words in _not_replicated(outcome):
         console.note(words)
 
@@ -64,6 +62,10 @@ def _not_replicated(outcome: Outcome) -> Iterator[str]:
 def in_the_target(outcome: Outcome) -> str:
     """Describes what is in the target: everything below a commit ts or, for topics without boundaries, how far the
     partitions were applied."""
+    if outcome.applied_ts is None:
+        return "`bridge status` tells what is in the target"
+    if not outcome.applied_ts:
+        return "nothing is in the target yet"
     if outcome.by_partition:
         return f"each partition is in the target as far as it was applied, up to {moment(outcome.applied_ts)}"
     return f"everything below {moment(outcome.applied_ts)} is in the target"
@@ -154,16 +156,19 @@ def _compared(table: TableResult) -> Iterator[str]:
 
 
 def _print_outcome(outcome: Outcome) -> None:
-    console.print_json({**asdict(outcome), "applied_time": tso_time(outcome.applied_ts)})
+    applied = outcome.applied_ts
+    console.print_json({**asdict(outcome), "applied_time": None if applied is None else tso_time(applied)})
 
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
     """Prints what a catch-up did."""
     if outcome.interrupted:
-        there = in_the_target(outcome) if outcome.applied_ts else "this command has applied nothing"
+        there = in_the_target(outcome)
         console.note(f"interrupted before the end of the input; {there}; the same command goes on from there")
     if as_json:
         _print_outcome(outcome)
+        return
+    if outcome.applied_ts is None:
         return
     rate = outcome.rows / outcome.seconds if outcome.seconds else 0
     console.line(

@@ -30,7 +30,7 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
     _handle_signals(lambda *_: stopped.set())
     from bridge.commands.replicate import assemble
     from bridge.ends.end import Abandoned
-    from bridge.pipeline.watching.outcome import Outcome
+    from bridge.pipeline.watching.outcome import BEFORE_PROGRESS
 
     def interrupt(*_: object) -> None:
         stopped.set()
@@ -45,7 +45,7 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
         if not stopped.is_set():
             raise
     if stopped.is_set():
-        return Outcome(applied_ts=0, interrupted=True)
+        return BEFORE_PROGRESS
     with StopSignals(pipeline.stop, pipeline.break_off, pipeline.clean_up, code=code):
         return work(pipeline)
 

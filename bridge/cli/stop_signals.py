@@ -18,6 +18,8 @@ from typing import Final
 from bridge import console
 from bridge.errors import BridgeError
 
+_ONE_STOP_SECONDS: Final = 0.5
+"""Signals this close together are one stop: `timeout`, for example, signals the process and then its group."""
 BREAK_OFF_SECONDS: Final = 10.0
 """So long after the signal, what is waited for is broken off."""
 END_SECONDS: Final = 26.0
@@ -74,6 +76,8 @@ class StopSignals:
 
     def _see_to_the_end(self, asked_at: float) -> None:
         self._stop()
+        while self._next_signal(asked_at + _ONE_STOP_SECONDS):
+            pass
         if self._next_signal(asked_at + BREAK_OFF_SECONDS):
             self._end(_TWICE)
         if not self._has_ended.is_set():

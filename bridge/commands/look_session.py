@@ -9,7 +9,7 @@ from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import LOST, server_words
+from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 
 
 @contextmanager
@@ -22,9 +22,10 @@ def open_session(target: Target) -> Iterator[Session]:
         finally:
             session.close()
     except (MySQLError, OSError) as error:
-        what = "does not answer" if isinstance(error, LOST) else "refused the query"
+        what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
         raise TargetError(
             f"the target {what}: {server_words(error)}",
             where=str(target),
-            fix="check --target, that the server runs, and that the user may read the bridge's own database",
+            fix="check --target, that the server runs and, for what changes something, takes writes, and that the user"
+            " may read and write the bridge's own database",
         ) from error

@@ -131,7 +131,7 @@ def _without_comments(lines: Iterable[str]) -> Iterator[str]:
 
 def _of_file(path: str) -> Iterator[str]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"the filter file {path!r} cannot be read: {reason}", fix="check the path after @") from error

@@ -9,6 +9,7 @@ MySQLError                  terminal: the server refuses the statement
 |   +-- UnavailableError    transient: this server does no work now; a new connection may lead to one that does
 |       +-- ReadOnlyError   transient: it takes no writes: the primary is another one now, or will be this one again
 +-- LockConflictError       transient: another transaction was in the way
++-- NoRoomError             transient: the server's disk is full, until somebody makes room
 OSError                     transient: the connection ended below the driver
 
 Code that retries catches one of the tuples LOST and TRANSIENT.
@@ -16,6 +17,7 @@ Code that retries catches one of the tuples LOST and TRANSIENT.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -55,6 +57,9 @@ TOO_LARGE_TRANSACTION: Final = frozenset({1197, 1206, 1705, 3019, 8001, 8004, 81
 tidb_mem_quota_query."""
 NO_ROOM: Final = frozenset({1021, 1114})
 """The disk, or a temporary table, is full."""
+_FILE_ERRORS: Final = frozenset({3, 20, 1026, 1030})
+_NO_SPACE: Final = re.compile(r"No space left on device|[Ee]r(?:ror|rno|rcode):? 28\b")
+"""What servers say of a file that they cannot write since the disk is full: ENOSPC is 28."""
 DUPLICATE_KEY: Final = frozenset({1062, 1586})
 UNKNOWN_OR_DENIED: Final = frozenset({1193, 1227})
 """A variable that came with a later version, or that takes a privilege to set; a managed cluster keeps some for
@@ -94,8 +99,12 @@ class LockConflictError(OperationalError):
     """Raised when another transaction was in the way; the server has rolled back this one, or the statement."""
 
 
+class NoRoomError(OperationalError):
+    """Raised when the server has no room on its disk for what is written."""
+
+
 LOST: Final = (LostConnectionError, OSError)
-TRANSIENT: Final = (*LOST, LockConflictError)
+TRANSIENT: Final = (*LOST, LockConflictError, NoRoomError)
 _TYPED: Final = (*TRANSIENT, TooLargeError)
 
 
@@ -130,6 +139,8 @@ def _type_of(code: int, words: str) -> type[MySQLError] | None:
         return LostConnectionError
     if code in TOO_LARGE_ROW | TOO_LARGE_TRANSACTION:
         return TooLargeError
+    if code in NO_ROOM or (code in _FILE_ERRORS and _NO_SPACE.search(words)):
+        return NoRoomError
     return LockConflictError if code in LOCK_CONFLICT else None
 
 
@@ -144,6 +155,8 @@ def trouble(error: BaseException) -> str:
         return "is read-only"
     if code in TOO_MANY:
         return "has too many connections"
+    if isinstance(error, NoRoomError):
+        return f"has no room, as it says {server_words(error)},"
     if isinstance(error, UnavailableError):
         return f"does no work, as it says {server_words(error)},"
     if is_lock_wait(error):

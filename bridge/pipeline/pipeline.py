@@ -16,7 +16,7 @@ from pymysql.err import MySQLError
 from bridge.config import parse_moment
 from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
-from bridge.model import PartitionId, Positions
+from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
@@ -31,15 +31,14 @@ from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
-from bridge.pipeline.watching.outcome import Outcome, outcome_of
+from bridge.pipeline.watching.outcome import BEFORE_PROGRESS, Outcome, outcome_of
 from bridge.pipeline.watching.sample import Sampler, Watcher
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
-from bridge.sources.range_reader import dropped_error
 from bridge.sources.source import READING, Extent
-from bridge.sources.topic_guard import COMPACTION_FIX, attempts_at, begins_of, ids_of, topics_to_keep
+from bridge.sources.topic_guard import COMPACTION_FIX, attempts_at, begins_of, check_retained, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
@@ -87,12 +86,12 @@ class Pipeline:
         try:
             return self._run_owned(plan)
         except Abandoned:
-            return Outcome(applied_ts=0, interrupted=True)
+            return BEFORE_PROGRESS
         except (SourceError, TargetError) as error:
             if not self._stop.is_set():
                 raise
             log.warning("waiting_ended_by_stop", error=str(error))
-            return Outcome(applied_ts=0, interrupted=True)
+            return BEFORE_PROGRESS
         finally:
             if self._watcher is not None:
                 self._watcher.close()
@@ -165,7 +164,7 @@ class Pipeline:
                     gate=working.gate,
                 )
                 if self._assembly.source.is_kafka:
-                    _check_retained(applier.order.positions, extents)
+                    check_retained(applier.order.positions, extents)
                 ahead = messages_ahead(applier.order.positions, extents)
                 if not ahead:
                     ends.source.answered(READING)
@@ -354,21 +353,6 @@ def check_until(progress: Progress, until: int | None) -> None:
             fix=f"give --until {progress.applying_ts} or a later one; for an earlier state, replay into an empty target"
             " with another --name",
         )
-
-
-def _check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) -> None:
-    for (topic, partition), start in starts.items():
-        low, high = extents[topic, partition].low, extents[topic, partition].high
-        if start.offset > high:
-            raise SourceError(
-                f"the partition ends at offset {high}, but the bridge has to read from offset {start.offset}",
-                where=f"{topic}/{partition}",
-                fix="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
-                " bridge again when it has ended; otherwise the topic was truncated or created again: copy the"
-                " upstream's tables to the target, `bridge reset`, and start with --from the moment of the copy",
-            )
-        if start.offset < low:
-            raise dropped_error((topic, partition), start.offset, f", only {low} to {high}")
 
 
 @contextmanager

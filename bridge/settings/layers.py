@@ -92,7 +92,7 @@ def _leaves(settings: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, 
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix="see --config") from error
     except UnicodeDecodeError as error:

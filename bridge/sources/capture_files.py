@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import orjson
 import pyarrow as pa
 from pyspark import RDD
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from bridge.errors import UsageError
@@ -41,6 +41,8 @@ DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, timestamp string, broken string"
 _FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
 _T = TypeVar("_T")
+_SHOWN = 200
+"""So many characters of a line that is no message are shown."""
 _TICK_SECONDS = 0.2
 _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
@@ -72,14 +74,19 @@ class CaptureSource:
 
     def extents(self, spark: Session) -> dict[PartitionId, Extent]:
         """Looks up every partition in the files, and its offsets; UsageError for a line that cannot be read."""
-        lines = self._select(spark().read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
-        found = lines.groupBy("topic", "partition").agg(
-            F.min("offset"), F.max("offset"), F.count("*"), F.count("offset"), F.max("broken")
+        lines = spark().read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files())
+        wrong = F.coalesce("broken", *(_if_not_base64(name) for name in ("key", "value"))).alias("wrong")
+        found = (
+            lines.select(_topic(), "partition", "offset", wrong)
+            .groupBy("topic", "partition")
+            .agg(F.min("offset"), F.max("offset"), F.count("*"), F.count("offset"), F.max("wrong"))
         )
         extents: dict[PartitionId, Extent] = {}
         for topic, partition, low, high, rows, offsets, broken in found.collect():
             if partition is None or rows != offsets or broken:
-                raise self._not_a_message(broken or "partition or offset is missing")
+                raise self._not_a_message((broken or "partition or offset is missing")[:_SHOWN])
+            if min(partition, low) < 0:
+                raise self._not_below_zero(partition, low)
             extents[topic, partition] = Extent(low, high + 1)
             self._messages += rows
         return extents
@@ -169,9 +176,15 @@ class CaptureSource:
             fields = orjson.loads(line)
             topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
             position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
-            return Message(position, _decode_base64(fields.get("key")), _decode_base64(fields.get("value")))
+            message = Message(position, _decode_base64(fields.get("key")), _decode_base64(fields.get("value")))
         except (LookupError, ValueError, TypeError, AttributeError) as error:
-            raise self._not_a_message(line.decode(errors="replace").strip()[:200]) from error
+            raise self._not_a_message(line.decode(errors="replace").strip()[:_SHOWN]) from error
+        if min(position.partition, position.offset) < 0:
+            raise self._not_below_zero(position.partition, position.offset)
+        return message
+
+    def _not_below_zero(self, partition: int, offset: int) -> UsageError:
+        return self._not_a_message(f"partition {partition} or offset {offset} is below 0")
 
     def _not_a_message(self, what: str) -> UsageError:
         return UsageError(
@@ -189,13 +202,12 @@ class CaptureSource:
 
     def _select(self, lines: DataFrame) -> DataFrame:
         return lines.select(
-            F.coalesce("topic", F.lit(DEFAULT_CAPTURE_TOPIC)).alias("topic"),
+            _topic(),
             "partition",
             "offset",
             F.unbase64("key").alias("key"),
             F.unbase64("value").alias("value"),
             F.expr("coalesce(try_cast(timestamp AS bigint), 0)").alias("timestamp"),
-            "broken",
         )
 
 
@@ -276,4 +288,13 @@ def _bytes(value: bytearray | None) -> bytes | None:
 
 
 def _decode_base64(text: str | None) -> bytes | None:
-    return None if text is None else base64.b64decode(text)
+    return None if text is None else base64.b64decode("".join(text.split()), validate=True)
+
+
+def _topic() -> Column:
+    return F.coalesce("topic", F.lit(DEFAULT_CAPTURE_TOPIC)).alias("topic")
+
+
+def _if_not_base64(name: str) -> Column:
+    """Returns a column's text where it is not base64; `unbase64` would leave out what it does not know, in silence."""
+    return F.when(F.col(name).isNotNull() & F.try_to_binary(name, F.lit("base64")).isNull(), F.col(name))

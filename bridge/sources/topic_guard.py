@@ -17,10 +17,11 @@ from tenacity import AttemptManager
 
 from bridge.ends.end import Abandoned, End
 from bridge.errors import SourceError, UnansweredError, UsageError
-from bridge.model import PartitionId, goes_by_partition, topic_begins
+from bridge.model import PartitionId, Positions, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.sources.kafka_acls import NEEDED, Acls, may_not
-from bridge.sources.source import Source, TopicNow
+from bridge.sources.range_reader import dropped_error
+from bridge.sources.source import Extent, Source, TopicNow
 from bridge.tso import tso_time
 
 _TIMEOUT_SECONDS: Final = 10.0
@@ -240,3 +241,19 @@ def _created_again_error(topic: str, known: str, now: str, *, by_partition: bool
         where=f"topic {topic}, whose id was {known} and is now {now}",
         fix=copy if by_partition else go_on + copy,
     )
+
+
+def check_retained(starts: Positions, extents: Mapping[PartitionId, Extent]) -> None:
+    """Raises SourceError where a partition no longer holds what has to be read, or does not reach where that begins."""
+    for (topic, partition), start in starts.items():
+        low, high = extents[topic, partition].low, extents[topic, partition].high
+        if start.offset > high:
+            raise SourceError(
+                f"the partition ends at offset {high}, but the bridge has to read from offset {start.offset}",
+                where=f"{topic}/{partition}",
+                fix="if a producer's transaction is open there (isolation.level was read_uncommitted), start the"
+                " bridge again when it has ended; otherwise the topic was truncated or created again: copy the"
+                " upstream's tables to the target, `bridge reset`, and start with --from the moment of the copy",
+            )
+        if start.offset < low:
+            raise dropped_error((topic, partition), start.offset, f", only {low} to {high}")

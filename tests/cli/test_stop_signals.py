@@ -13,7 +13,7 @@ PROGRAM = """
 import signal, sys, threading, time
 from bridge.cli import stop_signals
 from bridge.cli.stop_signals import StopSignals
-stop_signals.BREAK_OFF_SECONDS, stop_signals.END_SECONDS, stop_signals._LEFT_SECONDS = 0.5, 1.5, 0.3
+stop_signals.BREAK_OFF_SECONDS, stop_signals.END_SECONDS, stop_signals._LEFT_SECONDS = 1.0, 2.0, 0.3
 asked, broken_off = threading.Event(), threading.Event()
 wait = sys.argv[1]
 
@@ -40,17 +40,18 @@ sys.exit(0)
 """
 
 
-def run(wait: str, *numbers: int) -> tuple[int, list[str], float]:
-    """Exit code, what was said after "ready", and seconds from the first signal on."""
+def run(wait: str, *numbers: int, apart: float = 0.7) -> tuple[int, list[str], float]:
+    """Exit code, what was said after "ready", and seconds from the last signal on.  apart: seconds between signals."""
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, wait], stdout=subprocess.PIPE, text=True)
     with program:
         try:
             assert program.stdout is not None
             assert program.stdout.readline() == "ready\n"
-            began = time.monotonic()
-            for number in numbers:
+            for number in numbers[:-1]:
                 program.send_signal(number)
-                time.sleep(0.05)
+                time.sleep(apart)
+            began = time.monotonic()
+            program.send_signal(numbers[-1])
             code = program.wait(20)
         finally:
             program.kill()
@@ -79,6 +80,12 @@ def test_a_second_signal_ends_it_at_once(wait: str) -> None:
     code, said, seconds = run(wait, signal.SIGTERM, signal.SIGINT)
     assert (code, said) == (130, ["cleaned up"])
     assert seconds < 0.5
+
+
+@pytest.mark.parametrize("wait", ["nothing", "the target"])
+def test_signals_at_the_same_moment_are_one_stop(wait: str) -> None:
+    """`timeout` signals the process and then its group; so do others that run commands."""
+    assert run(wait, signal.SIGTERM, signal.SIGINT, signal.SIGTERM, apart=0.01)[:2] == (0, ["ended"])
 
 
 def test_signals_of_a_work_that_has_ended_end_nothing() -> None:

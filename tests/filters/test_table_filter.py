@@ -171,6 +171,15 @@ def test_rules_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ]  # fmt: skip
 
 
+def test_a_byte_order_mark_is_no_part_of_a_rule(tmp_path: Path) -> None:
+    """Otherwise the first rule would match no table, without a word at the start."""
+    path = tmp_path / "rules.txt"
+    path.write_text("shop.*\r\n!shop.log\r\n", encoding="utf-8-sig")
+    given = TableFilter((f"@{path}",))
+    assert given("shop", "orders")
+    assert not given("shop", "log")
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -18,6 +18,7 @@ from bridge.mysql.server_errors import (
     TRANSIENT,
     LockConflictError,
     LostConnectionError,
+    NoRoomError,
     ReadOnlyError,
     TooLargeError,
     UnavailableError,
@@ -55,6 +56,12 @@ from tests.support.upstreams import boundary, in_one_partition, row_change
         *((OperationalError(code, "of TiDB"), UnavailableError) for code in (8027, 8229, *range(9001, 9007), 9010)),
         *((OperationalError(code, "of TiDB"), TooLargeError) for code in (8004, 8025, 8175)),
         *((OperationalError(code, "too large"), TooLargeError) for code in (1153, 1197, 1206, 1301, 1713, 3019)),
+        (OperationalError(1114, "The table 'a' is full"), NoRoomError),
+        (OperationalError(1021, "Disk full (/tmp/x); waiting for someone to free some space"), NoRoomError),
+        (OperationalError(1030, 'Got error 28 "No space left on device" from storage engine InnoDB'), NoRoomError),
+        (OperationalError(1030, "Got error 168 from storage engine"), OperationalError),
+        (pymysql.err.InternalError(3, "Error writing file '/tmp/MYx' (Errcode: 28 - No space left)"), NoRoomError),
+        (pymysql.err.DataError(1366, "Incorrect integer value: 'No space left on device'"), pymysql.err.DataError),
         (ProgrammingError(1146, "Table doesn't exist"), ProgrammingError),
         (MySQLError("no number"), MySQLError),
     ],
@@ -65,7 +72,9 @@ def test_the_type_of_an_error(raised: MySQLError, expected: type[MySQLError]) ->
         raise raised
     assert type(found.value) is expected
     assert found.value.args == raised.args
-    assert isinstance(found.value, TRANSIENT) == issubclass(expected, (LostConnectionError, LockConflictError))
+    assert isinstance(found.value, TRANSIENT) == issubclass(
+        expected, (LostConnectionError, LockConflictError, NoRoomError)
+    )
 
 
 @pytest.mark.parametrize("code", sorted(TOO_LARGE_TRANSACTION))

@@ -14,11 +14,12 @@ from bridge.errors import BridgeError, TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.server_errors import ReadOnlyError, UnavailableError
+from bridge.mysql.server_errors import NoRoomError, ReadOnlyError, UnavailableError
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.writability import condition
 from bridge.pipeline.pipeline import expected_errors
+from tests.support.command import bridge
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -146,6 +147,7 @@ def test_a_schema_change_waits_for_a_server_that_takes_writes(server: MariaDB, s
         assert session.rows("SHOW TABLES FROM m LIKE 'u'") == [("u",)]
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("writers", [0, 2])
 def test_a_commit_on_a_server_that_was_just_demoted(server: MariaDB, session: Session, url: str, writers: int) -> None:
     """Its outcome is looked up like any other: the rows are there once."""
@@ -382,3 +384,39 @@ def test_every_server_has_the_condition(fixture: str, request: pytest.FixtureReq
                 ownership.control.close()
     with opened(url, [("cdc", 0)]):
         pass
+
+
+def test_commands_say_that_the_target_is_read_only(session: Session, url: str) -> None:
+    """It answers, so "does not answer" would lead to the network."""
+    with admin(url) as own:
+        ProgressTable("bridge").create(own)
+        ProgressTable("bridge").begin(own, 0)
+    session.execute("SET GLOBAL read_only = ON")
+    for arguments in (("reset", "--yes"), ("ctl", "pause")):
+        ended = bridge(*arguments, "--target", url)
+        assert ended.code == 3
+        assert "the target is read-only: 1290" in ended.last_line
+
+
+FULL = ("--innodb-file-per-table=OFF", "--innodb-data-file-path=ibdata1:12M:autoextend:max:24M")
+FILL = "INSERT INTO m.filler SELECT NULL, REPEAT('x', 200) FROM m.seq_1_to_1000"
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_full_target_is_waited_for(writers: int) -> None:
+    """Its rows are not at fault: nothing goes to the quarantine, and the work goes on when there is room."""
+    with MariaDB(options=FULL) as server, admin(server.url) as session:
+        make_tables(session)
+        session.execute("CREATE TABLE m.wide (id INT PRIMARY KEY, v VARCHAR(2000))")
+        session.execute("CREATE TABLE m.filler (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(300))")
+        with opened(server.url, [("cdc", 0)], quarantine=True, writers=writers, rows_per_transaction=100) as pipeline:
+            with suppress(NoRoomError):
+                while True:
+                    session.execute(FILL)
+            wide = [row_change(10, "wide", ["id", "v"], ["id"], after=[at, "y" * 2000]) for at in range(1000)]
+            with at_work(lambda: pipeline.take(in_one_partition([*wide, boundary(11)]))):
+                wait_for(lambda: "has no room" in pipeline.writer.end.waiting_for, "it does not notice")
+                session.execute("DROP TABLE m.filler")
+            assert session.rows("SELECT COUNT(*) FROM m.wide") == [(1000,)]
+            assert session.rows("SELECT COUNT(*) FROM _bridge.quarantine") == [(0,)]

@@ -83,6 +83,7 @@ def test_a_topic_comes_and_goes(target: str, topic: Topics, pipeline: Pipeline) 
     ended = pipeline.replay(old)
     assert (ended.code, f"bridge reset --topic {new}" in ended.last_line) == (2, True), ended.err
     assert bridge("reset", "--topic", "unknown", "--target", target, "--yes").code == 2
+    assert bridge("reset", "--topic", "", "--target", target, "--yes").code == 2  # an unset variable: not all of them
     assert bridge("reset", "--topic", new, "--target", target, "--yes").code == 0
     pipeline.send(old, row(60, 60), watermark(70))
     assert (pipeline.replay(old).code, pipeline.ids("t")) == (0, [10, 28, 60])

@@ -20,11 +20,12 @@ from bridge.commands.check.time_limit import Look, SilentError
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.commands.extra_unique_keys import extra_keys
 from bridge.config import Settings, parse_moment
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, UsageError
 from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import server_words
 from bridge.sources.source import Source
+from bridge.watch.address import parse_address
 
 SERVER_SECONDS: Final = 30.0
 SOURCE_SECONDS: Final = 90.0
@@ -59,6 +60,7 @@ class _Doctor:
         settings, places = self._settings, self._places
         begin = parse_moment(settings.begin)
         yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
+        yield from _listening(settings.watch.listen)
         looks = (
             Look("this machine", SERVER_SECONDS, lambda: machine.gather(settings)),
             Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source(), settings.source.consumer_group)),
@@ -97,6 +99,8 @@ class _Doctor:
         yield from server.judge(facts, str(target), settings)
         if self._read and facts.progress:
             yield from kafka.judge_topics(self._read, facts.progress)
+        elif self._read:
+            yield from kafka.judge_beginning(self._read, parse_moment(settings.begin))
         reserved = ReservedSchemas(settings.target.schema_name)
         replicated = {event.schema for event in found.events} if found else set()
         names = {name for name in replicated if name and not reserved.why(name)}
@@ -114,6 +118,15 @@ class _Doctor:
             wanted = settings.table_routes
             look = Look("the target", SERVER_SECONDS, lambda: extra_keys(places.target(), places.upstream(), wanted))
             yield from _of(look, "target", upstream.judge_keys)
+
+
+def _listening(listen: str) -> Iterator[Finding]:
+    """Says that --listen names no address; whether the port is free only a start can tell."""
+    try:
+        if listen:
+            parse_address(listen)
+    except UsageError as error:
+        yield failed("listen", error)
 
 
 def _of(look: Look[T], place: str, judge: Callable[[T], Iterator[Finding]]) -> Iterator[Finding]:

@@ -15,8 +15,8 @@ from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
 from bridge.sources.group_offsets import GroupNow
 from bridge.sources.kafka_acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
-from bridge.sources.source import KeyAndValue, within_sample_bytes
-from bridge.sources.topic_guard import COMPACTION_FIX, ids_of, topics_to_keep
+from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
+from bridge.sources.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.tso import tso_ms, tso_time
 
 HEAD_MESSAGES: Final = 100
@@ -37,6 +37,7 @@ class SourceFacts:
     group: the consumer group to which offsets are committed, by its name; empty without one.
     compacted: the topics that Kafka compacts, as far as it tells.
     ids: of the topics that have one.
+    extents: the offsets that each partition holds; empty for capture files.
     heads, tails: the first and the last messages of each partition that holds any.
     now_ms: when they were read, in milliseconds since 1970.
     """
@@ -52,6 +53,7 @@ class SourceFacts:
     group: Mapping[str, GroupNow] = field(default_factory=dict)
     compacted: Sequence[str] = ()
     ids: Mapping[str, str] = field(default_factory=dict)
+    extents: Mapping[PartitionId, Extent] = field(default_factory=dict)
 
     @property
     def sample(self) -> list[KeyAndValue]:
@@ -67,6 +69,8 @@ class SourceFacts:
 
 def gather(source: Any, group: str) -> SourceFacts:
     """Reads from the source, and from Kafka what its user may do.  group: the consumer group, "" without one."""
+    # The first question finds out whether Kafka answers at all.
+    extents = source.extents() if source.is_kafka else {}
     partitions, operations = _look_at_topics(source) if source.is_kafka else ({}, {})
     readable = not any(map(_lacks, operations.values()))
     heads = source.heads(HEAD_MESSAGES) if readable else ()
@@ -83,13 +87,12 @@ def gather(source: Any, group: str) -> SourceFacts:
         {group: source.group(group)} if source.is_kafka and group else {},
         source.compacted(),
         ids_of(source.topics()),
+        extents,
     )
 
 
 def _look_at_topics(source: Any) -> tuple[dict[str, int], dict[str, frozenset[str]]]:
-    """Asks Kafka for the topics' partitions, and for what its user may do; the first question finds out whether it
-    answers at all."""
-    source.extents()
+    """Asks Kafka for the topics' partitions, and for what its user may do."""
     return {topic: now.partitions for topic, now in source.topics().items()}, source.operations()
 
 
@@ -114,11 +117,27 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
 
 
 def judge_topics(facts: SourceFacts, progress: Progress) -> Iterator[Finding]:
-    """Judges whether the topics are still those that the pipeline has read."""
+    """Judges whether the topics are still those that the pipeline has read, and hold what it has to read."""
+    there = {where: start for where, start in progress.positions.items() if where in facts.extents}
     try:
         topics_to_keep(progress, facts.ids)
+        check_retained(there, facts.extents)
     except SourceError as refusal:
         yield failed("topics", refusal)
+
+
+def judge_beginning(facts: SourceFacts, begin: int) -> Iterator[Finding]:
+    """Judges whether the topics still have their beginning, where a new pipeline would begin there.
+
+    begin: the TSO where it begins, 0 for the earliest.
+    """
+    cut = [where for where, extent in facts.extents.items() if extent.low > 0]
+    if cut and not begin:
+        yield warn(
+            "beginning",
+            f"Kafka has removed the first messages of {_named(cut)}, and the pipeline would begin behind them",
+            "where they changed something, copy the upstream's tables first and begin at the copy's moment (--from)",
+        )
 
 
 def _counted(count: int, noun: str) -> str:

@@ -47,6 +47,8 @@ _UNKNOWN: Final = frozenset({1051, 4091, 4092})
 """Unknown table; unknown sequence and view (MariaDB)."""
 _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
 _NO_SUCH_DATABASE: Final = 1049
+_NO_SUCH_TABLE: Final = 1146
+_DENIED: Final = frozenset({1044, 1142, 1227})
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
@@ -335,14 +337,14 @@ class SchemaChangeRunner:
         )
 
     def _refused_by_target(
-        self, session: Session, change: SchemaChange, plan: _StatementToRun, words: str
+        self, session: Session, change: SchemaChange, plan: _StatementToRun, words: str, code: int = 0
     ) -> SchemaChangeError:
         self._journal.close(session, change, JournalState.REFUSED, words)
         came = "" if plan.text == change.text else " (`bridge ddl list` shows it as it came)"
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {plan.text}{came}",
             where=_where(change),
-            fix="take what is in its way from the target, then start the bridge again: it tries again; or bridge"
+            fix=f"{_first_step(code)}, then start the bridge again: it tries again; or bridge"
             f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
             f" the statement would have, and bridge ddl done {change.id}",
         )
@@ -375,7 +377,7 @@ class SchemaChangeRunner:
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"
-            raise self._refused_by_target(session, change, plan, server_words(error)) from error
+            raise self._refused_by_target(session, change, plan, server_words(error), error_code(error)) from error
         finally:
             reset_session(session)
         return "ran"
@@ -440,6 +442,15 @@ def _raise_skipped(session: Session) -> None:
     for _, code, message in session.rows("SHOW WARNINGS"):
         if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
             raise OperationalError(code, message)
+
+
+def _first_step(code: int) -> str:
+    """Says what makes a statement run that the target refused with an error."""
+    if code == _NO_SUCH_DATABASE:
+        return "create the database on the target as it is upstream"
+    if code == _NO_SUCH_TABLE:
+        return "make the table on the target as it is upstream"
+    return "grant the right that is missing" if code in _DENIED else "take what is in its way from the target"
 
 
 def _all_dropped(session: Session, classified: Classified) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
@@ -14,6 +14,7 @@ from bridge.pipeline.applier import Applier
 class Outcome:
     """How a pipeline ended.
 
+    applied_ts: None when the pipeline ended before its progress was known.
     seconds: from start to end.
     stream_seconds: from the start of Spark to the end; where the input ended before, from the first look at it.
     stream_rows: the row changes that were applied in that time, with those of a transaction that was under way.
@@ -28,7 +29,7 @@ class Outcome:
     by_partition: applied in the order of the partitions, so that applied_ts is only the highest event time.
     """
 
-    applied_ts: int
+    applied_ts: int | None
     messages: int = 0
     rows: int = 0
     seconds: float = 0.0
@@ -46,6 +47,10 @@ class Outcome:
     interrupted: bool = False
     by_partition: bool = False
     phases: Mapping[str, float] = field(default_factory=dict)
+
+
+BEFORE_PROGRESS: Final = Outcome(applied_ts=None, interrupted=True)
+"""A stop came while the target, or the source, was waited for."""
 
 
 def outcome_of(

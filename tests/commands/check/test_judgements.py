@@ -17,8 +17,10 @@ from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, ServerFacts
 from bridge.config import Settings
 from bridge.events import Event, Kind
-from bridge.model import Table, TableName
+from bridge.model import PartitionStart, Table, TableName
 from bridge.mysql.reach import Reach
+from bridge.mysql.state.progress import Progress
+from bridge.sources.source import Extent
 from bridge.tso import ms_tso
 
 SETTINGS = Settings()
@@ -123,6 +125,22 @@ def a_topic(partitions: int, *heads: int, **more: Any) -> SourceFacts:
     operations = {"t": frozenset({"READ", "DESCRIBE"})}
     facts: dict[str, Any] = {"operations": operations, "heads": messages, "tails": messages, "now_ms": NOW} | more
     return SourceFacts("Kafka", True, {"t": partitions}, **facts)
+
+
+@pytest.mark.parametrize(("begin", "low", "warning"), [(0, 0, []), (0, 7, ["beginning"]), (ms_tso(NOW), 7, [])])
+def test_the_beginning_of_a_topic(begin: int, low: int, warning: list[str]) -> None:
+    """A new pipeline from the earliest would lack, in silence, what the removed messages changed."""
+    facts = a_topic(2, 0, 1, extents={("t", 0): Extent(low, 9), ("t", 1): Extent(0, 9)})
+    assert said(list(kafka.judge_beginning(facts, begin)), Level.WARN) == warning
+
+
+@pytest.mark.parametrize(("offset", "failing"), [(2, ["topics"]), (3, []), (9, []), (10, ["topics"])])
+def test_what_a_pipeline_has_to_read(offset: int, failing: list[str]) -> None:
+    """Where Kafka no longer holds it, or never did, a start would stop at once."""
+    positions = {("t", 0): PartitionStart(offset, 0, offset), ("elsewhere", 0): PartitionStart(1, 0, 1)}
+    facts = a_topic(1, 0, extents={("t", 0): Extent(3, 9)})
+    progress = Progress("bridge", 1, 5, 0, positions, ())
+    assert said(list(kafka.judge_topics(facts, progress)), Level.FAIL) == failing
 
 
 def boundary(seconds_ago: float) -> Event:

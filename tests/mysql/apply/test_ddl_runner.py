@@ -104,6 +104,35 @@ FIXES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("statement", "fix"),
+    [
+        ("CREATE TABLE nosuch.t (a INT)", "create the database on the target as it is upstream, then start"),
+        ("ALTER TABLE nosuch ADD COLUMN c INT", "make the table on the target as it is upstream, then start"),
+        ("CREATE TABLE there (b INT)", "take what is in its way from the target, then start"),
+    ],
+)
+def test_a_refusal_says_what_to_do_first(target: str, session: Session, statement: str, fix: str) -> None:
+    """TiCDC sends the tables of a database but not the database itself, which a first start most often lacks."""
+    session.execute("CREATE TABLE there (a INT)")
+    with pytest.raises(SchemaChangeError) as raised:
+        run(target, statement)
+    assert raised.value.fix.startswith(fix)
+
+
+def test_a_refusal_for_want_of_a_right_says_so(target: str, session: Session) -> None:
+    """Nothing is in the statement's way then."""
+    session.execute("CREATE USER poor@'%'")
+    try:
+        session.execute("GRANT ALL ON _bridge.* TO poor@'%'")
+        session.execute("GRANT SELECT ON m.* TO poor@'%'")
+        with pytest.raises(SchemaChangeError) as raised:
+            run(target.replace("root@", "poor@"), "CREATE TABLE denied (a INT)")
+    finally:
+        session.execute("DROP USER poor@'%'")
+    assert raised.value.fix.startswith("grant the right that is missing, then start")
+
+
 def test_a_refusal_says_a_statement_once(target: str, session: Session) -> None:
     """As it was sent, since the target's words are about that; the list has both."""
     session.execute("CREATE TABLE t (a INT)")
