@@ -310,15 +310,19 @@ def _stopped(pids: list[int]) -> Iterator[None]:
             _send(pid, signal.SIGCONT)
 
 
+WORKERS = "-m bridge.spark.python_daemon"
+"""In the command line of Python workers and of their parent; that of the JVM names the module as a property."""
+
+
 def worker_killed(ground: Ground) -> None:
     """A Python worker of Spark is killed."""
-    for pid in ground.children("python_daemon")[-1:]:
+    for pid in ground.children(WORKERS)[-1:]:
         _send(pid, signal.SIGKILL)
 
 
 def worker_stopped(ground: Ground) -> AbstractContextManager[None]:
     """The Python workers of Spark are stopped (SIGSTOP)."""
-    return _stopped(ground.children("python_daemon"))
+    return _stopped(ground.children(WORKERS))
 
 
 def jvm_stopped(ground: Ground) -> AbstractContextManager[None]:

@@ -44,8 +44,11 @@ def happens(ground: Ground, report: Report, fault: Fault) -> None:
 
 
 def finish(ground: Ground, watcher: PatientWatcher, *, atomic: bool, patience: float = RECOVERY_SECONDS) -> None:
-    """The end is the upstream's, and no snapshot was anything else."""
+    """The end is the upstream's, and no snapshot was anything else.  The last start has come so far that it has removed
+    what a killed one had left."""
     assert ground.recovered(ground.feed.finish(), patience)
+    assert ground.process is not None
+    ground.process.says("spark_started", RECOVERY_SECONDS)
     watcher.check()
     assert watcher.snapshots > 20
     if atomic:
