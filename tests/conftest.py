@@ -53,11 +53,6 @@ settings.load_profile("bridge")
 
 AnySqlServer = TypeVar("AnySqlServer", bound=SqlServer)
 
-GOLDEN_SECONDS = 1_796_000_000
-"""The genuine captures were made before then."""
-if time.time() < GOLDEN_SECONDS:
-    os.environ.setdefault("BRIDGE_SOURCE_AHEAD_SECONDS", str(GOLDEN_SECONDS))
-
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 4 << 30
 """With so much room there the servers keep their data in it."""

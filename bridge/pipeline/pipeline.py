@@ -47,6 +47,8 @@ from bridge.tso import tso_ms, tso_time
 
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
+_CLOCKS_APART_SECONDS: Final = 86_400
+"""A moment may be so far ahead of this machine's clock, and have come upstream."""
 
 log = structlog.get_logger()
 
@@ -249,9 +251,8 @@ class Pipeline:
 
     def _check_has_come(self, start_ts: int) -> None:
         """Raises UsageError for a beginning that has not come yet: all changes until then would be dropped."""
-        seconds = self._settings.source.ahead_seconds
         for begin in (start_ts, *self._settings.source.topic_starts.values()):
-            if begin and tso_ms(begin) / 1000 > time.time() + seconds:
+            if begin and tso_ms(begin) / 1000 > time.time() + _CLOCKS_APART_SECONDS:
                 raise UsageError(
                     f"the pipeline would begin at {tso_time(begin)}, which has not come yet: everything below it would"
                     " count as in the target",

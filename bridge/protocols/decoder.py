@@ -17,8 +17,9 @@ from bridge.filters.row_rules import RowRules
 from bridge.protocols.debezium.connector_options import DebeziumModes
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
-MS_AHEAD: Final = 86_400_000
-"""A TSO may lie a day ahead of the clock: so far TiDB's own clock may be set ahead (PD's `max-gap-reset-ts`)."""
+MS_AHEAD: Final = 3_650 * 86_400_000
+"""A TSO may lie ten years ahead of the clock.  What is no TSO, or has another unit, lies centuries ahead; a cluster
+whose clock was once wrong stays ahead for good, and its rows are of the same time as its boundaries."""
 MAX_NAME: Final = 64
 """In characters.  No name of a schema, table or column is longer in MySQL, MariaDB and TiDB; events repeat names in
 every row."""
