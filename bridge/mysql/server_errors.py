@@ -65,8 +65,10 @@ CUT_VALUE: Final = 1265
 CUT_RESULT: Final = 1301
 """A function gave more than max_allowed_packet, so that NULL is written; a server reports it only as a warning where
 strict mode allows it."""
+NO_DEFAULT: Final = 1364
+"""A column without a default is not in the statement."""
 REFUSED_VALUE: Final = frozenset(
-    {1048, 1118, 1264, CUT_VALUE, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416}
+    {1048, 1118, 1264, CUT_VALUE, 1292, 1300, NO_DEFAULT, 1366, 1367, 1406, 1411, 1416}
     | {1525, 1526, 1690, 1748, 3140, 3819, 4025}
 )
 """NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition
@@ -135,6 +137,11 @@ def _type_of(code: int, words: str) -> type[MySQLError] | None:
 
 def _names_read_only(words: str) -> bool:
     return "read-only" in words.lower().replace("_", "-")
+
+
+def is_key_too_long(words: str) -> bool:
+    """Tells whether a server refused a key as too long for the format of its table, by its words (`server_words`)."""
+    return words.startswith(("1071 ", "1709 "))
 
 
 def trouble(error: BaseException) -> str:

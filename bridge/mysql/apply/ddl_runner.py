@@ -35,7 +35,7 @@ from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_exp
 from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
 from bridge.mysql.connection import Session
 from bridge.mysql.probe import OWN_DEFAULTS, probe
-from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
+from bridge.mysql.server_errors import TRANSIENT, error_code, is_key_too_long, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.mysql.state.shard_journal import ShardJournal
 from bridge.quoting import quote_name
@@ -63,6 +63,10 @@ COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
 after its changes, with escapes."""
 
+_KEY_FIX: Final = (
+    "keys are longest in the format DYNAMIC: SET GLOBAL innodb_default_row_format = DYNAMIC on the target, and ALTER"
+    " TABLE ... ROW_FORMAT = DYNAMIC where its table is there already; or "
+)
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
 )
@@ -337,7 +341,8 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {plan.text}{came}",
             where=_where(change),
-            fix="take what is in its way from the target, then start the bridge again: it tries again; or bridge"
+            fix=f"{_KEY_FIX if is_key_too_long(words) else ''}take what is in its way from the target, then start the"
+            " bridge again: it tries again; or bridge"
             f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
             f" the statement would have, and bridge ddl done {change.id}",
         )
