@@ -68,10 +68,14 @@ LOGIN_REFUSED: Final = frozenset({1044, 1045, 1698})
 CUT_VALUE: Final = 1265
 """Digits or blanks were cut off; a server reports it only as a note where strict mode allows it."""
 CUT_RESULT: Final = 1301
+KEY_TOO_LONG: Final = frozenset({1071, 1709})
+"""A key is longer than the format of its table takes."""
 """A function gave more than max_allowed_packet, so that NULL is written; a server reports it only as a warning where
 strict mode allows it."""
+NO_DEFAULT: Final = 1364
+"""A column without a default is not in the statement."""
 REFUSED_VALUE: Final = frozenset(
-    {1048, 1118, 1264, CUT_VALUE, 1292, 1300, 1364, 1366, 1367, 1406, 1411, 1416}
+    {1048, 1118, 1264, CUT_VALUE, 1292, 1300, NO_DEFAULT, 1366, 1367, 1406, 1411, 1416}
     | {1525, 1526, 1690, 1748, 3140, 3819, 4025}
 )
 """NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pymysql
@@ -10,8 +11,10 @@ import pytest
 from sqlalchemy import make_url
 
 from bridge.config import Settings
-from bridge.errors import RefusedRowsError, TargetError
+from bridge.errors import RefusedRowsError, SchemaChangeError, TargetError
+from bridge.mysql.connection import Session
 from bridge.rows.sql import render
+from tests.generated.verifying import verify_events
 from tests.support.least_account import least_account
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
@@ -47,6 +50,51 @@ def server_default(url: str, request: pytest.FixtureRequest) -> Iterator[str]:
         cursor.execute(f"SET GLOBAL {request.param}")
         yield request.param
         cursor.execute(f"SET GLOBAL {name} = %s", (before,))
+
+
+@contextmanager
+def short_keys(session: Session) -> Iterator[None]:
+    """The server makes tables whose keys have 767 bytes at most, unless they are told otherwise."""
+    before = session.value("SELECT @@GLOBAL.innodb_default_row_format")
+    session.execute("SET GLOBAL innodb_default_row_format = 'compact'")
+    try:
+        yield
+    finally:
+        session.execute(f"SET GLOBAL innodb_default_row_format = '{before}'")
+
+
+def test_short_keys(url: str) -> None:
+    """The bridge's own tables, and those in which verify keeps what it expects, have keys as long as they need; a
+    schema change that the server refuses for that says what to set."""
+    with admin(url) as session, short_keys(session):
+        key = "id VARCHAR(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY"
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t ({key}, v INT) ROW_FORMAT=DYNAMIC")
+        events = [row_change(10, "t", ["id", "v"], ["id"], after=["a", 1]), boundary(11)]
+        run_all(url, in_one_partition(events))
+        assert verify_events(url, in_one_partition(events), "canal-json").is_equal
+        events += [schema_change(12, f"CREATE TABLE w ({key})"), boundary(13)]
+        with pytest.raises(SchemaChangeError, match=r"1071|1709") as raised:
+            run_all(url, in_one_partition(events))
+        assert "SET GLOBAL innodb_default_row_format = DYNAMIC" in raised.value.fix
+
+
+@pytest.mark.parametrize("before", [None, [1]])
+def test_a_column_without_a_default(url: str, before: list[int] | None) -> None:
+    """Only the target has it: the server takes no row without it, nor one that is there; the error says what to do."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, mine INT NULL DEFAULT 7)")
+        session.execute("INSERT INTO m.t VALUES (1, 5)")
+        session.execute("ALTER TABLE m.t ALTER COLUMN mine DROP DEFAULT")
+        change = row_change(10, "t", ["id"], ["id"], before=before, after=[1 if before else 2])
+        events = in_one_partition([change, boundary(11)])
+        with pytest.raises(RefusedRowsError, match=r"1364.*mine") as raised:
+            run_all(url, events)
+        assert "give it a default on the target (ALTER TABLE" in raised.value.fix
+        session.execute("ALTER TABLE m.t ALTER COLUMN mine SET DEFAULT 8")
+        run_all(url, events)
+        assert session.rows("SELECT * FROM m.t") == ([(1, 5)] if before else [(1, 5), (2, 8)])
 
 
 @pytest.mark.parametrize("engine", ["MyISAM", "MEMORY"])

@@ -35,7 +35,7 @@ from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_exp
 from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
 from bridge.mysql.connection import Session
 from bridge.mysql.probe import OWN_DEFAULTS, probe
-from bridge.mysql.server_errors import TRANSIENT, error_code, server_words
+from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.mysql.state.shard_journal import ShardJournal
 from bridge.quoting import quote_name
@@ -450,6 +450,11 @@ def _first_step(code: int) -> str:
         return "create the database on the target as it is upstream"
     if code == _NO_SUCH_TABLE:
         return "make the table on the target as it is upstream"
+    if code in KEY_TOO_LONG:
+        return (
+            "let keys be as long as they can: SET GLOBAL innodb_default_row_format = DYNAMIC on the target, and ALTER"
+            " TABLE ... ROW_FORMAT = DYNAMIC where its table is there already"
+        )
     return "grant the right that is missing" if code in _DENIED else "take what is in its way from the target"
 
 

@@ -15,6 +15,7 @@ from bridge.mysql.apply import load_data
 from bridge.mysql.connection import Session, nothing
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
+    NO_DEFAULT,
     PACKET_TOO_LARGE,
     REFUSED_VALUE,
     TOO_LARGE_ROW,
@@ -26,6 +27,10 @@ from bridge.mysql.server_errors import (
 )
 from bridge.rows.sql.statement import STATEMENT_BYTES, Statement
 
+_DEFAULT_FIX: Final = (
+    "the messages do not hold this column, and rows cannot be written without it, not even those that are there: give"
+    " it a default on the target (ALTER TABLE ... ALTER COLUMN ... SET DEFAULT ...), or drop it there"
+)
 _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 _ALWAYS_SENT: Final = 2 * STATEMENT_BYTES
 """In bytes: a statement of several rows is smaller, so that the target's limit is the reason where it refuses one."""
@@ -42,6 +47,9 @@ def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     if isinstance(error, TooLargeError):
         what = f"a row of {statement.table} is too large for the target: {server_words(error)}"
         fix = f"{limit_fix(error)}, and start the bridge again; {_QUARANTINE}"
+        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
+    if error_code(error) == NO_DEFAULT:
+        fix = f"{_DEFAULT_FIX}, and start the bridge again; nothing of this transaction is written; {_QUARANTINE}"
         return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
     fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
     if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
