@@ -15,9 +15,11 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from bridge.ddl.by_table.event_filters import EventFilter
 from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
@@ -95,6 +97,14 @@ def _check_limits(rules: tuple[str, ...]) -> None:
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: object, about: ValidationInfo) -> object:
+        """Refuses `true` where a number is meant: pydantic would take it for 1."""
+        if isinstance(value, bool) and cls.model_fields[about.field_name or ""].annotation in {int, float}:
+            raise PydanticCustomError("int_type", "no number")
+        return value
 
 
 class SourceSection(Section):

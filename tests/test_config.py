@@ -163,6 +163,8 @@ SAID = [
      " range 10..300000 (bridge.toml:3)"),
     ({"toml": '[source.kafka]\n"error_cb" = "x"'},
      "source.kafka.error_cb is wrong: it is a function, not a text (bridge.toml:2)"),
+    ({"toml": "[stream]\nrows_per_transaction = true"},
+     "stream.rows_per_transaction is wrong (given: True): it has to be a whole number, at least 1 (bridge.toml:2)"),
     ({"toml": '[target]\nurl = ["s3cret"]'}, "target.url is wrong: it has to be a text (bridge.toml:2)"),
 ]  # fmt: skip
 

@@ -281,6 +281,12 @@ def quarantine_table(entries: list[StoredEntry]) -> None:
         print(row.rstrip())
 
 
+def _commit_ts(entry: StoredEntry) -> str:
+    if not entry.commit_ts:
+        return "unknown"
+    return moment(entry.commit_ts) if entry.change else f"not below {moment(entry.commit_ts)}"
+
+
 def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
     """Prints one entry of the quarantine, and the events that it decodes to now."""
     lines = [
@@ -288,7 +294,7 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
         ("state", f"{entry.state} {entry.outcome}".strip()),
         ("position", entry.where),
         ("protocol", entry.protocol),
-        ("commit ts", f"{'' if entry.change else 'not below '}{moment(entry.commit_ts)}"),
+        ("commit ts", _commit_ts(entry)),
         ("quarantined", entry.put_at.isoformat(" ", "milliseconds")),
         ("code", entry.code),
         ("reason", entry.reason),

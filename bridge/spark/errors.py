@@ -38,6 +38,9 @@ _GIVES_A_REASON: Final = re.compile(
 """What a JVM, or the script that starts it, says when it cannot start."""
 _SHOWN_LINES: Final = 5
 _BLOCK_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
+_FULL: Final = "No space left on device"
+_PLAN: Final = re.compile(r"\s*SQLSTATE: \w+\s*=== Streaming Query ===.*", re.DOTALL)
+"""What follows the reason why a stream failed: the query's offsets and its plan."""
 _AWAY: Final = re.compile(r"bridge\.errors\.UnansweredError\b.*")
 """What an executor says that Kafka did not answer."""
 
@@ -114,10 +117,10 @@ def source_error(error: Exception) -> Exception:
             f"Kafka does not answer: {said.group()[:_MOST_CHARACTERS]}",
             fix="check that Kafka runs and answers; then start the bridge again",
         )
-    return SourceError(
-        f"a Spark job failed: {named}",
-        fix="check that Kafka answers and still holds the messages; then start the bridge again",
-    )
+    fix = "check that Kafka answers and still holds the messages; then start the bridge again"
+    if _FULL in named:
+        fix = "make room where Spark writes: TMPDIR, or spark.local.dir if it is set; then start the bridge again"
+    return SourceError(f"a Spark job failed: {named}", fix=fix)
 
 
 def _text(error: BaseException) -> str:
@@ -129,4 +132,4 @@ def _text(error: BaseException) -> str:
 
 def _innermost_exception(text: str) -> str:
     named = _EXCEPTION.findall(text)
-    return str(named[-1] if named else text.strip())[:_MOST_CHARACTERS]
+    return str(named[-1] if named else _PLAN.sub("", text).strip())[:_MOST_CHARACTERS]

@@ -79,6 +79,7 @@ def test_list_and_show(target: str, tmp_path: Path) -> None:
     ]  # fmt: skip
     shown = quarantine(target, "show", "1")
     assert "{[broken] (9 bytes)" in shown.out
+    assert "commit ts   unknown\n" in shown.out
     assert "not JSON" in shown.out
     assert '"kind":"bad"' in quarantine(target, "show", "2").out
     [event] = json.loads(quarantine(target, "show", "2", "--timezone", "+08:00", "--json").out)["decoded"]

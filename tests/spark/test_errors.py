@@ -59,6 +59,13 @@ def test_a_kafka_that_is_away_may_answer_later(said: str, is_away: bool) -> None
     assert isinstance(source_error(error), UnansweredError) is is_away
 
 
+def test_a_full_disk_is_no_fault_of_kafka() -> None:
+    """Spark's own words come with the plan of the query, in one line, and name no folder."""
+    said = "[STREAM_FAILED] Query [id = 8ad4] terminated with exception: java.io.IOException: No space left on device"
+    error = source_error(Exception(f"{said} SQLSTATE: XXKST\n=== Streaming Query ===\nPlan:\n~Write"))
+    assert str(error).startswith(f"a Spark job failed: {said}; fix: make room where Spark writes")
+
+
 def test_what_the_bridge_raised_on_an_executor_speaks_for_itself() -> None:
     """Rows that the target's columns cannot hold are no fault of the source, and their own fix is shown."""
     raised = RefusedRowsError("the column n is INT", table=("m", "t"), code="x", where="commit ts 7", fix="alter it")
