@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import (
@@ -35,7 +34,7 @@ from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
 from bridge.protocols.values.timezones import utc_converter
 from bridge.secret_settings import resolve
-from bridge.tso import ms_tso, tso_time
+from bridge.tso import parse_moment
 
 Found = TypeVar("Found")
 _TOPIC: Final = re.compile("[A-Za-z0-9._-]+")
@@ -52,11 +51,6 @@ Tuning = Literal[
 ]
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
 RETRY_SECONDS = 300.0
-_MAX_TSO = (1 << 63) - 1
-_OTHER_CLOCKS: Final = range(10_000_000, 100_000_000_000_000_000)
-"""Numbers of 8 to 17 digits: dates, and seconds, milliseconds or microseconds since 1970.  As a TSO they are moments of
-the years 1970 to 1982, so that a pipeline would begin at the earliest without a word."""
-_MOMENT_FIX: Final = "write 470611868434825218 or 2026-11-21T05:10:07Z"
 
 
 def _sound(value: Found, check: Callable[[], object]) -> Found:
@@ -428,29 +422,3 @@ def topic_starts(topics: tuple[str, ...]) -> dict[str, int | None]:
             raise UsageError(f"the topic {name!r} is given twice", fix="see --topic")
         starts[name] = parse_moment(moment) if at else None
     return starts
-
-
-def parse_moment(text: str) -> int:
-    """`earliest`, a TSO, or a time (ISO 8601; UTC unless it names a zone) as a TSO; UsageError for anything else."""
-    if text == "earliest":
-        return 0
-    tso = int(text) if text.isascii() and text.isdigit() else _tso_of_time(text)
-    if not 0 <= tso <= _MAX_TSO:
-        raise _no_moment(text)
-    if text.isdigit() and tso in _OTHER_CLOCKS:
-        raise UsageError(f"{text!r} is no TSO of these decades: as one it is {tso_time(tso)}", fix=_MOMENT_FIX)
-    return tso
-
-
-def _tso_of_time(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise _no_moment(text) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return ms_tso(round(moment.timestamp() * 1000))
-
-
-def _no_moment(text: str) -> UsageError:
-    return UsageError(f"{text!r} is neither a TSO nor a time", fix=_MOMENT_FIX)

@@ -10,13 +10,12 @@ import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from bridge.config import Settings, parse_moment
+from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
 from bridge.secret_settings import read_secret
 from bridge.settings import kafka_names
 from bridge.settings.load import load_settings
 from bridge.settings.toml_lines import lines_of
-from bridge.tso import ms_tso
 
 
 def load(
@@ -269,38 +268,6 @@ def test_no_password_in_the_file_or_shown(tmp_path: Path) -> None:
     assert settings.target.password == "s3cret"
     assert "s3cret" not in repr(settings)
     assert "s3cret" not in str(settings)
-
-
-MOMENTS = [
-    ("earliest", 0),
-    ("0", 0),
-    ("470611868434825218", 470611868434825218),
-    ("2023-11-14T22:13:20Z", ms_tso(1_700_000_000_000)),
-    ("2023-11-14T22:13:20", ms_tso(1_700_000_000_000)),
-    ("2023-11-15 06:13:20+08:00", ms_tso(1_700_000_000_000)),
-    ("2023-11-14T22:13:20.123Z", ms_tso(1_700_000_000_123)),
-]
-
-
-@pytest.mark.parametrize(("text", "tso"), MOMENTS)
-def test_moments(text: str, tso: int) -> None:
-    """A TSO, or a time; a time without a zone is UTC."""
-    assert parse_moment(text) == tso
-
-
-@pytest.mark.parametrize("text", ["", "now", "-1", "1e9", "2023-13-01", "²", "99999999999999999999999", "1950-01-01"])
-def test_no_moments(text: str) -> None:
-    """Anything else is a usage error that shows what was given."""
-    with pytest.raises(UsageError) as raised:
-        parse_moment(text)
-    assert repr(text) in str(raised.value)
-
-
-@pytest.mark.parametrize("text", ["20261121", "1732165807", "20261121051007", "1732165807000", "1732165807000000"])
-def test_numbers_of_other_clocks_are_no_moments(text: str) -> None:
-    """As a TSO, seconds since 1970 are a moment of 1970: a new pipeline would begin at the earliest without a word."""
-    with pytest.raises(UsageError, match=f"'{text}' is no TSO of these decades: as one it is 19[78]"):
-        parse_moment(text)
 
 
 def test_kafkas_password_comes_from_the_environment(tmp_path: Path) -> None:

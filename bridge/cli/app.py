@@ -113,7 +113,7 @@ def replay(
     """Catches up once: applies what is complete at the end of the input, which is looked up at the start.  When it is
     interrupted it ends with 4, and the same command continues."""
     from bridge.cli import progress_bars
-    from bridge.config import parse_moment
+    from bridge.tso import parse_moment
 
     limit = None if until is None else parse_moment(until)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
-from bridge.config import RETRY_SECONDS, Settings, parse_moment
+from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import Ends
 from bridge.mysql.connection import Target
 from bridge.mysql.state.progress import ProgressTable
@@ -19,6 +19,7 @@ from bridge.pipeline.watching.start import attempts_to_start
 from bridge.sources.source import Source
 from bridge.sources.topic_guard import attempts_at
 from bridge.spark.starting_session import StartingSession
+from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows
 from bridge.watch.address import parse_address
 from bridge.watch.lookups import Lookups

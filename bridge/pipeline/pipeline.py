@@ -13,7 +13,6 @@ from typing import Any, Final
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.config import parse_moment
 from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
 from bridge.model import PartitionId
@@ -43,7 +42,7 @@ from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
 from bridge.spark.starting_session import StartingSession
-from bridge.tso import tso_ms, tso_time
+from bridge.tso import parse_moment, tso_ms, tso_time
 
 PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterator
 
 from bridge.commands.check.finding import Finding, fail
 from bridge.commands.check.protocol import Decoded
-from bridge.config import Settings, parse_moment
+from bridge.config import Settings
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, classify
 from bridge.ddl.policy import Verdict
 from bridge.events import Event, Kind
 from bridge.mysql.connection import Session
+from bridge.tso import parse_moment
 
 
 def existing(session: Session) -> frozenset[str]:

@@ -19,12 +19,13 @@ from bridge.commands.check.server import ServerFacts
 from bridge.commands.check.time_limit import Look, SilentError
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.commands.extra_unique_keys import extra_keys
-from bridge.config import Settings, parse_moment
+from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.mysql.connection import Target
 from bridge.mysql.server_errors import server_words
 from bridge.sources.source import Source
+from bridge.tso import parse_moment
 from bridge.watch.address import parse_address
 
 SERVER_SECONDS: Final = 30.0

@@ -10,7 +10,7 @@ from bridge.commands.check import databases, shards
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import TAKES_ZONE, ZONE_FIX, Decoded
-from bridge.config import Settings, parse_moment
+from bridge.config import Settings
 from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
@@ -20,6 +20,7 @@ from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
 from bridge.protocols.values.untyped import split_forms
+from bridge.tso import parse_moment
 
 _SHOWN: Final = 5
 _END_OF_TIME: Final = 1 << 63
