@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -67,6 +67,25 @@ _NEVER: Final = 1 << 62
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """One way to read the messages.
+
+    filters: which of them event filters left out.
+    only: the tables that are compared; None for all.
+    fix: takes the statements that would fix what differs.
+    """
+
+    log: Log
+    filters: FilterHistory
+    only: frozenset[TableName] | None = None
+    fix: FixFile | None = None
+
+    def is_compared(self, name: TableName) -> bool:
+        """Tells whether a table is compared."""
+        return self.only is None or name in self.only
+
+
 class LogVerification:
     """One verification of a target against the messages."""
 
@@ -83,8 +102,6 @@ class LogVerification:
         self._settings, self._target, self._source, self._protocol = settings, target, source, protocol
         self._table, self._options, self._listener = table, options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
-        self._only: frozenset[TableName] | None = None
-        self._loaded: list[LoadedPart] = []
 
     def run(self) -> Report:
         """Compares every table of the log; raises StoppedError when a server or Spark fails."""
@@ -106,59 +123,44 @@ class LogVerification:
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
             record = read_filters(self._look, self._table.schema, self._table.name)
-            self._filters = FilterHistory.of(snapshot.progress, record, self._options.row_rules)
+            filters = FilterHistory.of(snapshot.progress, record, self._options.row_rules)
             folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
-            log = self._log(spark, folder)
-            stack.callback(log.close)
+            reading = _Reading(self._log(spark, folder, filters), filters, fix=self._fix)
+            stack.callback(reading.log.close)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
-            self._compare(log, snapshot.progress, snapshot.sessions, report)
-            if again := self._set_again(report):
-                log = self._log_as_copied(spark, folder)
-                stack.callback(log.close)
-                self._compare_again(again, log, snapshot.progress, snapshot.sessions, report)
+            self._compare(reading, snapshot.progress, snapshot.sessions, report)
+            if again := self._set_again(report, filters):
+                filters = replace(filters, came_between=True)
+                reading = _Reading(self._log(spark, folder, filters), filters, frozenset(again))
+                stack.callback(reading.log.close)
+                second = Report("log", report.moment, 0)
+                self._compare(reading, snapshot.progress, snapshot.sessions, second)
+                self._take_equal(again, second, report)
         if self._fix:
             heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
             report.notes.append(f"{counted(self._fix.write(heading), 'statement')} in {self._options.fix_file}")
         report.seconds = time.monotonic() - began
         return report
 
-    def _set_again(self, report: Report) -> dict[TableName, frozenset[Kind]]:
+    def _set_again(self, report: Report, filters: FilterHistory) -> dict[TableName, frozenset[Kind]]:
         """Gives the tables that differ, and of which a filter that was taken away leaves out row changes again."""
         routes = self._options.row_rules.routes
         return {
             table.name: kinds
             for table in report.tables
             if not (table.is_equal or table.schema)
-            if (kinds := frozenset[Kind]().union(*map(self._filters.set_again, routes.sources(table.name))))
+            if (kinds := frozenset[Kind]().union(*map(filters.set_again, routes.sources(table.name))))
         }
 
-    def _log_as_copied(self, spark: SparkSession, folder: str | None) -> Log:
-        """Reads the messages as if what was left out had come to the target as soon as it was not left out any more."""
-        self._filters = replace(self._filters, came_between=True)
-        return self._log(spark, folder)
-
-    def _compare_again(
-        self,
-        again: Mapping[TableName, frozenset[Kind]],
-        log: Log,
-        progress: Progress,
-        sessions: Sequence[Session],
-        report: Report,
-    ) -> None:
-        """Compares these tables with another reading of the messages; one that is equal by it is right."""
-        for part in self._loaded:
-            part.drop()
-        fix, self._fix, self._only = self._fix, None, frozenset(again)
-        second = Report(report.against, report.moment, 0)
-        self._compare(log, progress, sessions, second)
-        self._fix = fix
+    def _take_equal(self, again: Mapping[TableName, frozenset[Kind]], second: Report, report: Report) -> None:
+        """Takes tables for right that are equal by the second reading of the messages."""
         equal = {table.name: table for table in second.tables if table.is_equal and table.name in again}
         report.tables = [equal.get(table.name, table) for table in report.tables]
         for table in report.tables:
             if table.name in again:
                 table.notes += (again_note(again[table.name], is_equal=table.name in equal),)
-        if fix:
-            fix.forget_rows(equal)
+        if self._fix:
+            self._fix.forget_rows(equal)
 
     @contextmanager
     def _expected_errors(self) -> Iterator[None]:
@@ -168,22 +170,22 @@ class LogVerification:
         except (PySparkException, Py4JError) as error:
             raise source_error(error) from error
 
-    def _log(self, spark: SparkSession, folder: str | None) -> Log:
+    def _log(self, spark: SparkSession, folder: str | None, filters: FilterHistory) -> Log:
         self._listener.stage("decoding the messages")
         tables = self._options.tables
         given = self._settings.decode_options(tables if tables.rules else None)
         options = replace(given, cut_rows=True, tells_unwanted=True)
         if given.row_rules.ignored:
             decode = event_decoder(self._protocol, replace(options, row_rules=RowRules()))
-            decode = ruled_by_history(decode, given.row_rules, self._filters)
+            decode = ruled_by_history(decode, given.row_rules, filters)
         else:
             decode = event_decoder(self._protocol, options)
         self._extents = self._source.extents(lambda: spark)
         count = sum(extent.high - extent.low for extent in self._extents.values())
         return Log(self._source.everything(spark, self._extents), decode, folder, count)
 
-    def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
-        control = log.control()
+    def _compare(self, reading: _Reading, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
+        log, control = reading.log, reading.log.control()
         cut = _cut_partitions(self._extents, control)
         there = list_tables(self._look)
         journal = Journal(self._table.name, self._table.schema)
@@ -198,7 +200,7 @@ class LogVerification:
             begins=topic_begins(progress.positions), identity=lineage.identity,
             hides_updates=self._protocol in MAY_HIDE_UPDATES,
         )  # fmt: skip
-        tables, report.tables = self._tables(log.shapes(plan), there, lineage)
+        tables, report.tables = self._tables(log.shapes(plan), there, lineage, reading)
         folded = log.fold(
             replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
         )
@@ -207,37 +209,37 @@ class LogVerification:
                 "target": str(self._target),
                 "source": str(self._source),
                 "pipeline": self._table.name,
-                "read as": self._read_as(),
+                "read as": self._read_as(reading.filters),
                 "shards": self._options.shards,
             },
             resume=self._options.resume,
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
-        self._loaded = parts = parts_in(
-            list(self._divided(tables, hashed, len(sessions))), sessions, self._settings.ddl.source
-        )
+        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions, self._settings.ddl.source)
         self._listener.stage("recomputing the last state of every key")
         load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
         loaded = LoadedComparison(
-            self._target, self._options, self._listener, self._throttle(), self._state, self._fix
+            self._target, self._options, self._listener, self._throttle(), self._state, reading.fix
         ).results(parts, sessions)
+        for part in parts:
+            part.drop()
         report.tables += self._results(hashed, parts, loaded)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += cut_notes(cut, self._extents)
         report.notes += bad_notes(control)
         report.notes += left_out_notes(control, self._options)
-        report.notes += era_notes(self._filters)
+        report.notes += era_notes(reading.filters)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
 
-    def _read_as(self) -> str:
+    def _read_as(self, filters: FilterHistory) -> str:
         """Writes the settings that decide what the messages say."""
         given = self._settings
         told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
-        return repr((self._protocol, *told, self._filters.identity))
+        return repr((self._protocol, *told, filters.identity))
 
     def _identity(self, names: Iterable[TableName]) -> NameIdentity:
         """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
@@ -246,13 +248,13 @@ class LogVerification:
         return NameIdentity() if is_folding else NameIdentity.among(names)
 
     def _tables(
-        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage
+        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage, reading: _Reading
     ) -> tuple[list[LoggedTable], list[TableResult]]:
         """Gives the tables that can be compared, and results for those that cannot.  present: the target's tables."""
         key_of = lineage.key_of
         wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
         there = {key_of(name): name for name in present}
-        names = [there[key] for key in sorted(wanted) if key in there and self._is_compared(there[key])]
+        names = [there[key] for key in sorted(wanted) if key in there and reading.is_compared(there[key])]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
         for shape in sorted(shapes):
@@ -280,9 +282,6 @@ class LogVerification:
             for key in lineage.dropped.keys() & there.keys() - wanted.keys()
         ]
         return tables, [*lost, *left]
-
-    def _is_compared(self, name: TableName) -> bool:
-        return self._only is None or name in self._only
 
     def _hashed(
         self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]
