@@ -56,9 +56,11 @@ class Repairs:
         parts, ends = self._in_parts(log)
         history, fixes = self.comparison.history, self.bench.fixes
         expected = history.looked_at()
-        if fixes and any(_differ(rows, history.end_state[name]) for name, rows in expected.items()):
+        differ = [name for name, rows in expected.items() if _differ(rows, history.end_state[name])]
+        if fixes and differ:
             history.end_state = expected
-            self._repair("what was left out", parts, ends, fixes)
+            if all(map(self._tells_keys, differ)):
+                self._repair("what was left out", parts, ends, fixes)
             return
         if different := self._different(parts, ends):
             raise Failure("verify differs", different)
@@ -129,13 +131,18 @@ class Repairs:
             return ""
         name, row = self.random.choice(told)
         [table] = (content.table for content in history.contents if content.table.name == name)
-        if any(table.column(name).type in {"enum turned", "set and more"} for name in table.handle):
+        if not self._tells_keys(name):
             return ""
         if not table.handle and any(column.type in _UNLIKE for column in table.columns):
             return ""
         if not table.handle and self._is_like_older(table, row or {}):
             return ""
         return self._harm(table, row or {})
+
+    def _tells_keys(self, name: str) -> bool:
+        """Whether messages tell which rows of a table they mean: those with another key of numbers before do not."""
+        [table] = (content.table for content in self.comparison.history.contents if content.table.name == name)
+        return all(table.column(part).type not in {"enum turned", "set and more"} for part in table.handle)
 
     def _is_like_older(self, table: Table, row: Row) -> bool:
         """Whether a row was there before the first message that is equal to this one but for columns that are gone or

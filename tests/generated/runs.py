@@ -191,8 +191,9 @@ class Run:
         return True
 
     def _in_target(self, table: str) -> frozenset[int] | None:
-        """The numbers of the steps of a table, "" for the first one, that are in the target, or were read and left out;
-        None where some are in parts, or may be."""
+        """The numbers of the steps of a table, "" for the first one, that are in the target, or were left out and are
+        not read again; None where some are in parts, or may be.  With boundaries, what was left out at or above the
+        applied ts is read again once the filters are others."""
         progress = ProgressTable(self._name).read(self._bench.session)
         if progress is None:
             return frozenset()
@@ -203,7 +204,8 @@ class Run:
             return None
         steps = self._history.told_steps
         numbers = {number for number, step in enumerate(steps) if step.ts not in waiting}
-        below = progress.applied_ts if self._case.wire.has_boundaries else 0
+        is_read_again = self._case.wire.has_boundaries
+        below = progress.applied_ts if is_read_again else 0
         names = {table} if table else {self._case.tables[0].name, "renamed"}
         read: dict[int, set[bool]] = {}
         for one in self._log.messages:
@@ -211,7 +213,8 @@ class Run:
             if one.table in names and start is not None:
                 ts = steps[one.step].ts
                 is_below = ts < below or (self._case.wire.has_commit_ts and ts < (start.floor or 0))
-                read.setdefault(one.step, set()).add(is_below or one.offset < start.offset)
+                is_read = not is_read_again and one.offset < start.offset
+                read.setdefault(one.step, set()).add(is_below or is_read)
         if any(len(found) > 1 for found in read.values()):
             return None
         return frozenset(n for n in numbers if True in read.get(n, ()) or steps[n].ts < below)
