@@ -338,7 +338,7 @@ def _left_out(replicated: ReplicatedTable, shapes: Sequence[LoggedShape], known:
 
 def _lacks_values(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
     """Tells whether `unread` says so of some span with this shape."""
-    untold = {*shape.retyped.split(SEP), *shape.undefaulted.split(SEP)}
+    untold = {name for some in (shape.retyped, shape.undefaulted, shape.worded) for name in some.split(SEP)}
     return unread(replicated, untold, _known_names(replicated, shape))
 
 
@@ -350,4 +350,5 @@ def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:
 
 def _known_names(replicated: ReplicatedTable, shape: LoggedShape) -> list[str]:
     names = shape.columns.split(SEP)
-    return [names[i] for i in known_names(replicated, shape.retyped.split(SEP), shape.numbered.split(SEP), names)]
+    retyped, by_number, by_text = (some.split(SEP) for some in (shape.retyped, shape.numbered, shape.worded))
+    return [names[i] for i in known_names(replicated, retyped, by_number, by_text, names)]
