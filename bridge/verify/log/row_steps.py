@@ -27,7 +27,8 @@ from bridge.verify.log.row_groups import LogPlan, ReplicatedTable, RowGroup, in_
 
 _NEVER: Final = (1 << 63) - 1
 _IMAGES: Final = ("before", "after")
-_BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+"""How the types of columns begin that hold bytes."""
 STEP_SCHEMA: Final = pa.schema(
     [
         pa.field("table_number", pa.int32()),
@@ -202,7 +203,7 @@ def known_names(
     def has_value(name: str) -> bool:
         if columns[name].generated:
             return name in replicated.key and not may_differ
-        if name in by_text and columns[name].type.startswith(_BINARY):
+        if name in by_text and columns[name].type.startswith(BINARY):
             return False
         if name not in retyped:
             return True
