@@ -237,6 +237,7 @@ def test_a_row_that_gave_way_to_another(target: str, session: Session) -> None:
 SINCE = [
     (["ALTER TABLE u MODIFY e ENUM('b','a')"], "which name its number stands for"),
     (["ALTER TABLE u MODIFY e VARCHAR(9)"], "which name its number stands for"),
+    (["ALTER TABLE u MODIFY e VARBINARY(9)"], "which name its number stands for"),
     (["TRUNCATE TABLE u"], "are gone"),
     (["DROP TABLE u", "CREATE TABLE u (id INT PRIMARY KEY, e ENUM('a','b'), v VARCHAR(3), w INT)"], "are gone"),
     (["RENAME TABLE u TO o", "CREATE TABLE u LIKE o"], "is m.o now"),

@@ -69,16 +69,16 @@ def _why_other_values(change: Event, table: Table, span: Span, timezone: str | N
             yield f"the column {name} was dropped"
         elif now != name.lower():
             yield f"the column that was {name} then is {now} now"
-        elif now in span.retyped and _holds_text(table, now) and any(one[:1].isdigit() for one in literals):
+        elif now in span.retyped and _holds_names(table, now) and any(one[:1].isdigit() for one in literals):
             yield f"the type of the column {name} was changed, so nothing tells which name its number stands for"
         elif (now in span.retyped or span.converted) and _holds_bytes(table, now) and _any(_TEXT, literals):
             yield f"the column {name} has become binary, and nothing tells which bytes its text is"
         elif now in span.retyped and not is_utc and _any(_MOMENT, literals):
-            yield f"the type of the column {name} was changed, so nothing tells whether its time is one of {timezone} now"
+            yield f"the type of the column {name} was changed: nothing tells whether its time is one of {timezone} now"
 
 
-def _holds_text(table: Table, name: str) -> bool:
-    return name in table.columns and table.columns[name].charset is not None
+def _holds_names(table: Table, name: str) -> bool:
+    return _holds_bytes(table, name) or (name in table.columns and table.columns[name].charset is not None)
 
 
 def _holds_bytes(table: Table, name: str) -> bool:

@@ -195,19 +195,20 @@ def known_names(
     """Gives the positions of the columns whose values the target should hold: columns that it has and does not
     generate, and whose type was not changed since, unless they are in the key.  Of generated columns it should hold
     those of the key, which tell its rows apart, while no type was changed of which they may be computed.  by_number:
-    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, ENUM or SET.  by_text: columns as
-    of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them."""
+    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, bytes, ENUM or SET.  by_text:
+    columns as of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them."""
     columns = replicated.table.columns
     may_differ = not columns.keys().isdisjoint(retyped)
 
     def has_value(name: str) -> bool:
         if columns[name].generated:
             return name in replicated.key and not may_differ
-        if name in by_text and columns[name].type.startswith(BINARY):
+        is_binary = columns[name].type.startswith(BINARY)
+        if name in by_text and is_binary:
             return False
         if name not in retyped:
             return True
-        return name in replicated.key and not (name in by_number and columns[name].charset)
+        return name in replicated.key and not (name in by_number and (is_binary or columns[name].charset))
 
     return [i for i, name in enumerate(names) if name is not None and name in columns and has_value(name)]
 

@@ -240,3 +240,19 @@ def test_texts_that_became_bytes(target: str, tmp_path: Path, change: str) -> No
     run_file(target, tmp_path / "fix.sql")
     assert execute(target, "SELECT k, w, id FROM m.t ORDER BY k") == rows
     assert execute(target, "SELECT id, w FROM m.u") == [(2, b"\xc9")]
+
+
+def test_members_that_became_bytes(target: str) -> None:
+    """The same of the number of an ENUM's member: as bytes it is the member's name, which no message tells."""
+    log = [
+        schema_change(5, "CREATE TABLE t (k ENUM('a','b') PRIMARY KEY)"),
+        row_change(10, "t", ["k"], ["k"], after=[Literal("2")]),
+        schema_change(20, "ALTER TABLE t MODIFY k VARBINARY(9) NOT NULL"),
+        row_change(21, "t", ["k"], ["k"], after=[Literal("x'63'")]),
+    ]
+    events = in_one_partition([*log, boundary(91)])
+    execute(target, "CREATE DATABASE m")
+    run_all(target, events)
+    assert execute(target, "SELECT k FROM m.t ORDER BY k") == [(b"b",), (b"c",)]
+    [found] = verify_events(target, events).tables
+    assert (found.is_equal, found.rows, found.not_covered) == (True, 1, 1)
