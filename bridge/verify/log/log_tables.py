@@ -251,16 +251,19 @@ def logged_table(
     lineage: Lineage,
     *,
     hides_updates: bool = False,
+    is_utc: bool = True,
 ) -> LoggedTable:
     """Makes the table from what the log and the target know of it.
 
     schema: the database for temporary tables.
-    hides_updates: as of `LogPlan`.
+    hides_updates: as of `LogPlan`; is_utc: as of `ReplicatedTable`.
     """
     key = lineage.key_of(table.name)
     may_be_gone = key in lineage.may_be_gone
     replicated, lost = _in_eras(
-        ReplicatedTable(table, choose_log_key(table, definition, shapes)), shapes, may_be_gone=may_be_gone
+        ReplicatedTable(table, choose_log_key(table, definition, shapes), is_utc=is_utc),
+        shapes,
+        may_be_gone=may_be_gone,
     )
     known = {_known(replicated, shape) for shape in shapes}
     is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)

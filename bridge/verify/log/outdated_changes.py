@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from typing import Final
 
 from bridge.events import SEP, Event, Position
 from bridge.model import Table
-from bridge.protocols.values.timezones import zone_of
+from bridge.protocols.values.timezones import is_utc_or_unset
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.lineage import LoggedChange, NameIdentity, Span, trace
@@ -62,7 +61,6 @@ def _why_no_row(change: Event, table: Table, span: Span, identity: NameIdentity)
 
 
 def _why_other_values(change: Event, table: Table, span: Span, timezone: str | None) -> Iterator[str]:
-    is_utc = timezone is None or zone_of(timezone).utcoffset(None) == timedelta()
     for name, literals in _values(change):
         now = span.now(name)
         if now is None:
@@ -73,7 +71,7 @@ def _why_other_values(change: Event, table: Table, span: Span, timezone: str | N
             yield f"the type of the column {name} was changed, so nothing tells which name its number stands for"
         elif (now in span.retyped or span.converted) and _holds_bytes(table, now) and _any(_TEXT, literals):
             yield f"the column {name} has become binary, and nothing tells which bytes its text is"
-        elif now in span.retyped and not is_utc and _any(_MOMENT, literals):
+        elif now in span.retyped and not is_utc_or_unset(timezone) and _any(_MOMENT, literals):
             yield f"the type of the column {name} was changed: nothing tells whether its time is one of {timezone} now"
 
 

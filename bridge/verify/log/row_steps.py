@@ -29,6 +29,7 @@ _NEVER: Final = (1 << 63) - 1
 _IMAGES: Final = ("before", "after")
 BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 """How the types of columns begin that hold bytes."""
+_TIMES: Final = ("date", "time")
 STEP_SCHEMA: Final = pa.schema(
     [
         pa.field("table_number", pa.int32()),
@@ -196,15 +197,19 @@ def known_names(
     generate, and whose type was not changed since, unless they are in the key.  Of generated columns it should hold
     those of the key, which tell its rows apart, while no type was changed of which they may be computed.  by_number:
     columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, bytes, ENUM or SET.  by_text:
-    columns as of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them."""
+    columns as of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them, nor whether
+    a time is a local one now, which was a moment."""
     columns = replicated.table.columns
     may_differ = not columns.keys().isdisjoint(retyped)
+
+    def may_be_local_times(name: str) -> bool:
+        return name in retyped and not replicated.is_utc and columns[name].type.startswith(_TIMES)
 
     def has_value(name: str) -> bool:
         if columns[name].generated:
             return name in replicated.key and not may_differ
         is_binary = columns[name].type.startswith(BINARY)
-        if name in by_text and is_binary:
+        if name in by_text and (is_binary or may_be_local_times(name)):
             return False
         if name not in retyped:
             return True

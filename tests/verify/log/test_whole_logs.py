@@ -256,3 +256,21 @@ def test_members_that_became_bytes(target: str) -> None:
     assert execute(target, "SELECT k FROM m.t ORDER BY k") == [(b"b",), (b"c",)]
     [found] = verify_events(target, events).tables
     assert (found.is_equal, found.rows, found.not_covered) == (True, 1, 1)
+
+
+@pytest.mark.parametrize(("timezone", "covered"), [("+08:00", 0), ("UTC", 1)])
+def test_moments_that_became_local_times(mysql_target: str, timezone: str, covered: int) -> None:
+    """A key that was a TIMESTAMP is a time of the upstream's zone since it is a DATETIME: such rows are compared only
+    where the two are the same."""
+    settings = Settings.model_validate({"timezone": timezone, "ddl": {"source": "mysql-8"}})
+    log = [
+        schema_change(5, "CREATE TABLE t (k TIMESTAMP NOT NULL PRIMARY KEY)"),
+        row_change(10, "t", ["k"], ["k"], after=["2024-01-01 00:00:00"]),
+        schema_change(20, "ALTER TABLE t MODIFY k DATETIME NOT NULL"),
+        row_change(21, "t", ["k"], ["k"], after=["2024-01-02 00:00:00"]),
+    ]
+    events = in_one_partition([*log, boundary(91)])
+    execute(mysql_target, "CREATE DATABASE m")
+    run_all(mysql_target, events, ddl=settings.ddl_rules())
+    [found] = verify_events(mysql_target, events, settings=settings).tables
+    assert (found.is_equal, found.rows, found.not_covered) == (True, 1 + covered, 1 - covered)
