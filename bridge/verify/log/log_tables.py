@@ -252,16 +252,19 @@ def logged_table(
     lineage: Lineage,
     *,
     hides_updates: bool = False,
+    is_utc: bool = True,
 ) -> LoggedTable:
     """Makes the table from what the log and the target know of it.
 
     schema: the database for temporary tables.
-    hides_updates: as of `LogPlan`.
+    hides_updates: as of `LogPlan`; is_utc: as of `ReplicatedTable`.
     """
     key = lineage.key_of(table.name)
     may_be_gone = key in lineage.may_be_gone
     replicated, lost = _in_eras(
-        ReplicatedTable(table, choose_log_key(table, definition, shapes)), shapes, may_be_gone=may_be_gone
+        ReplicatedTable(table, choose_log_key(table, definition, shapes), is_utc=is_utc),
+        shapes,
+        may_be_gone=may_be_gone,
     )
     known = {_known(replicated, shape) for shape in shapes}
     is_whole = key in lineage.whole and "" not in known and bool(replicated.key or not may_be_gone)
@@ -339,7 +342,7 @@ def _left_out(replicated: ReplicatedTable, shapes: Sequence[LoggedShape], known:
 
 def _lacks_values(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
     """Tells whether `unread` says so of some span with this shape."""
-    untold = {*shape.retyped.split(SEP), *shape.undefaulted.split(SEP)}
+    untold = {name for some in (shape.retyped, shape.undefaulted, shape.worded) for name in some.split(SEP)}
     return unread(replicated, untold, _known_names(replicated, shape))
 
 
@@ -351,4 +354,5 @@ def _known(replicated: ReplicatedTable, shape: LoggedShape) -> str:
 
 def _known_names(replicated: ReplicatedTable, shape: LoggedShape) -> list[str]:
     names = shape.columns.split(SEP)
-    return [names[i] for i in known_names(replicated, shape.retyped.split(SEP), shape.numbered.split(SEP), names)]
+    retyped, by_number, by_text = (some.split(SEP) for some in (shape.retyped, shape.numbered, shape.worded))
+    return [names[i] for i in known_names(replicated, retyped, by_number, by_text, names)]

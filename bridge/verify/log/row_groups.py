@@ -35,6 +35,7 @@ class ReplicatedTable:
     earlier_keys: the keys that the table had before, the latest first, () where it had none (`key_eras`).
     key_numbers: by `Span.altered`, the number of the key that identified the rows: 0 is `key`, 1 the latest of
     `earlier_keys`.  What is not listed is 0.
+    is_utc: whether schema changes have taken moments and local times for the same.
     """
 
     table: Table
@@ -43,6 +44,7 @@ class ReplicatedTable:
     common: frozenset[str] = frozenset()
     earlier_keys: tuple[tuple[str, ...], ...] = ()
     key_numbers: Mapping[int, int] = field(default_factory=dict)
+    is_utc: bool = True
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:

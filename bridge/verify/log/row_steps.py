@@ -27,6 +27,9 @@ from bridge.verify.log.row_groups import LogPlan, ReplicatedTable, RowGroup, in_
 
 _NEVER: Final = (1 << 63) - 1
 _IMAGES: Final = ("before", "after")
+BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+"""How the types of columns begin that hold bytes."""
+_TIMES: Final = ("date", "time")
 STEP_SCHEMA: Final = pa.schema(
     [
         pa.field("table_number", pa.int32()),
@@ -85,6 +88,7 @@ class LoggedShape(NamedTuple):
     update, and no message of the group has the row before.
     undefaulted: as of the span.
     updates: whether some change is an update.
+    worded: columns that were changed since, and of which some value is a text (`worded_columns`).
     """
 
     schema: str
@@ -102,6 +106,7 @@ class LoggedShape(NamedTuple):
     hides_updates: bool = False
     undefaulted: str = ""
     updates: bool = False
+    worded: str = ""
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -133,11 +138,9 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         hides_updates = plan.hides_updates and by_value is not None and not _tells_rows_before(by_value)
         of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
         undefaulted = SEP.join(sorted(span.undefaulted))
-        found.add(
-            LoggedShape(
-                *span.table, *of_names, *since, first, last, *changed, hides_updates, undefaulted, bool(updates[number])
-            )
-        )
+        worded = "" if by_value is None else SEP.join(sorted(worded_columns(span, by_value, names)))
+        more = hides_updates, undefaulted, bool(updates[number]), worded
+        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, *more))
     return found
 
 
@@ -161,33 +164,56 @@ def rekeyed(replicated: ReplicatedTable, span: Span) -> int:
 def numbered_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
     """Finds the columns whose type was changed since, and of which some value is a bare number: it may stand for a name
     of an ENUM or a SET as it was then.  changes: all with these columns."""
-    positions = [i for i, name in enumerate(names) if name in span.retyped]
+    return _with_values(changes, names, span.retyped, "^[0-9]")
+
+
+def worded_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
+    """Finds the columns that were changed since, by their type or with the character set of all texts, and of which
+    some value is a text: its bytes are those of the character set that the column had then.  changes: as above."""
+    return _with_values(changes, names, {*filter(None, names)} if span.converted else span.retyped, "^'")
+
+
+def _with_values(changes: pa.Table, names: Sequence[str | None], among: Collection[str], pattern: str) -> set[str]:
+    """Finds the columns among some of which any value is like a pattern."""
+    positions = [i for i, name in enumerate(names) if name in among]
     if not positions:
         return set()
-    images = [parts_of(whole(changes[image]), positions) for image in ("before", "after")]
-    are_numbers = [
-        any(pc.any(pc.match_substring_regex(values, "^[0-9]")).as_py() for values in both)
+    images = [parts_of(whole(changes[image]), positions) for image in _IMAGES]
+    are_like = [
+        any(pc.any(pc.match_substring_regex(values, pattern)).as_py() for values in both)
         for both in zip(*images, strict=True)
     ]
-    return {names[i] or "" for i, is_number in zip(positions, are_numbers, strict=True) if is_number}
+    return {names[i] or "" for i, is_like in zip(positions, are_like, strict=True) if is_like}
 
 
 def known_names(
-    replicated: ReplicatedTable, retyped: Collection[str], by_number: Collection[str], names: Sequence[str | None]
+    replicated: ReplicatedTable,
+    retyped: Collection[str],
+    by_number: Collection[str],
+    by_text: Collection[str],
+    names: Sequence[str | None],
 ) -> list[int]:
     """Gives the positions of the columns whose values the target should hold: columns that it has and does not
     generate, and whose type was not changed since, unless they are in the key.  Of generated columns it should hold
     those of the key, which tell its rows apart, while no type was changed of which they may be computed.  by_number:
-    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, ENUM or SET."""
+    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, bytes, ENUM or SET.  by_text:
+    columns as of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them, nor whether
+    a time is a local one now, which was a moment."""
     columns = replicated.table.columns
     may_differ = not columns.keys().isdisjoint(retyped)
+
+    def may_be_local_times(name: str) -> bool:
+        return name in retyped and not replicated.is_utc and columns[name].type.startswith(_TIMES)
 
     def has_value(name: str) -> bool:
         if columns[name].generated:
             return name in replicated.key and not may_differ
+        is_binary = columns[name].type.startswith(BINARY)
+        if name in by_text and (is_binary or may_be_local_times(name)):
+            return False
         if name not in retyped:
             return True
-        return name in replicated.key and not (name in by_number and columns[name].charset)
+        return name in replicated.key and not (name in by_number and (is_binary or columns[name].charset))
 
     return [i for i, name in enumerate(names) if name is not None and name in columns and has_value(name)]
 
@@ -195,7 +221,8 @@ def known_names(
 def unread(replicated: ReplicatedTable, untold: Iterable[str], known: Collection[str]) -> bool:
     """Tells whether rows have values that the messages do not tell.
 
-    untold: columns whose type was changed since, or that rows got since with a value which a new row does not get;
+    untold: columns whose type, or the bytes of whose texts, were changed since, or that rows got since with a value
+    which a new row does not get;
     known: those with values that the target should hold.
     """
     columns = replicated.table.columns
@@ -275,7 +302,8 @@ def _alike(
     texts, forms = split_forms(group.columns)
     names = [span.now(name) for name in texts.split(SEP)]
     by_number = numbered_columns(span, changes(), names) if span.retyped else ()
-    kept = known_names(replicated, span.retyped, by_number, names)
+    by_text = worded_columns(span, changes(), names) if span.retyped or span.converted else ()
+    kept = known_names(replicated, span.retyped, by_number, by_text, names)
     if replicated.was_keyless:  # rows are counted by their images, whatever the order of columns was
         kept.sort(key=lambda i: names[i] or "")
     kept_names = [names[i] or "" for i in kept]
@@ -284,7 +312,7 @@ def _alike(
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     key = replicated.keys[replicated.key_number(span)]
     handle = [] if set(key) <= set(kept_names) else [texts.split(SEP).index(name) for name in group.key.split(SEP)]
-    lacks = unread(replicated, {*span.retyped, *span.undefaulted}, kept_names)
+    lacks = unread(replicated, {*span.retyped, *span.undefaulted, *by_text}, kept_names)
     return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns, lacks)
 
 

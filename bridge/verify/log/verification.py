@@ -27,6 +27,7 @@ from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_filters
 from bridge.mysql.table_definition import list_tables, list_views, load_definitions
 from bridge.protocols import MAY_HIDE_UPDATES
+from bridge.protocols.values.timezones import is_utc_or_unset
 from bridge.sources.source import Extent, Source
 from bridge.sources.topic_guard import ids_of, refuse_comparison
 from bridge.spark.errors import source_error
@@ -271,6 +272,7 @@ class LogVerification:
                     mine,
                     lineage,
                     hides_updates=self._protocol in MAY_HIDE_UPDATES,
+                    is_utc=is_utc_or_unset(self._settings.ddl_rules().timezone),
                 )
             )
         missing = wanted.keys() - there.keys()
