@@ -43,6 +43,7 @@ from bridge.sources.source import (
     MicroBatch,
     Pacing,
     Session,
+    Stamped,
     TopicNow,
     Wait,
     within_sample_bytes,
@@ -55,6 +56,7 @@ _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
 _MESSAGES_PER_READ = 1000
 _SAMPLE_SECONDS = 5
+_STAMPED_SECONDS = 3
 _LEEWAY = 2
 """A task may return this many times its share of the bytes, since the messages of one topic differ in size."""
 
@@ -116,6 +118,13 @@ class KafkaSource:
     def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
         """Asks where the messages of this moment and later ones begin in these partitions."""
         return offsets_since(self._admin, partitions, ms)
+
+    def stamped(self, starts: Mapping[PartitionId, int], count: int) -> list[Stamped]:
+        """Reads about so many messages of each partition from these offsets on, those that come within some seconds."""
+        with self._consumer() as consumer:
+            consumer.assign([TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()])
+            came = _polled(consumer, count * len(starts), _STAMPED_SECONDS)
+            return [Stamped(message.timestamp()[1], message.key(), message.value()) for message in came]
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, the same at each call."""

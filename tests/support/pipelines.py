@@ -88,12 +88,14 @@ class _Parts:
     source: SimpleNamespace
     target: Target
     progress_table: Callable[[], ProgressTable]
+    protocol: str = "canal-json"
 
 
 def _with_filters(
     progress: Progress, rules: RowRules, since: Since, ownership: Ownership, table: ProgressTable, target: Target
 ) -> Progress:
-    settings, source = SimpleNamespace(row_rules=rules), SimpleNamespace(since=since, topics=dict)
+    settings = SimpleNamespace(row_rules=rules, decode_options=lambda: DecodeOptions("UTC"))
+    source = SimpleNamespace(since=since, topics=dict, stamped=lambda starts, count: [])  # noqa: ARG005
     parts = _Parts(settings, source, target, lambda: table)
     ends = Ends(End("target", target.place, retry_seconds=1), End("source", "", retry_seconds=1))
     return keep_filters(cast(Assembly, parts), ownership, progress, ends)

@@ -30,15 +30,19 @@ def ts(seconds: float) -> int:
 
 
 class Upstream:
-    """Two tables in a topic of two partitions, of which the second is behind."""
+    """Two tables in a topic of two partitions, of which the second is behind.
 
-    def __init__(self, target: str, kafka: Kafka, topic: str, folder: Path) -> None:
+    stamps_behind: by how many seconds the clock of the sender is.
+    """
+
+    def __init__(self, target: str, kafka: Kafka, topic: str, folder: Path, stamps_behind: int = 0) -> None:
+        self._behind = stamps_behind
         self._target, self._kafka, self._topic, self._folder = target, kafka, topic, folder
         self._producer: Any = ordered_producer(kafka.bootstrap_servers)
         sql(target, "CREATE DATABASE m", *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY)" for name in ("t", "u")))
 
     def send(self, partition: int, message: dict[str, Any], seconds: float) -> None:
-        stamp = BEGIN_MS + round(seconds * 1000)
+        stamp = BEGIN_MS + round((seconds - self._behind) * 1000)
         self._producer.produce(self._topic, json.dumps(message).encode(), partition=partition, timestamp=stamp)
         assert self._producer.flush(30) == 0
 
@@ -67,8 +71,10 @@ class Upstream:
 
 
 @pytest.fixture
-def upstream(target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path) -> Upstream:
-    made = Upstream(target, kafka, topic(2), tmp_path)
+def upstream(
+    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, request: pytest.FixtureRequest
+) -> Upstream:
+    made = Upstream(target, kafka, topic(2), tmp_path, getattr(request, "param", 0))
     for partition in (0, 1):
         made.boundary(partition, 1)
         made.row(partition, 2, "t", 10 + partition)
@@ -80,12 +86,14 @@ def upstream(target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Pat
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("upstream", [0, 7200], indirect=True, ids=["stamps are right", "stamps are behind"])
 def test_a_table_that_was_left_out(target: str, upstream: Upstream) -> None:
     """With a copy of it as of the applied ts it is right from then on, whatever was read of it before, and although
-    nothing can be applied at the first start with the wider filter.  What is below the applied ts is not read again."""
+    nothing can be applied at the first start with the wider filter.  What is below the applied ts is not read again.
+    Timestamps that are behind are noticed."""
     narrow, wide = ("--filter", "m.t"), ("--filter", "m.t", "--filter", "m.u")
     upstream.row(0, 921, "u", 30)
-    upstream.boundary(0, 930)
+    upstream.boundary(0, 8000)
     assert upstream.replay(*narrow).code == 0
     assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(ts(900),)]
     sql(target, "INSERT INTO m.u VALUES (0), (1), (7)", "SELECT 1")

@@ -7,7 +7,7 @@ waits for the target.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -20,12 +20,16 @@ from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.routes_record import keep_routes, lets_more_in
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.watching.start import attempts_to_start
-from bridge.sources.source import Source
+from bridge.protocols import Decoder, decode_message, make_decoder
+from bridge.sources.source import Stamped
 from bridge.sources.topic_guard import attempts_at, ids_of, topics_to_keep
 from bridge.tso import ms_tso, tso_ms, tso_time
 
 _MARGIN_MS: Final = 600_000
 """By how much the clocks of those who send messages may be behind the upstream's."""
+
+_SAMPLED: Final = 100
+"""How many messages show whether timestamps are behind."""
 
 log = structlog.get_logger()
 
@@ -43,7 +47,7 @@ def keep_filters(assembly: Assembly, ownership: Ownership, progress: Progress, e
         with attempt:
             ownership.revive()
             is_wider = lets_more_in(ownership.control, table.schema, progress, rules)
-    positions = _read_again(assembly.source, ends.source, progress) if is_wider else progress.positions
+    positions = _read_again(assembly, ends.source, progress) if is_wider else progress.positions
     step = Advance(progress.applied_ts, progress.applied_ts, positions, progress.pending)
     for attempt in attempts_to_start(ends.target, assembly.target):
         with attempt:
@@ -58,26 +62,64 @@ def keep_filters(assembly: Assembly, ownership: Ownership, progress: Progress, e
     return replace(progress, positions=positions)
 
 
-def _read_again(source: Source, end: End, progress: Progress) -> Positions:
+def _read_again(assembly: Assembly, end: End, progress: Progress) -> Positions:
     """Returns where to read again.  In the order of the partitions the pipeline stays where it is: nothing tells which
     of the messages before came after a copy."""
     if goes_by_partition(progress.positions):
         return progress.positions
-    since, offsets = sent_since(progress.applied_ts), dict[PartitionId, int]()
+    since, offsets, source = 0, dict[PartitionId, int](), assembly.source
     for attempt in attempts_at(end, "offsets"):
         with attempt:
             topics_to_keep(progress, ids_of(source.topics()))  # one that was created again has other offsets
-            offsets = dict(source.since(progress.positions, since))
+            since, offsets = _moment(assembly, progress)
     positions = set_back(progress.positions, since, offsets)
     if positions != progress.positions:
         log.info("reading_again", applied_ts=progress.applied_ts, since=tso_time(ms_tso(since)))
     return positions
 
 
-def sent_since(applied_ts: int) -> int:
+def _moment(assembly: Assembly, progress: Progress) -> tuple[int, dict[PartitionId, int]]:
+    """Returns the moment of Kafka's timestamps from which on messages are read again, and the offsets there.
+
+    Messages at these offsets, and where the pipeline stands, show by how much timestamps are behind: those of a sender
+    whose clock is.  Then the moment is as much earlier.
+    """
+    source, behind = assembly.source, 0
+    decoder = make_decoder(assembly.protocol, assembly.settings.decode_options())
+    stands = {where: start.offset for where, start in progress.positions.items()}
+    while True:
+        since = sent_since(progress.applied_ts, behind)
+        offsets = dict(source.since(progress.positions, since))
+        found = max(behind_ms(decoder, source.stamped(some, _SAMPLED)) for some in (stands, offsets))
+        if found <= behind or not since:
+            break
+        behind = found
+    if behind > _MARGIN_MS:
+        log.warning(
+            "timestamps_behind",
+            seconds=round(behind / 1000),
+            fix="Kafka's timestamps of the messages are behind the upstream's clock, so more is read again; see the"
+            " clock of those who send them",
+        )
+    return since, offsets
+
+
+def behind_ms(decoder: Decoder, messages: Iterable[Stamped]) -> int:
+    """Tells by how many milliseconds timestamps are behind what their messages tell, at most; 0 where none is."""
+    told = (
+        tso_ms(event.commit_ts) - message.stamp
+        for message in messages
+        if message.stamp > 0
+        for event in decode_message(decoder, message.key, message.value)
+        if event.commit_ts and not event.by_time
+    )
+    return max(0, max(told, default=0))
+
+
+def sent_since(applied_ts: int, behind: int = 0) -> int:
     """Returns the moment (ms since 1970) from which on everything was sent that was committed at or above the applied
-    ts (TSO): a message is stamped after the commit that it tells of."""
-    return max(0, tso_ms(applied_ts) - _MARGIN_MS)
+    ts (TSO): a message is stamped after the commit that it tells of.  behind: by how many ms timestamps are behind."""
+    return max(0, tso_ms(applied_ts) - _MARGIN_MS - behind)
 
 
 def set_back(positions: Positions, since: int, offsets: Mapping[PartitionId, int]) -> Positions:

@@ -87,7 +87,7 @@ class LoggedShape(NamedTuple):
     hides_updates: whether inserts may be updates that do not tell the row before: the format has no other sign of an
     update, and no message of the group has the row before.
     undefaulted: as of the span.
-    updates: whether some change is an update.
+    updates: whether some change is an update; only_deletes: whether all of them are deletes.
     worded: columns that were changed since, and of which some value is a text (`worded_columns`).
     """
 
@@ -107,6 +107,7 @@ class LoggedShape(NamedTuple):
     undefaulted: str = ""
     updates: bool = False
     worded: str = ""
+    only_deletes: bool = False
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -121,6 +122,7 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     np.maximum.at(in_place, group_of, np.where(is_in_place.to_numpy(), times, -1))
     is_update = pc.equal(changes["kind"], int(Kind.UPDATE)).to_numpy()
     updates = np.bincount(group_of[is_update], minlength=len(groups))
+    others = np.bincount(group_of[pc.not_equal(changes["kind"], int(Kind.DELETE)).to_numpy()], minlength=len(groups))
     found: set[LoggedShape] = set()
     for number, (group, first, last) in enumerate(zip(groups, firsts.tolist(), in_place.tolist(), strict=True)):
         span = group.span
@@ -139,7 +141,7 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
         undefaulted = SEP.join(sorted(span.undefaulted))
         worded = "" if by_value is None else SEP.join(sorted(worded_columns(span, by_value, names)))
-        more = hides_updates, undefaulted, bool(updates[number]), worded
+        more = hides_updates, undefaulted, bool(updates[number]), worded, not others[number]
         found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, *more))
     return found
 
@@ -307,10 +309,11 @@ def _alike(
     if replicated.was_keyless:  # rows are counted by their images, whatever the order of columns was
         kept.sort(key=lambda i: names[i] or "")
     kept_names = [names[i] or "" for i in kept]
-    if not set(replicated.key) <= set(kept_names) or not kept:
+    key = replicated.keys[replicated.key_number(span)]
+    of_era = key and set(key) <= set(kept_names)  # a delete may hold the key of its time alone
+    if not (of_era or set(replicated.key) <= set(kept_names)) or not kept:
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    key = replicated.keys[replicated.key_number(span)]
     handle = [] if set(key) <= set(kept_names) else [texts.split(SEP).index(name) for name in group.key.split(SEP)]
     lacks = unread(replicated, {*span.retyped, *span.undefaulted, *by_text}, kept_names)
     return _Alike(number, replicated, span, key, handle, len(names), kept, kept_names, columns, lacks)

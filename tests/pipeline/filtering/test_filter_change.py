@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import orjson
+import pytest
+
 from bridge.model import PartitionStart
-from bridge.pipeline.filtering.filter_change import sent_since, set_back
+from bridge.pipeline.filtering.filter_change import behind_ms, sent_since, set_back
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.sources.source import Stamped
 from bridge.tso import ms_tso
+from tests.pipeline.test_bad_messages import watermark
 
 NOON = 1_700_000_000_000
 
@@ -28,3 +34,16 @@ def test_partitions_are_set_back() -> None:
         ("b", 0): PartitionStart(10, 0, 30),
         ("b", 1): late,
     }
+
+
+@pytest.mark.parametrize(
+    ("stamps", "behind"),
+    [([0], 0), ([5], 0), ([-5_000], 5_000), ([5, -7_000, -3_000], 7_000), ([-NOON], 0), ([-NOON - 1], 0)],
+)
+def test_by_how_much_timestamps_are_behind(stamps: list[int], behind: int) -> None:
+    """A message that tells of a later moment than its own stamp shows it; one without a stamp shows nothing."""
+    value = orjson.dumps(watermark(ms_tso(NOON)))
+    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    messages = [Stamped(NOON + stamp, None, value) for stamp in stamps]
+    assert behind_ms(decoder, [*messages, Stamped(1, None, b"{"), Stamped(1, None, None)]) == behind
+    assert sent_since(ms_tso(NOON), behind) == NOON - 600_000 - behind

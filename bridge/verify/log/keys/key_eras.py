@@ -20,6 +20,7 @@ from bridge.verify.log.row_groups import LogPlan
 from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, with_units
 
 _NAMES: Final = ("table_number", "names")
+_UNNAMED: Final = frozenset[str]()
 
 
 class KeyEras(NamedTuple):
@@ -67,14 +68,17 @@ def key_eras(
 
 
 def _eras(key: Sequence[str], shapes: Collection[LoggedShape]) -> KeyEras | None:
-    handles: dict[int, set[frozenset[str]]] = {}
-    for shape in shapes:
-        handles.setdefault(shape.altered, set()).add(frozenset(filter(None, shape.handle.split(SEP))))
+    handles = _handles(shapes)
+    unnamed = (altered for altered, mine in handles.items() if mine == {_UNNAMED})
+    by_deletes = {altered: {told} for altered in unnamed if (told := _by_deletes(altered, shapes))}
+    handles |= by_deletes
     earlier: list[tuple[str, ...]] = []
     numbers: dict[int, int] = {}
     later, last = handles.get(0), frozenset(key)
     for altered in sorted(handles.keys() - {0}):
         mine = handles[altered]
+        if by_deletes and mine == {_UNNAMED}:  # nothing of it was deleted, so that each key tells its rows apart
+            mine = {last} if later in (None, {_UNNAMED}) else later
         is_present = later is None and _tell_only(last, [shape for shape in shapes if shape.altered == altered])
         if mine not in (later, {last}) and not is_present:
             if len(mine) > 1:
@@ -83,6 +87,26 @@ def _eras(key: Sequence[str], shapes: Collection[LoggedShape]) -> KeyEras | None
             earlier.append(tuple(sorted(last)))
         numbers[altered], later = len(earlier), mine
     return KeyEras(tuple(earlier), numbers)
+
+
+def _handles(shapes: Collection[LoggedShape]) -> dict[int, set[frozenset[str]]]:
+    """Gives the handle keys that messages name, by era."""
+    handles: dict[int, set[frozenset[str]]] = {}
+    for shape in shapes:
+        handles.setdefault(shape.altered, set()).add(frozenset(filter(None, shape.handle.split(SEP))))
+    return handles
+
+
+def _by_deletes(altered: int, shapes: Collection[LoggedShape]) -> frozenset[str]:
+    """Gives the key that the deletes of an era tell, of whose messages none names a key: they hold it alone where other
+    messages hold whole rows (Canal-JSON, with `delete-only-output-handle-key-columns`).  Empty where they do not."""
+    mine = [shape for shape in shapes if shape.altered == altered]
+    told = {frozenset(filter(None, shape.columns.split(SEP))) for shape in mine if shape.only_deletes}
+    rows = [frozenset(shape.columns.split(SEP)) for shape in mine if not shape.only_deletes]
+    if len(told) != 1 or not rows:
+        return _UNNAMED
+    [key] = told
+    return key if all(key < row for row in rows) else _UNNAMED
 
 
 def _tell_only(key: Collection[str], shapes: Collection[LoggedShape]) -> bool:
