@@ -160,7 +160,8 @@ def forget_pipeline(target: Target, table: ProgressTable) -> bool:
 def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
     """Removes a topic from a pipeline, which then no longer reads it; False when the pipeline is unknown.
 
-    Raises UsageError when the pipeline does not read the topic, OwnedError when a bridge is running it.
+    Raises UsageError when the pipeline does not read the topic, or has written parts of a step; OwnedError when a
+    bridge is running it.
     """
     with open_session(target) as session:
         if not table.is_known(session):
@@ -173,6 +174,12 @@ def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
                     f"the pipeline reads {' and '.join(map(repr, known)) or 'no topic so far'}, not {topic!r}",
                     where=f"pipeline {table.name}",
                     fix="check --topic and --name",
+                )
+            if progress and progress.in_parts:
+                raise UsageError(
+                    f"a step of `parallel` was interrupted, and the target may hold parts of what {topic!r} has for it",
+                    where=f"pipeline {table.name}",
+                    fix=f"start the bridge with this topic until its applied ts is at least {progress.applying_ts}",
                 )
             return table.forget_topic(ownership.control, ownership.epoch, topic)
 

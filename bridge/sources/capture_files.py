@@ -63,6 +63,8 @@ class CaptureSource:
             raise UsageError(f"there is no capture file {path}", fix="check --input")
         if not self._paths():
             raise UsageError(f"the folder {path} holds no *.jsonl file", fix="check --input")
+        for file in self._paths():
+            _require_file(file)
         for name in (file.name for file in self._paths()):
             if name[0] in "_." or ":" in str(self._path.absolute() / name):
                 raise UsageError(
@@ -214,6 +216,18 @@ class CaptureSource:
             F.unbase64("value").alias("value"),
             F.expr("coalesce(try_cast(timestamp AS bigint), 0)").alias("timestamp"),
         )
+
+
+def _require_file(path: Path) -> None:
+    """Raises UsageError for what cannot be read, or is no file: lines are read more than once, which a pipe cannot."""
+    why = "" if path.is_file() else "it is no file"
+    try:
+        if not why:
+            path.open("rb").close()
+    except OSError as error:
+        why = error.strerror or str(error)
+    if why:
+        raise UsageError(f"the capture file {path} cannot be read: {why}", fix="check --input")
 
 
 class CaptureStream:

@@ -9,7 +9,7 @@ import pytest
 from bridge.errors import UsageError
 from bridge.events import Event
 from bridge.model import PartitionStart, Positions, goes_by_partition
-from bridge.mysql.state.progress import Progress, dump_positions, load_positions
+from bridge.mysql.state.progress import Progress, ProgressTable, dump_positions, load_positions
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.by_partitions.order import IdlePolicy
@@ -17,7 +17,9 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.sources.topic_guard import begins_of
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
+from tests.support.command import bridge
 from tests.support.models import FakeWriter, give
+from tests.support.pipelines import admin
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 READ = PartitionStart(5, 0, 5)
@@ -140,3 +142,19 @@ def test_by_partition(by_time: bool) -> None:
     bench.applier = bench.started()
     bench.take("b", 4, at(82), at(79))
     assert sorted(bench.target.ids) == [81 * unit, 82 * unit, 101 * unit]
+
+
+def test_a_topic_stays_while_a_step_is_in_parts(target: str) -> None:
+    """Without it the step would be ended by the rows of the other topics, and its own would stay as they are."""
+    given = ("reset", "--topic", "b", "--yes", "--target", target)
+    with admin(target) as session:
+        table = ProgressTable("bridge")
+        table.create(session)
+        table.begin(session, 0)
+        session.execute(
+            "UPDATE _bridge.progress SET applied_ts = 100, applying_ts = 200, positions = %s", (dump_positions(WITH_B),)
+        )
+        ended = bridge(*given)
+        assert (ended.code, "until its applied ts is at least 200" in ended.last_line) == (2, True), ended.err
+        session.execute("UPDATE _bridge.progress SET applied_ts = 200")
+        assert bridge(*given).code == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,3 +46,21 @@ def test_base64_may_be_folded(spark: SparkSession, tmp_path: Path) -> None:
     source = write(tmp_path, GOOD | {"value": "e30+\nPz8="})
     assert source.extents(lambda: spark).keys() == {("capture", 0)}
     assert [message.value for message in source.messages(None, None)] == [b"{}>??"]
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe would be waited for, and Spark would blame Kafka for what it may not read."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for path in (tmp_path / "pipe.jsonl", tmp_path, Path("/dev/null")):
+        with pytest.raises(UsageError, match="cannot be read: it is no file"):
+            CaptureSource(str(path))
+    denied = tmp_path / "denied" / "capture.jsonl"
+    denied.parent.mkdir()
+    denied.touch()
+    monkeypatch.setattr(Path, "open", refuse)  # root may read everything
+    with pytest.raises(UsageError, match=r"denied/capture\.jsonl cannot be read: Permission denied"):
+        CaptureSource(str(denied.parent))
+
+
+def refuse(path: Path, *_: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied", str(path))
