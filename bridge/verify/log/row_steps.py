@@ -141,8 +141,8 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
         undefaulted = SEP.join(sorted(span.undefaulted))
         worded = "" if by_value is None else SEP.join(sorted(worded_columns(span, by_value, names)))
-        more = hides_updates, undefaulted, bool(updates[number]), worded, not others[number]
-        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, *more))
+        more = undefaulted, bool(updates[number]), worded, not others[number]
+        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, *more))
     return found
 
 
