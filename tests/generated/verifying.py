@@ -98,12 +98,13 @@ class InMemory:
 
 
 class OfEvents(InMemory):
-    """A source whose messages are decoded already."""
+    """A source whose messages are decoded already.  is_cut: whether those before the first one are gone."""
 
-    def __init__(self, events: pa.Table) -> None:
-        places = zip(*(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
-        ends = {(topic, partition): offset + 1 for topic, partition, offset in sorted(places)}
-        super().__init__([], {where: Extent(0, end) for where, end in ends.items()})
+    def __init__(self, events: pa.Table, *, is_cut: bool = False) -> None:
+        places = sorted(zip(*(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True))
+        ends = {(topic, partition): offset + 1 for topic, partition, offset in places}
+        firsts = {(topic, partition): offset for topic, partition, offset in reversed(places)} if is_cut else {}
+        super().__init__([], {where: Extent(firsts.get(where, 0), end) for where, end in ends.items()})
         self.events = events
 
     def decoded(self, decode: EventDecoder, export: Export[Any]) -> InProcess:
@@ -147,9 +148,11 @@ def verify_events(
     protocol: str = "canal-json",
     fixes: Path | None = None,
     settings: Settings = Settings(timezone="UTC"),  # noqa: B008  # immutable
+    *,
+    is_cut: bool = False,
 ) -> Report:
-    """The same of events."""
-    return _verify(url, settings, protocol, OfEvents(events), fixes)
+    """The same of events.  is_cut: whether those before the first one are gone."""
+    return _verify(url, settings, protocol, OfEvents(events, is_cut=is_cut), fixes)
 
 
 def _verify(

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.config import Settings
-from bridge.errors import UsageError, counted
+from bridge.errors import StoppedError, UsageError, counted
 from bridge.events import Kind
 from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, TableName, topic_begins
@@ -202,6 +202,12 @@ class LogVerification:
             hides_updates=self._protocol in MAY_HIDE_UPDATES,
         )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), there, lineage, reading)
+        if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
+            raise StoppedError(
+                "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
+                where=f"pipeline {self._table.name}, applied ts {progress.applied_ts}",
+                fix="compare with the source: --against upstream --upstream URL",
+            )
         folded = log.fold(
             replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridge.ddl.policy import ddl_rules
+from bridge.errors import StoppedError
 from bridge.events import Event
 from tests.generated.verifying import verify_events
 from tests.support.pipelines import run_all
@@ -64,3 +65,14 @@ def test_system_versioned_tables_are_compared(target: str) -> None:
     execute(target, "DELETE FROM m.t")
     [table] = verify_events(target, log).tables
     assert table.missing == 1
+
+
+def test_a_log_that_is_gone_proves_nothing(target: str) -> None:
+    """Where no message is left of what is in the target, nothing is compared, which must not read as "equal"."""
+    log = in_one_partition(list(log_of(MADE, (None, 1), (None, 2))))
+    execute(target, "CREATE DATABASE m")
+    run_all(target, log)
+    assert verify_events(target, log).is_equal
+    with pytest.raises(StoppedError, match="nothing can be compared") as raised:
+        verify_events(target, log.slice(log.num_rows - 1), is_cut=True)
+    assert "--against upstream" in raised.value.fix
