@@ -21,10 +21,10 @@ from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import PartlyKnown, Side
+from bridge.verify.log.changes.lineage import Lineage
 from bridge.verify.log.hashes.literal_hashes import literal
 from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
 from bridge.verify.log.keys.key_eras import key_eras
-from bridge.verify.log.lineage import Lineage
 from bridge.verify.log.loaded.expected_tables import (
     COMMIT_TS,
     GONE,
@@ -36,8 +36,9 @@ from bridge.verify.log.loaded.expected_tables import (
     WENT_IN,
     ExpectedTable,
 )
+from bridge.verify.log.logged_shapes import LoggedShape
 from bridge.verify.log.row_groups import ReplicatedTable
-from bridge.verify.log.row_steps import LoggedShape, known_names, unread
+from bridge.verify.log.told_columns import known_names, unread
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"

@@ -13,8 +13,8 @@ from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import clash_error
 from bridge.sources.source import Extent
+from bridge.verify.log.changes.lineage import LoggedChange
 from bridge.verify.log.filter_eras import FilterHistory
-from bridge.verify.log.lineage import LoggedChange
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.recompute import Control
 from bridge.verify.options import VerifyOptions

@@ -24,14 +24,15 @@ from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.verify.compare.checksums import Fingerprint
+from bridge.verify.log.changes.lineage import Cut, LoggedChange
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_some, fold_steps, last_of_keys
 from bridge.verify.log.hashes.hashed_steps import HASHED_SCHEMA, hashed
 from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
-from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.loaded.expected_tables import ExpectedTable, Insert
+from bridge.verify.log.logged_shapes import LoggedShape, shapes
 from bridge.verify.log.row_groups import LogPlan
-from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, links, shapes, steps
+from bridge.verify.log.row_steps import STEP_SCHEMA, links, steps
 
 _EVENTS_PER_BUCKET: Final = 250_000
 _BYTES_PER_BUCKET: Final = 256 << 20

@@ -19,7 +19,7 @@ from bridge.events import Kind
 from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
-from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, Span
+from bridge.verify.log.changes.lineage import Cut, NameHistory, NameIdentity, Span
 
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
 """The columns that tell whether a row change is behind a schema change."""

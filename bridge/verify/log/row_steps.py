@@ -6,7 +6,7 @@ state.  Rows of tables without a key are counted instead: each image comes or go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -22,14 +22,11 @@ from bridge.rows.grouping import Longs
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.verify.log.lineage import Span
+from bridge.verify.log.changes.lineage import Span
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable, RowGroup, in_target, partitions_of, row_groups
+from bridge.verify.log.told_columns import known_names, numbered_columns, unread, worded_columns
 
-_NEVER: Final = (1 << 63) - 1
 _IMAGES: Final = ("before", "after")
-BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
-"""How the types of columns begin that hold bytes."""
-_TIMES: Final = ("date", "time")
 STEP_SCHEMA: Final = pa.schema(
     [
         pa.field("table_number", pa.int32()),
@@ -65,94 +62,6 @@ not hold: the rest of a row, or what a change of a column's type has made of it.
 
 key_number: which of `ReplicatedTable.keys` the key is of; era: which of them identified the row when it was changed
 (`key_eras`)."""
-DROPPED: Final = " "
-"""Stands for the present name of a column that was dropped; no column has that name."""
-
-
-class LoggedShape(NamedTuple):
-    """The columns of row changes.  Names are joined by SEP.
-
-    schema, table: the table that holds the rows now.
-    columns: the names of the columns there, in message order.
-    handle: the names of the handle key's columns; `DROPPED` for those that are gone.
-    retyped: columns whose type was changed since.
-    numbered: those of them of which some value is a bare number (`numbered_columns`).
-    converted: whether the texts of all columns got another character set or collation since.
-    overwrites: whether some change of an existing row does not tell the row before, which may have been the row of
-    another spelling of its key.  Only known where a type or a key was changed since, or texts were converted.
-    first: the lowest commit_ts of any change.
-    in_place: the highest commit_ts among changes that go by event time and change an existing row, so that the columns
-    which they lack kept their values; -1 when there is none.
-    altered, converted_ever: as of the span.
-    hides_updates: whether inserts may be updates that do not tell the row before: the format has no other sign of an
-    update, and no message of the group has the row before.
-    undefaulted: as of the span.
-    updates: whether some change is an update; only_deletes: whether all of them are deletes.
-    worded: columns that were changed since, and of which some value is a text (`worded_columns`).
-    """
-
-    schema: str
-    table: str
-    columns: str
-    handle: str
-    retyped: str
-    numbered: str
-    converted: bool
-    overwrites: bool
-    first: int
-    in_place: int
-    altered: int = 0
-    converted_ever: int = 0
-    hides_updates: bool = False
-    undefaulted: str = ""
-    updates: bool = False
-    worded: str = ""
-    only_deletes: bool = False
-
-
-def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
-    """Gives the shapes of the row changes that the target should hold.  Events need their images only if
-    `plan.has_retyped`."""
-    changes = in_target(plan, events)
-    groups, group_of = row_groups(plan, changes)
-    times = changes["commit_ts"].to_numpy()
-    is_in_place = pc.and_(changes["by_time"], pc.not_equal(changes["kind"], int(Kind.INSERT)))
-    firsts, in_place = np.full(len(groups), _NEVER), np.full(len(groups), -1)
-    np.minimum.at(firsts, group_of, times)
-    np.maximum.at(in_place, group_of, np.where(is_in_place.to_numpy(), times, -1))
-    is_update = pc.equal(changes["kind"], int(Kind.UPDATE)).to_numpy()
-    updates = np.bincount(group_of[is_update], minlength=len(groups))
-    others = np.bincount(group_of[pc.not_equal(changes["kind"], int(Kind.DELETE)).to_numpy()], minlength=len(groups))
-    found: set[LoggedShape] = set()
-    for number, (group, first, last) in enumerate(zip(groups, firsts.tolist(), in_place.tolist(), strict=True)):
-        span = group.span
-        if span.table is None:
-            continue
-        names = [span.now(name) for name in split_forms(group.columns)[0].split(SEP)]
-        handle = [span.now(name) or DROPPED for name in group.key.split(SEP) if name]
-        by_value = (
-            changes.filter(pa.array(group_of == number)) if span.retyped or span.converted or span.altered else None
-        )
-        told = () if by_value is None else numbered_columns(span, by_value, names)
-        some_names = names, handle, sorted(span.retyped), sorted(told)
-        columns, key, retyped, by_number = (SEP.join(name for name in some if name) for some in some_names)
-        since = bool(span.converted), by_value is not None and _overwrites(by_value)
-        hides_updates = plan.hides_updates and by_value is not None and not _tells_rows_before(by_value)
-        of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
-        undefaulted = SEP.join(sorted(span.undefaulted))
-        worded = "" if by_value is None else SEP.join(sorted(worded_columns(span, by_value, names)))
-        more = undefaulted, bool(updates[number]), worded, not others[number]
-        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, *more))
-    return found
-
-
-def _overwrites(changes: pa.Table) -> bool:
-    is_update = pc.equal(changes["kind"], int(Kind.UPDATE))
-    return bool(pc.any(pc.and_(is_update, pc.is_null(changes["before"]))).as_py())
-
-
-def _tells_rows_before(changes: pa.Table) -> bool:
-    return bool(pc.any(pc.and_(pc.is_valid(changes["before"]), pc.is_valid(changes["after"]))).as_py())
 
 
 def rekeyed(replicated: ReplicatedTable, span: Span) -> int:
@@ -161,74 +70,6 @@ def rekeyed(replicated: ReplicatedTable, span: Span) -> int:
     retyped = sum(span.retyped.get(part, 0) for part in replicated.key)
     has_text = bool(retyped) or any(replicated.table.columns[part].charset for part in replicated.key)
     return retyped + (span.converted if has_text else 0)
-
-
-def numbered_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
-    """Finds the columns whose type was changed since, and of which some value is a bare number: it may stand for a name
-    of an ENUM or a SET as it was then.  changes: all with these columns."""
-    return _with_values(changes, names, span.retyped, "^[0-9]")
-
-
-def worded_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
-    """Finds the columns that were changed since, by their type or with the character set of all texts, and of which
-    some value is a text: its bytes are those of the character set that the column had then.  changes: as above."""
-    return _with_values(changes, names, {*filter(None, names)} if span.converted else span.retyped, "^'")
-
-
-def _with_values(changes: pa.Table, names: Sequence[str | None], among: Collection[str], pattern: str) -> set[str]:
-    """Finds the columns among some of which any value is like a pattern."""
-    positions = [i for i, name in enumerate(names) if name in among]
-    if not positions:
-        return set()
-    images = [parts_of(whole(changes[image]), positions) for image in _IMAGES]
-    are_like = [
-        any(pc.any(pc.match_substring_regex(values, pattern)).as_py() for values in both)
-        for both in zip(*images, strict=True)
-    ]
-    return {names[i] or "" for i, is_like in zip(positions, are_like, strict=True) if is_like}
-
-
-def known_names(
-    replicated: ReplicatedTable,
-    retyped: Collection[str],
-    by_number: Collection[str],
-    by_text: Collection[str],
-    names: Sequence[str | None],
-) -> list[int]:
-    """Gives the positions of the columns whose values the target should hold: columns that it has and does not
-    generate, and whose type was not changed since, unless they are in the key.  Of generated columns it should hold
-    those of the key, which tell its rows apart, while no type was changed of which they may be computed.  by_number:
-    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, bytes, ENUM or SET.  by_text:
-    columns as of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them, nor whether
-    a time is a local one now, which was a moment."""
-    columns = replicated.table.columns
-    may_differ = not columns.keys().isdisjoint(retyped)
-
-    def may_be_local_times(name: str) -> bool:
-        return name in retyped and not replicated.is_utc and columns[name].type.startswith(_TIMES)
-
-    def has_value(name: str) -> bool:
-        if columns[name].generated:
-            return name in replicated.key and not may_differ
-        is_binary = columns[name].type.startswith(BINARY)
-        if name in by_text and (is_binary or may_be_local_times(name)):
-            return False
-        if name not in retyped:
-            return True
-        return name in replicated.key and not (name in by_number and (is_binary or columns[name].charset))
-
-    return [i for i, name in enumerate(names) if name is not None and name in columns and has_value(name)]
-
-
-def unread(replicated: ReplicatedTable, untold: Iterable[str], known: Collection[str]) -> bool:
-    """Tells whether rows have values that the messages do not tell.
-
-    untold: columns whose type, or the bytes of whose texts, were changed since, or that rows got since with a value
-    which a new row does not get;
-    known: those with values that the target should hold.
-    """
-    columns = replicated.table.columns
-    return any(name in columns and not columns[name].generated and name not in known for name in untold)
 
 
 def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:

@@ -39,7 +39,8 @@ from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.applied_changes import AppliedChanges, positions_read
+from bridge.verify.log.changes.applied_changes import AppliedChanges, positions_read
+from bridge.verify.log.changes.lineage import Lineage, NameIdentity, trace
 from bridge.verify.log.filter_eras import FilterHistory, ruled_by_history
 from bridge.verify.log.hashes.hash_comparison import (
     HashComparison,
@@ -49,14 +50,13 @@ from bridge.verify.log.hashes.hash_comparison import (
     spans,
 )
 from bridge.verify.log.keys.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
-from bridge.verify.log.lineage import Lineage, NameIdentity, trace
 from bridge.verify.log.loaded.loaded_comparison import LoadedComparison, load
 from bridge.verify.log.loaded.loading import LoadedPart, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
+from bridge.verify.log.logged_shapes import LoggedShape
 from bridge.verify.log.notes import again_note, bad_notes, cut_notes, era_notes, left_out_notes, table_notes
 from bridge.verify.log.recompute import Control, FoldedLog, Log
 from bridge.verify.log.row_groups import LogPlan
-from bridge.verify.log.row_steps import LoggedShape
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshot_reader import SnapshotReader

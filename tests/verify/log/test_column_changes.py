@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.verify.log.column_changes import ColumnChanges, column_changes
+from bridge.verify.log.changes.column_changes import ColumnChanges, column_changes
 
 CASES = [
     ("ALTER TABLE t ADD COLUMN a INT", {}, set(), set(), False),

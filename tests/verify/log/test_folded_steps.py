@@ -17,10 +17,10 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.grouping import linked
 from bridge.rows.literal_offsets import Cells
+from bridge.verify.log.changes.lineage import LoggedChange, NameIdentity, trace
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_steps, last_of_keys
 from bridge.verify.log.hashes.hashed_steps import hashed
 from bridge.verify.log.hashes.text_hashes import text_hashes
-from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
 from bridge.verify.log.recompute import together
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
 from bridge.verify.log.row_steps import links, steps

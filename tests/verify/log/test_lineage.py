@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model import TableName
 from bridge.tso import ms_tso
-from bridge.verify.log.lineage import Cut, LoggedChange, NameIdentity, Span, trace
+from bridge.verify.log.changes.lineage import Cut, LoggedChange, NameIdentity, Span, trace
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, schema_change
 

@@ -24,6 +24,7 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
+from bridge.verify.log.changes.lineage import LoggedChange, trace
 from bridge.verify.log.folded_steps import balance, completed, fold_steps
 from bridge.verify.log.hashes import hashed_steps
 from bridge.verify.log.hashes.hash_comparison import (
@@ -37,12 +38,12 @@ from bridge.verify.log.hashes.literal_hashes import fingerprints
 from bridge.verify.log.keys import key_cuts
 from bridge.verify.log.keys.key_cuts import can_be_cut, find_cuts, ranges_of
 from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
-from bridge.verify.log.lineage import LoggedChange, trace
 from bridge.verify.log.loaded.expected_tables import TOPIC
 from bridge.verify.log.loaded.loading import LoadedPart
 from bridge.verify.log.log_tables import LoggedTable, logged_table
+from bridge.verify.log.logged_shapes import shapes
 from bridge.verify.log.row_groups import LogPlan
-from bridge.verify.log.row_steps import links, shapes, steps
+from bridge.verify.log.row_steps import links, steps
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
 from tests.support.clients import run_file

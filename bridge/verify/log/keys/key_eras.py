@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from bridge.events import SEP
 from bridge.rows.arrow_images import TEXT, joined, parts_of
 from bridge.verify.log.folded_steps import balance, completed, fold_steps, parted
+from bridge.verify.log.logged_shapes import LoggedShape
 from bridge.verify.log.row_groups import LogPlan
-from bridge.verify.log.row_steps import STEP_SCHEMA, LoggedShape, with_units
+from bridge.verify.log.row_steps import STEP_SCHEMA, with_units
 
 _NAMES: Final = ("table_number", "names")
 _UNNAMED: Final = frozenset[str]()

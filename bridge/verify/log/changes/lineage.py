@@ -18,7 +18,7 @@ from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, TableName
 from bridge.rows.moments import Moment
-from bridge.verify.log.column_changes import ColumnChanges, column_changes
+from bridge.verify.log.changes.column_changes import ColumnChanges, column_changes
 
 NameKey = tuple[str, str]
 _NOTHING: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False)

@@ -11,8 +11,8 @@ from bridge.model import Table
 from bridge.protocols.values.timezones import is_utc_or_unset
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.lineage import LoggedChange, NameIdentity, Span, trace
-from bridge.verify.log.row_steps import BINARY
+from bridge.verify.log.changes.lineage import LoggedChange, NameIdentity, Span, trace
+from bridge.verify.log.told_columns import BINARY
 
 _TEXT: Final = re.compile("'")
 _MOMENT: Final = re.compile(r"'\d{4}-\d\d-\d\d \d\d:")

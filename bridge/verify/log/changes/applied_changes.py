@@ -12,7 +12,7 @@ from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_part
 from bridge.mysql.connection import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress
-from bridge.verify.log.lineage import LoggedChange
+from bridge.verify.log.changes.lineage import LoggedChange
 from bridge.verify.options import VerifyOptions
 
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})

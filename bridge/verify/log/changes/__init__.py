@@ -1,0 +1,1 @@
+"""What schema changes of the log did to tables and rows."""

@@ -1,0 +1,87 @@
+"""Tells which columns of a table the messages tell of, after their types were changed.  Pure, over Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.rows.arrow_images import parts_of
+from bridge.rows.literal_offsets import whole
+from bridge.verify.log.changes.lineage import Span
+from bridge.verify.log.row_groups import ReplicatedTable
+
+BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+"""How the types of columns begin that hold bytes."""
+_TIMES: Final = ("date", "time")
+_IMAGES: Final = ("before", "after")
+
+
+def numbered_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
+    """Finds the columns whose type was changed since, and of which some value is a bare number: it may stand for a name
+    of an ENUM or a SET as it was then.  changes: all with these columns."""
+    return _with_values(changes, names, span.retyped, "^[0-9]")
+
+
+def worded_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
+    """Finds the columns that were changed since, by their type or with the character set of all texts, and of which
+    some value is a text: its bytes are those of the character set that the column had then.  changes: as above."""
+    return _with_values(changes, names, {*filter(None, names)} if span.converted else span.retyped, "^'")
+
+
+def _with_values(changes: pa.Table, names: Sequence[str | None], among: Collection[str], pattern: str) -> set[str]:
+    """Finds the columns among some of which any value is like a pattern."""
+    positions = [i for i, name in enumerate(names) if name in among]
+    if not positions:
+        return set()
+    images = [parts_of(whole(changes[image]), positions) for image in _IMAGES]
+    are_like = [
+        any(pc.any(pc.match_substring_regex(values, pattern)).as_py() for values in both)
+        for both in zip(*images, strict=True)
+    ]
+    return {names[i] or "" for i, is_like in zip(positions, are_like, strict=True) if is_like}
+
+
+def known_names(
+    replicated: ReplicatedTable,
+    retyped: Collection[str],
+    by_number: Collection[str],
+    by_text: Collection[str],
+    names: Sequence[str | None],
+) -> list[int]:
+    """Gives the positions of the columns whose values the target should hold: columns that it has and does not
+    generate, and whose type was not changed since, unless they are in the key.  Of generated columns it should hold
+    those of the key, which tell its rows apart, while no type was changed of which they may be computed.  by_number:
+    columns as of `numbered_columns`, whose numbers mean nothing to a column of texts, bytes, ENUM or SET.  by_text:
+    columns as of `worded_columns`, whose texts do not tell the bytes that a binary column has made of them, nor whether
+    a time is a local one now, which was a moment."""
+    columns = replicated.table.columns
+    may_differ = not columns.keys().isdisjoint(retyped)
+
+    def may_be_local_times(name: str) -> bool:
+        return name in retyped and not replicated.is_utc and columns[name].type.startswith(_TIMES)
+
+    def has_value(name: str) -> bool:
+        if columns[name].generated:
+            return name in replicated.key and not may_differ
+        is_binary = columns[name].type.startswith(BINARY)
+        if name in by_text and (is_binary or may_be_local_times(name)):
+            return False
+        if name not in retyped:
+            return True
+        return name in replicated.key and not (name in by_number and (is_binary or columns[name].charset))
+
+    return [i for i, name in enumerate(names) if name is not None and name in columns and has_value(name)]
+
+
+def unread(replicated: ReplicatedTable, untold: Iterable[str], known: Collection[str]) -> bool:
+    """Tells whether rows have values that the messages do not tell.
+
+    untold: columns whose type, or the bytes of whose texts, were changed since, or that rows got since with a value
+    which a new row does not get;
+    known: those with values that the target should hold.
+    """
+    columns = replicated.table.columns
+    return any(name in columns and not columns[name].generated and name not in known for name in untold)
