@@ -21,7 +21,7 @@ from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection import Session, Target
-from bridge.mysql.state.ddl_journal import Journal, JournalState
+from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_filters
@@ -62,10 +62,8 @@ from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import open_target_snapshot
 
-_SHOWN_BAD: Final = 3
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
-_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})
 
 
 @dataclass(frozen=True)
