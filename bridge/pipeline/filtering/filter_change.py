@@ -7,6 +7,7 @@ waits for the target.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -21,6 +22,7 @@ from bridge.mysql.state.routes_record import keep_routes, lets_more_in
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.protocols import Decoder, decode_message, make_decoder
+from bridge.protocols.plausible_times import highest_ts
 from bridge.sources.source import Stamped
 from bridge.sources.topic_guard import attempts_at, ids_of, topics_to_keep
 from bridge.tso import ms_tso, tso_ms, tso_time
@@ -105,12 +107,15 @@ def _moment(assembly: Assembly, progress: Progress) -> tuple[int, dict[Partition
 
 
 def behind_ms(decoder: Decoder, messages: Iterable[Stamped]) -> int:
-    """Tells by how many milliseconds timestamps are behind what their messages tell, at most; 0 where none is."""
+    """Tells by how many milliseconds timestamps are behind what their messages tell, at most; 0 where none is.  A
+    message of a time that has not come yet tells nothing: it is in the quarantine."""
+    now_ms = round(time.time() * 1000)
     told = (
         tso_ms(event.commit_ts) - message.stamp
         for message in messages
         if message.stamp > 0
-        for event in decode_message(decoder, message.key, message.value)
+        for highest in [highest_ts([message.stamp, now_ms], decoder.ms_ahead)]
+        for event in decode_message(decoder, message.key, message.value, highest)
         if event.commit_ts and not event.by_time
     )
     return max(0, max(told, default=0))

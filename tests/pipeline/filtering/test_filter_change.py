@@ -47,3 +47,10 @@ def test_by_how_much_timestamps_are_behind(stamps: list[int], behind: int) -> No
     messages = [Stamped(NOON + stamp, None, value) for stamp in stamps]
     assert behind_ms(decoder, [*messages, Stamped(1, None, b"{"), Stamped(1, None, None)]) == behind
     assert sent_since(ms_tso(NOON), behind) == NOON - 600_000 - behind
+
+
+def test_a_boundary_from_the_future_does_not_show_that_timestamps_are_behind() -> None:
+    """It is in the quarantine; by it, everything would be read again, for a clock that is right."""
+    decoder = make_decoder("canal-json", DecodeOptions("UTC"))
+    values = [orjson.dumps(watermark(ts)) for ts in (ms_tso(NOON), ms_tso(4 * NOON))]
+    assert behind_ms(decoder, [Stamped(NOON - 5, None, value) for value in values]) == 5
