@@ -23,6 +23,7 @@ from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka_acls import Acls, may_not
 from bridge.sources.kafka_properties import client
+from bridge.sources.part_size import DRIVER_DECODES
 
 _T = TypeVar("_T")
 
@@ -148,10 +149,46 @@ class RangeReader:
         self._consumer.close()
 
     def _read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
-        for wanted in ranges:
-            self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
-            yield from self._messages(wanted)
-            self._consumer.unassign()
+        for wanted, received in self._beginnings(list(ranges)):
+            if kept := self._within_range(wanted, wanted.start, received):
+                yield _columns(wanted, kept)
+            rest = wanted._replace(start=_next_offset(received, wanted.start))
+            if rest.size:
+                self._assign(rest)
+                yield from self._messages(rest)
+                self._consumer.unassign()
+
+    def _beginnings(self, ranges: list[OffsetRange]) -> list[tuple[OffsetRange, list[Any]]]:
+        """Reads ranges of few messages together, since to go from one partition to the next takes longer than to read
+        these: 38 ms for four of 30 messages, and 2 ms together (measured).
+
+        Returns each range with what was received from its start on: all of it, or less where messages are large or do
+        not come at once, and nothing where the ranges are not read together.
+        """
+        left = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
+        received: dict[PartitionId, list[Any]] = {where: [] for where in left}
+        if not (1 < len(ranges) == len(left) and sum(wanted.size for wanted in ranges) <= DRIVER_DECODES):
+            return [(wanted, []) for wanted in ranges]
+        self._assign(*ranges)
+        count = size = 0
+        while left and size < _CHUNK_BYTES:
+            most = sum(rest.size for rest in left.values())
+            came = self._consumer.consume(min(self._max_request, most), timeout=_POLL_SECONDS)
+            if not came:
+                break
+            for message in came:
+                where = (message.topic(), message.partition())
+                if where in left:
+                    received[where].append(message)
+                    left[where] = left[where]._replace(start=_next_offset([message], left[where].start))
+                    count, size = count + 1, size + len(message.value() or b"")
+            left = {where: rest for where, rest in left.items() if rest.size}
+            self._adapt_request_size(max(1, count), size)
+        self._consumer.unassign()
+        return [(wanted, received[wanted.topic, wanted.partition]) for wanted in ranges]
+
+    def _assign(self, *ranges: OffsetRange) -> None:
+        self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start) for wanted in ranges])
 
     def _note_fetched(self, statistics: str) -> None:
         """Stores the next offset that the client will fetch in each partition (librdkafka, STATISTICS.md).
@@ -176,14 +213,7 @@ class RangeReader:
                 raise _silence_error(wanted, next_offset)
             kept = self._within_range(wanted, next_offset, received)
             if kept:
-                yield Messages(
-                    [wanted.topic] * len(kept),
-                    [wanted.partition] * len(kept),
-                    [message.offset() for message in kept],
-                    [message.key() for message in kept],
-                    [message.value() for message in kept],
-                    [latest_ms(kept[-1].timestamp()[1])] * len(kept),
-                )
+                yield _columns(wanted, kept)
             next_offset = _next_offset(received, next_offset)
 
     def _adapt_request_size(self, messages: int, size: int) -> None:
@@ -205,6 +235,18 @@ class RangeReader:
         if not errors and (not received or received[-1].offset() < wanted.end):
             return received
         return [message for message in received if message.error() is None and message.offset() < wanted.end]
+
+
+def _columns(wanted: OffsetRange, received: list[Any]) -> Messages:
+    count = len(received)
+    return Messages(
+        [wanted.topic] * count,
+        [wanted.partition] * count,
+        [message.offset() for message in received],
+        [message.key() for message in received],
+        [message.value() for message in received],
+        [latest_ms(received[-1].timestamp()[1])] * count,
+    )
 
 
 def latest_ms(kafka_ms: int) -> int:

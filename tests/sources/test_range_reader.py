@@ -148,6 +148,63 @@ def test_ranges_follow_each_other_in_one_client(kafka: Kafka, topic: str) -> Non
     assert _read(kafka, OffsetRange(topic, 0, 5, 7), OffsetRange(topic, 0, 0, 2)) == [5, 6, 0, 1]
 
 
+class Counting:
+    """A reader's client, which counts how often the reader goes to other partitions."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer, self.assigned = consumer, list[int]()
+        self.unassign, self.consume, self.close = consumer.unassign, consumer.consume, consumer.close
+
+    def assign(self, partitions: list[Any]) -> None:
+        self.assigned.append(len(partitions))
+        self._consumer.assign(partitions)
+
+
+@pytest.fixture(scope="module")
+def three(kafka: Kafka, topic: str) -> tuple[str, str]:
+    """Two topics: `topic`, and one of two partitions with 100 messages of 100 bytes in each."""
+    kafka.create_topic("three", 2)
+    producer = ordered_producer(kafka.bootstrap_servers)
+    for number in range(200):
+        producer.produce("three", value=bytes(100), partition=number % 2)
+    assert producer.flush(60) == 0
+    return topic, "three"
+
+
+@pytest.mark.parametrize(
+    ("chunk_bytes", "few", "together", "all_together"),
+    [(8 << 20, 2_000, 3, True), (1_000, 2_000, 3, False), (8 << 20, 20, 1, False)],
+)
+def test_ranges_of_few_messages_are_read_together(
+    kafka: Kafka, three: tuple[str, str], monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, few: int,
+    together: int, all_together: bool,
+) -> None:  # fmt: skip
+    """From partition to partition took 10 ms each.  What is large is read one range after the other, as are many
+    messages; all come in the order of the ranges, also past a range that ends with the marker of a transaction."""
+    monkeypatch.setattr(ranges, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(ranges, "DRIVER_DECODES", few)
+    wanted = [OffsetRange(three[0], 0, 8, 12), OffsetRange(three[1], 1, 90, 100), OffsetRange(three[1], 0, 20, 80)]
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    counting: Any = Counting(reader._consumer)
+    reader._consumer = counting
+    lots = list(reader.read(wanted))
+    again = list(reader.read(wanted[1:]))
+    reader.close()
+    places = [place for lot in lots for place in zip(lot.topic, lot.partition, lot.offset, strict=True)]
+    expected = [(one.topic, one.partition, offset) for one in wanted for offset in range(one.start, one.end)]
+    assert places == [place for place in expected if place != (three[0], 0, 11)]
+    assert sum(len(lot.offset) for lot in again) == 70
+    assert counting.assigned[0] == together
+    assert (counting.assigned == [3, 2]) == all_together
+
+
+def test_of_ranges_read_together_one_may_be_gone(kafka: Kafka, three: tuple[str, str]) -> None:
+    """The error names the partition."""
+    with pytest.raises(SourceError, match="Kafka no longer holds the messages from offset 500 on") as caught:
+        _read(kafka, OffsetRange(three[1], 0, 90, 95), OffsetRange(three[1], 1, 500, 501))
+    assert caught.value.where == "three/1"
+
+
 def test_a_reading_that_was_given_up_ends_with_the_next_one(
     kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
