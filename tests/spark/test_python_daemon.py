@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def test_freed_memory_is_kept() -> None:
 
     faults(3)
     assert faults(20) < 20 * 100
+
+
+def test_numpy_starts_no_threads() -> None:
+    """They belong to its BLAS, one for each core, and took most of the time to import it."""
+    code = "import bridge, numpy, os; print(len(os.listdir('/proc/self/task')))"
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert ran.stdout == "1\n"
 
 
 def test_small_pages() -> None:
