@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from bridge.protocols.debezium.decoder import TICDC, DebeziumDecoder
 from bridge.protocols.debezium.keys import HandleKeys
 from bridge.protocols.decoder import FAILURES, DecodeError, DecodeOptions, RowEvents
 from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
 from bridge.protocols.fast.message_shape import Hole, Lesson, value_holes
+from bridge.protocols.fast.texts import BEHIND, Texts
 
 if TYPE_CHECKING:
     from bridge.protocols.fast.forms import Rows
 
 _IMAGES: Final = ("before", "after")
-_TABLE: Final = b'"db":'
-_TABLE_END: Final = b',"server_id":'
-_OPERATION: Final = b'"op":"'
+_MARKS: Final = (b'"db":', b',"serve', b'"op":"')
+"""The table is between the first two, and the operation behind the last one."""
+_WORDS: Final = np.array([int.from_bytes(mark, "little") for mark in _MARKS])
+_SIZES: Final = np.array([len(mark) for mark in _MARKS])
 
 
 class FastDebeziumDecoder(FastJsonDecoder):
@@ -29,19 +32,23 @@ class FastDebeziumDecoder(FastJsonDecoder):
         self._debezium = DebeziumDecoder(options)
         super().__init__(self._debezium)
 
-    def _kind_of(self, value: bytes) -> bytes:
-        table, operation = value.find(_TABLE), value.find(_OPERATION)
-        return value[table : value.find(_TABLE_END, table)] + value[operation : operation + len(_OPERATION) + 1]
+    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:
+        """Gives sums; where those of two tables are the same, the messages of one of them are not read."""
+        from bridge.protocols.fast.compiled.functions import sum_kinds
+
+        sums = np.empty(len(values), np.int64)
+        sum_kinds(texts.numbers(), texts.starts, texts.ends, len(values), _WORDS, _SIZES, sums)
+        return [kind or None for kind in sums.tolist()]
 
     def _guarded(self, keys: Sequence[bytes | None], forms: Rows, rows: RowEvents) -> RowEvents:
         """Keeps the rows whose messages' keys name the same columns as the lesson's key; the value does not name
         them."""
-        guards = {form: self._reader.guard(form) for form in set(forms.tolist())}
-        named = (
-            _names(guards[form][0], keys[number]) == guards[form][1]
-            for number, form in zip(rows.numbers.tolist(), forms.tolist(), strict=True)
-        )
-        return rows.only(np.fromiter(named, np.bool_, len(rows.numbers)))
+        is_named = np.zeros(len(forms), np.bool_)
+        for form in set(forms.tolist()):
+            places = np.flatnonzero(forms == form)
+            names, wanted = self._reader.guard(form)
+            is_named[places] = _are_named(names, wanted, [keys[number] for number in rows.numbers[places].tolist()])
+        return rows.only(is_named)
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:
         """Makes the lesson.  Its guard tells how to read a key, and the columns that it must name."""
@@ -60,6 +67,21 @@ class FastDebeziumDecoder(FastJsonDecoder):
         if schema is not None:
             tree["schema"] = _of_any_table(schema)
         return Lesson(value, event, layout, rows, tree, guard=(HandleKeys(self._debezium.envelopes), layout.handle))
+
+
+def _are_named(names: HandleKeys, wanted: list[str], keys: Sequence[bytes | None]) -> npt.NDArray[np.bool_]:
+    """Tells which keys name the wanted columns."""
+    from bridge.protocols.fast.compiled.functions import match_numbers
+
+    found = np.zeros(len(keys), np.uint8)
+    around = names.around_number(wanted)
+    if around is not None:
+        texts, (head, tail) = Texts.of(keys), (np.frombuffer(text + bytes(BEHIND), np.uint8) for text in around)
+        sizes = map(len, around)
+        match_numbers(texts.numbers(), texts.starts, texts.ends, len(keys), head, next(sizes), tail, next(sizes), found)
+    for place in np.flatnonzero(found == 0).tolist():
+        found[place] = _names(names, keys[place]) == wanted
+    return found.astype(np.bool_)
 
 
 def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:

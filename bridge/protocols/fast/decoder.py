@@ -111,16 +111,17 @@ class FastJsonDecoder(FastDecoder):
     """A decoder of messages that are JSON as a whole."""
 
     def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
-        kinds = [self._kind_of(value) if value else None for value in values]
+        texts = Texts.of(values)
+        kinds = self._kinds_of(values, texts)
         numbers = self._reader.numbers_of(kinds, lambda place: self._lesson(keys[place], values[place] or b""))
-        found = self._reader.read(Texts.of(values), numbers)
+        found = self._reader.read(texts, numbers)
         return self._guarded(keys, found.forms, RowEvents(found.numbers, found.events))
 
     def _missed(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> Iterable[tuple[Hashable, Callable[[], Lesson]]]:
-        for key, value in zip(keys, values, strict=True):
-            if value and (kind := self._kind_of(value)) is not None:
+        for key, value, kind in zip(keys, values, self._kinds_of(values, Texts.of(values)), strict=True):
+            if value and kind is not None:
                 yield kind, partial(self._lesson, key, value)
 
     def _guarded(self, keys: Sequence[bytes | None], forms: Rows, rows: RowEvents) -> RowEvents:  # noqa: ARG002
@@ -128,8 +129,15 @@ class FastJsonDecoder(FastDecoder):
         for each row."""
         return rows
 
+    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
+        """Gives for each message what identifies its table and kind of change; None for one that is not read.
+
+        texts: the same messages, joined.
+        """
+        return [self._kind_of(value) if value else None for value in values]
+
     def _kind_of(self, value: bytes) -> Hashable | None:
-        """Gives bytes of a message that identify its table and kind of change; None for a message that is not read."""
+        """Does the same for one message, by bytes of it."""
         raise NotImplementedError
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:

@@ -90,3 +90,5 @@ digest_texts: Final = _Function("digest_texts", _BYTES, _NUMBERS, _NUMBERS, None
 sum_texts: Final = _Function("sum_texts", _BYTES, _NUMBERS, None, None, _NUMBERS)
 copy_texts: Final = _Function("copy_texts", _NUMBERS, _NUMBERS, None, None, _BYTES)
 find_zeros: Final = _Function("find_zeros", _BYTES, None, None, None, _NUMBERS)
+sum_kinds: Final = _Function("sum_kinds", _BYTES, _NUMBERS, _NUMBERS, None, _NUMBERS, _NUMBERS, _NUMBERS)
+match_numbers: Final = _Function("match_numbers", _BYTES, _NUMBERS, _NUMBERS, None, _BYTES, None, _BYTES, None, _BYTES)
