@@ -8,7 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import make_decoder, recognise
 from bridge.sources.source import Source

@@ -11,7 +11,7 @@ from bridge.commands.connections import protocol_of, replicas_of, source_of, tar
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import Ends
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline

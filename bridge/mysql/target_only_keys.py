@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bridge.model import TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import TABLE_TYPES
 
 FIX: Final = "drop it on the target, or create it upstream as well: rows that it does not allow together are deleted"

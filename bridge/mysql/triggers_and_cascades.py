@@ -15,7 +15,7 @@ from unicodedata import combining, normalize
 
 from bridge.errors import TargetError
 from bridge.model import TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 
 _SHOWN: Final = 5
 _FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"

@@ -17,7 +17,7 @@ from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable

@@ -18,7 +18,7 @@ import pyarrow as pa
 from bridge.errors import UsageError
 from bridge.events import SEP
 from bridge.model import Table, TableName
-from bridge.mysql.connection import SESSION_SETTINGS
+from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
 from bridge.rows.sql.render import render, update_of_row

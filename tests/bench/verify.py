@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from bridge.cache.folders import cache_folder
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka, MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline

@@ -16,7 +16,8 @@ import pytest
 from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
 from bridge.filters.routes import Routes
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge

@@ -14,7 +14,8 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.policy import Decision, Policy, Verdict, ddl_rules
 from bridge.errors import HeldError, SchemaChangeError, UsageError
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.settings.load import load_settings

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from bridge.local.mariadb import OLD_VERSION, VERSION
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.reach import find_limits
 from bridge.mysql.server_errors import UnavailableError
 from tests.pipeline import test_crash_points as crash_points

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from tests.support.pipelines import admin
 
 PASSWORD = "pä 'ß 密"

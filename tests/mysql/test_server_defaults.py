@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 
 from bridge.config import Settings
 from bridge.errors import RefusedRowsError, SchemaChangeError, TargetError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.rows.sql import render
 from tests.generated.verifying import verify_events
 from tests.support.least_account import least_account

@@ -18,7 +18,8 @@ from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
 from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence
 from bridge.mysql.state.progress import ProgressTable

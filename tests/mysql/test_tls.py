@@ -16,7 +16,7 @@ from bridge.errors import TargetError, UsageError
 from bridge.local import MariaDB, MySQL
 from bridge.local.errors import LocalError
 from bridge.local.sql_server import SqlServer
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, LostConnectionError
 from bridge.mysql.tls import Tls, TlsMode
 from tests.support.certificates import Authority
@@ -198,7 +198,7 @@ def test_a_server_without_tls(target: str, mode: TlsMode) -> None:
 def test_a_fallback_is_said_once(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the log, with the setting that rules it out; on this machine nobody else can listen."""
     for this_machine, count in ((frozenset({"127.0.0.1"}), 0), (frozenset(), 1)):
-        monkeypatch.setattr("bridge.mysql.connection._THIS_MACHINE", this_machine)
+        monkeypatch.setattr("bridge.mysql.connection.target._THIS_MACHINE", this_machine)
         with capture_logs() as said:
             place = Target(target)
             for _ in range(2):
@@ -308,7 +308,7 @@ def test_a_server_that_works_is_waited_for_over_tls(secured: Secured) -> None:
 
 def test_a_silent_wire_is_a_lost_connection_over_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is stalled ends by the timeout."""
-    monkeypatch.setattr("bridge.mysql.connection.LOGIN_SECONDS", 1.0)
+    monkeypatch.setattr("bridge.mysql.connection.target.LOGIN_SECONDS", 1.0)
     with Proxy(port_of(secured.url)) as proxy:
         url = f"mysql://root@127.0.0.1:{proxy.port}/"
         session = Target(url, tls=secured.tls("required"), timeout_seconds=0.5).connect(autocommit=True)

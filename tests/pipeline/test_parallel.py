@@ -18,7 +18,7 @@ from bridge.events import Code, Event, Kind
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.parallel.parallel_writer import _all_of, units
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.pipeline import check_until

@@ -13,7 +13,8 @@ import pytest
 from bridge.errors import BridgeError, TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import NoRoomError, ReadOnlyError, UnavailableError
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable

@@ -14,7 +14,7 @@ import pytest
 from bridge.config import Settings
 from bridge.errors import ApplyError, HeldError, UsageError
 from bridge.events import Event
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.support.command import bridge
 from tests.support.pipelines import admin, contents, drop_all, journal, run_all

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from bridge.local import LocalError, MariaDB
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support import proxy as wire
 from tests.support.grounds import FAILURES, RECOVERY_SECONDS, Ground, follow, processes_of
 from tests.support.pipelines import admin

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.verify_servers import Pair, execute
 

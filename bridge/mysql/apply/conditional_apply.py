@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bridge.events import SEP, Event, Kind
 from bridge.model import Table
 from bridge.mysql.apply.run_statement import execute_statement
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 from bridge.rows.net_changes import Image, NetChanges, choose_key
 from bridge.rows.sql.conditions import binary_match

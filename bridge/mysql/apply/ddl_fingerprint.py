@@ -15,7 +15,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.parser import Classified, Swap, classify
 from bridge.ddl.server_features import Capabilities, Flavour, Version
 from bridge.model import SchemaChange, TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState

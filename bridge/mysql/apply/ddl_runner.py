@@ -33,7 +33,7 @@ from bridge.mysql.apply.rewrite_context import OnTarget
 from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
 from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import OWN_DEFAULTS, probe
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState

@@ -11,7 +11,7 @@ import structlog
 
 from bridge.model import SchemaChange
 from bridge.mysql import tidb
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 
 _POLL_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 10.0

@@ -12,7 +12,7 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import SQL_MODE, Session
+from bridge.mysql.connection.session import SQL_MODE, Session
 from bridge.mysql.server_errors import LOST
 
 EXPLICIT_DEFAULTS: Final = "SET SESSION explicit_defaults_for_timestamp = 1"

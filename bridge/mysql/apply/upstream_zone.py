@@ -16,7 +16,7 @@ from typing import Final
 from pymysql.constants import ER
 from pymysql.err import MySQLError
 
-from bridge.mysql.connection import SQL_MODE, Session
+from bridge.mysql.connection.session import SQL_MODE, Session
 from bridge.mysql.server_errors import error_code
 from bridge.protocols.values.timezones import zone_of
 

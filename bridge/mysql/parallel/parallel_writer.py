@@ -28,7 +28,8 @@ from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.begun_step import BegunStep
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part

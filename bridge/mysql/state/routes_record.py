@@ -30,7 +30,7 @@ from bridge.filters.routes import Route, Routes
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Positions, TableName, goes_by_partition
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.mysql.state.quarantine import move_changes

@@ -20,7 +20,8 @@ from bridge.events import Kind
 from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held

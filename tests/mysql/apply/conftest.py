@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support.pipelines import admin
 
 

@@ -15,7 +15,8 @@ import pytest
 from bridge.commands.ddl import release
 from bridge.ddl.server_features import Capabilities, Feature
 from bridge.errors import ApplyError, HeldError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable

@@ -12,7 +12,8 @@ from bridge.commands.ddl import release
 from bridge.ddl.parser import Swap
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.mysql.apply.ddl_fingerprint import Evidence, Ran, conclude
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.pipelines import admin, run_all

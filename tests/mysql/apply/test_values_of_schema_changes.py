@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from bridge.commands.ddl import release
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import HeldError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.pipelines import admin, drop_all, opened, run_all

@@ -11,7 +11,8 @@ import pytest
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.silent_executors import silence_told
 
 SECONDS = 60

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from bridge.local import MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.steering.load_watch import LoadWatch

@@ -16,7 +16,7 @@ from pymysql.err import MySQLError
 from bridge.commands.ctl import TAKE_UP_SECONDS
 from bridge.errors import OwnedError
 from bridge.local import MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.applier import Interrupted

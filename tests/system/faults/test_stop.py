@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge.local import Kafka
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support import proxy as wire
 from tests.support.bridges import PARTITIONS, applied_ts, running
 from tests.support.command import Process

@@ -16,7 +16,8 @@ from pymysql.err import MySQLError
 from bridge.errors import BridgeError
 from bridge.events import Event
 from bridge.local import MariaDB
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.rows.amount import Amount
