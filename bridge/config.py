@@ -28,7 +28,7 @@ from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
 from bridge.filters.routes import Routes, parse_route
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.tls import Tls, TlsMode
+from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions

@@ -15,6 +15,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
 from bridge.mysql import tidb
+from bridge.mysql.connection.silence import WHICH_SERVER, PatientReader, keep_alive
+from bridge.mysql.connection.tls import in_words, is_encrypted
 from bridge.mysql.server_errors import (
     CUT_RESULT,
     CUT_VALUE,
@@ -29,8 +31,6 @@ from bridge.mysql.server_errors import (
     error_code,
     typed_errors,
 )
-from bridge.mysql.silence import WHICH_SERVER, PatientReader, keep_alive
-from bridge.mysql.tls import in_words, is_encrypted
 
 SQL_MODE: Final = "STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO"
 """Strict, so that nothing is truncated in silence; zero and partly-zero dates are valid values upstream (internals,

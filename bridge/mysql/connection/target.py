@@ -14,9 +14,9 @@ from sqlalchemy.pool import NullPool
 from bridge.errors import TargetError, UsageError
 from bridge.foreign_text import keep_secret
 from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, reason_lost
+from bridge.mysql.connection.tls import Tls
 from bridge.mysql.server_errors import LOGIN_REFUSED, error_code, server_words, typed_errors
-from bridge.mysql.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, reason_lost
-from bridge.mysql.tls import Tls
 from bridge.secret_settings import read_secret
 
 log = structlog.get_logger()

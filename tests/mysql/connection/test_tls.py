@@ -17,8 +17,8 @@ from bridge.local import MariaDB, MySQL
 from bridge.local.errors import LocalError
 from bridge.local.sql_server import SqlServer
 from bridge.mysql.connection.target import Target
+from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.mysql.server_errors import LOST, LostConnectionError
-from bridge.mysql.tls import Tls, TlsMode
 from tests.support.certificates import Authority
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin
