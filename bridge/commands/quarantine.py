@@ -20,10 +20,10 @@ from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
-from bridge.mysql.apply.ddl_fingerprint import may_be_ahead
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.ddl_fingerprint import may_be_ahead
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable

@@ -17,11 +17,11 @@ from bridge.errors import ApplyError, OwnedError, StoppedError
 from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
-from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence
+from bridge.mysql.schema_changes.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -30,9 +30,9 @@ from bridge.verify.source.historical_rows import UpstreamRows
 from tests.generated.conftest import bench_on
 from tests.generated.test_generated import run_some
 from tests.generated.verifying import verify, verify_events
-from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
-from tests.mysql.apply import test_values_of_schema_changes as values_of_schema_changes
 from tests.mysql.apply import test_ways_of_values as ways_of_values
+from tests.mysql.schema_changes import test_golden_schema_changes as golden_schema_changes
+from tests.mysql.schema_changes import test_values_of_schema_changes as values_of_schema_changes
 from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel

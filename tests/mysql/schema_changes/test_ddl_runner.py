@@ -10,9 +10,9 @@ import pytest
 from bridge.commands.ddl import release
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
-from bridge.mysql.apply.ddl_runner import COPIES_IN_A_PACKET
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.ddl_runner import COPIES_IN_A_PACKET
 from bridge.mysql.state import ddl_journal
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable

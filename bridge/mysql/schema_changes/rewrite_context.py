@@ -8,8 +8,8 @@ from typing import Final
 from bridge.ddl.parser import DATABASE_KINDS, Classified, classify
 from bridge.ddl.rule import OmittedObject
 from bridge.model import TableName
-from bridge.mysql.apply.ddl_fingerprint import definition
 from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.quoting import quote_name
 

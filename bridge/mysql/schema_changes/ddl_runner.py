@@ -27,14 +27,14 @@ from bridge.ddl.rule import Site, UnsupportedError
 from bridge.ddl.server_features import Capabilities
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
-from bridge.mysql.apply.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
-from bridge.mysql.apply.existing_objects import exists_already, makes_exactly, skipped_before
-from bridge.mysql.apply.rewrite_context import OnTarget
-from bridge.mysql.apply.statement_tag import statement_tag, wait_while_running
-from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
-from bridge.mysql.apply.upstream_zone import UTC, known_zone, set_fractions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import OWN_DEFAULTS, probe
+from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
+from bridge.mysql.schema_changes.existing_objects import exists_already, makes_exactly, skipped_before
+from bridge.mysql.schema_changes.rewrite_context import OnTarget
+from bridge.mysql.schema_changes.statement_tag import statement_tag, wait_while_running
+from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS, require_explicit_defaults, reset_session
+from bridge.mysql.schema_changes.upstream_zone import UTC, known_zone, set_fractions
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
 from bridge.mysql.state.shard_journal import ShardJournal

@@ -11,9 +11,9 @@ from sqlalchemy import make_url
 from bridge.commands.ddl import release
 from bridge.ddl.parser import Swap
 from bridge.errors import HeldError, SchemaChangeError
-from bridge.mysql.apply.ddl_fingerprint import Evidence, Ran, conclude
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.ddl_fingerprint import Evidence, Ran, conclude
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.pipelines import admin, run_all

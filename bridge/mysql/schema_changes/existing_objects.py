@@ -20,8 +20,8 @@ from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
-from bridge.mysql.apply.ddl_fingerprint import definition
 from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.server_errors import LOST, error_code
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name

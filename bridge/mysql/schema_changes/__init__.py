@@ -1,0 +1,1 @@
+"""Several connections that write one step (`parallel` consistency)."""
