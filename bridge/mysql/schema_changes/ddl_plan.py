@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from bridge.ddl.by_table.routing import RoutingError
-from bridge.ddl.by_table.shard_statements import shard_statement
+from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
 from bridge.ddl.parser import Classified, Refused, classify
@@ -113,21 +113,27 @@ class Planner:
             return ""
         ruling = self._shards.ruling(session, shard)
         if ruling.verdict is not ShardVerdict.CONFIRM and not shard.never and rewritten.text:
-            around = OnTarget(session, self._journal)
-            is_utc = self._around.zone(session) in {UTC, "UTC"}
-            if what := misread_values(rewritten.text, rewritten.classified, around.column_definition, is_utc=is_utc):
-                raise self.hold(session, change, misread(shard, what), rewritten)
-        is_held = ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved)
+            self._require_read_alike(session, change, shard, rewritten)
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
-            is_held = not self._is_made(session, change, rewritten)
-            ruling = compared(shard, is_equal=not is_held)
-        if is_held:
+            ruling = compared(shard, is_equal=self._is_made(session, change, rewritten))
+        if ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved):
             raise self.hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
-        if ruling.verdict is ShardVerdict.CONFIRM and (kept := self._kept(session, change, rewritten)):
+        if ruling.verdict is not ShardVerdict.CONFIRM:
+            return ""
+        if kept := self._kept(session, change, rewritten):
             raise self.hold(session, change, kept_rows(shard, kept.id), rewritten)
-        return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
+        return ruling.why
+
+    def _require_read_alike(
+        self, session: Session, change: SchemaChange, shard: ShardStatement, rewritten: Rewritten
+    ) -> None:
+        """Raises HeldError for a statement after which values of other shards would be misread."""
+        columns = OnTarget(session, self._journal).column_definition
+        is_utc = self._around.zone(session) in {UTC, "UTC"}
+        if what := misread_values(rewritten.text or "", rewritten.classified, columns, is_utc=is_utc):
+            raise self.hold(session, change, misread(shard, what), rewritten)
 
     def _kept(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
         routes, text = self._rules.routes, rewritten.text or ""
