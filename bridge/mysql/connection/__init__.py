@@ -1,1 +1,1 @@
-"""Several connections that write one step (`parallel` consistency)."""
+"""Addresses of servers, and sessions on them."""

@@ -1,1 +1,1 @@
-"""Several connections that write one step (`parallel` consistency)."""
+"""Running schema changes on the target, each exactly once."""
