@@ -74,7 +74,7 @@ def source_of(settings: Settings) -> Any:
     The imports stand in the function because they take a while.
     """
     from bridge.sources.capture_files import CaptureSource
-    from bridge.sources.kafka import KafkaSource
+    from bridge.sources.kafka.source import KafkaSource
 
     source = settings.source
     if source.input:

@@ -16,8 +16,8 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
 from bridge.pipeline.watching.start import attempts_to_start
+from bridge.sources.kafka.topic_guard import attempts_at
 from bridge.sources.source import Source
-from bridge.sources.topic_guard import attempts_at
 from bridge.spark.starting_session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows

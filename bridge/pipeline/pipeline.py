@@ -36,8 +36,15 @@ from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.sources.kafka.topic_guard import (
+    COMPACTION_FIX,
+    attempts_at,
+    begins_of,
+    check_retained,
+    ids_of,
+    topics_to_keep,
+)
 from bridge.sources.source import READING, Extent
-from bridge.sources.topic_guard import COMPACTION_FIX, attempts_at, begins_of, check_retained, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force

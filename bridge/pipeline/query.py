@@ -24,10 +24,10 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
+from bridge.sources.kafka.range_reader import load_imports
+from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import DRIVER_DECODES, MOST_AT_ONCE
-from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Pacing, Source, Stream
-from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
 from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks

@@ -23,7 +23,7 @@ from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import pack_each
 from bridge.settings.load import load_settings
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.starting_session import StartingSession

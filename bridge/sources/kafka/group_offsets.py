@@ -11,8 +11,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
-from bridge.sources.kafka_acls import NEEDED_ON_GROUP, Acls, lacking
-from bridge.sources.kafka_properties import client
+from bridge.sources.kafka.acls import NEEDED_ON_GROUP, Acls, lacking
+from bridge.sources.kafka.client import client
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MOVING: Final = frozenset(

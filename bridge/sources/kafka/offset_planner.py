@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
 from bridge.model import PartitionId
-from bridge.sources.range_reader import OffsetRange
+from bridge.sources.kafka.range_reader import OffsetRange
+from bridge.sources.kafka.topic_guard import attempts_at
 from bridge.sources.source import READING, Guard, Wait
-from bridge.sources.topic_guard import attempts_at
 
 _LOOK_SECONDS: Final = 1.0
 """How often the planner looks for partitions that were added."""

@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka_acls import Acls, may_not
-from bridge.sources.kafka_properties import client
+from bridge.sources.kafka.acls import Acls, may_not
+from bridge.sources.kafka.client import client
 from bridge.sources.part_size import DRIVER_DECODES
 
 _T = TypeVar("_T")

@@ -20,12 +20,12 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.sources.group_offsets import GroupNow, commit_offsets, group_client, read_group
-from bridge.sources.kafka_acls import NEEDED, Acls, may_not
-from bridge.sources.kafka_properties import check_login, client
-from bridge.sources.offset_planner import OffsetPlanner, Plan
-from bridge.sources.partition_offsets import end_offsets, offsets_since
-from bridge.sources.range_reader import (
+from bridge.sources.kafka.acls import NEEDED, Acls, may_not
+from bridge.sources.kafka.client import check_login, client
+from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
+from bridge.sources.kafka.offset_planner import OffsetPlanner, Plan
+from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
+from bridge.sources.kafka.range_reader import (
     AWAY,
     ISOLATION,
     OffsetRange,
@@ -34,6 +34,7 @@ from bridge.sources.range_reader import (
     shares,
     split_ranges,
 )
+from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
     Export,
     Extent,
@@ -48,7 +49,6 @@ from bridge.sources.source import (
     Wait,
     within_sample_bytes,
 )
-from bridge.sources.topic_guard import read_compacted, read_operations, read_topics
 from bridge.spark.event_transfer import export_tables, import_events, transfer_folder
 
 _T = TypeVar("_T")

@@ -12,13 +12,13 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bridge.local import Kafka
-from bridge.sources.group_offsets import read_group
+from bridge.sources.kafka.group_offsets import read_group
 
 COMMITS = 200
 COMMITTER = f"""
 import signal, sys, time
 from bridge.errors import SourceError
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 signal.alarm(60)  # a committer that never comes to its end fails the test
 source = KafkaSource(sys.argv[1], [sys.argv[2]], {{"socket.timeout.ms": "1000"}})
 taken = 0

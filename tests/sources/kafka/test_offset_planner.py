@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from bridge.ends.end import End
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
-from bridge.sources import offset_planner
-from bridge.sources.offset_planner import OffsetPlanner, planned
-from bridge.sources.range_reader import OffsetRange
+from bridge.sources.kafka import offset_planner
+from bridge.sources.kafka.offset_planner import OffsetPlanner, planned
+from bridge.sources.kafka.range_reader import OffsetRange
 from tests.support.models import Clock
 
 EXTENTS = st.dictionaries(

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from bridge.errors import SourceError
 from bridge.local import Kafka
 from bridge.protocols.batch_decode import Messages
-from bridge.sources import range_reader as ranges
-from bridge.sources.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
-from bridge.sources.range_reader import (
+from bridge.sources.kafka import range_reader as ranges
+from bridge.sources.kafka.range_reader import (
     READ_AT_ONCE,
     OffsetRange,
     RangeReader,
@@ -24,6 +23,7 @@ from bridge.sources.range_reader import (
     shares,
     split_ranges,
 )
+from bridge.sources.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
 from tests.support.models import Clock
 from tests.support.producers import ordered_producer
 
@@ -261,8 +261,8 @@ class Passing:
 def test_a_long_aborted_transaction_is_no_silence(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Nothing of it is handed over, however long it takes to fetch; only a client that fetches nothing is given up."""
     clock = Clock()
-    monkeypatch.setattr("bridge.sources.range_reader.time.monotonic", lambda: clock.now)
-    monkeypatch.setattr("bridge.sources.range_reader.Consumer", Passing)
+    monkeypatch.setattr("bridge.sources.kafka.range_reader.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr("bridge.sources.kafka.range_reader.Consumer", Passing)
     monkeypatch.setattr(Passing, "step", step)
     reader = RangeReader({"clock": clock})
     with nullcontext() if step else pytest.raises(SourceError, match="no message came"):

@@ -11,8 +11,8 @@ from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
 from bridge.sources.capture_files import CaptureSource
+from bridge.sources.kafka.topic_guard import TopicGuard, topics_to_keep
 from bridge.sources.source import TopicNow
-from bridge.sources.topic_guard import TopicGuard, topics_to_keep
 
 READ = PartitionStart(5, 0, 5)
 BY_PARTITION = PartitionStart(5, 0, 5, 1)
