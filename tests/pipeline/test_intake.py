@@ -38,8 +38,9 @@ from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
+from bridge.sources.kafka.batches import KafkaBatch
 from bridge.sources.kafka.range_reader import OffsetRange
-from bridge.sources.kafka.source import KafkaBatch, KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import DRIVER_DECODES, LEAST_AT_ONCE
 from bridge.spark.kept_rows.large_steps import LARGE
