@@ -39,7 +39,7 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka.batches import KafkaBatch
-from bridge.sources.kafka.range_reader import OffsetRange
+from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import DRIVER_DECODES, LEAST_AT_ONCE

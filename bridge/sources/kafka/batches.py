@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.sources.kafka.offset_planner import OffsetPlanner, Plan
-from bridge.sources.kafka.range_reader import OffsetRange, process_reader, shares, split_ranges
+from bridge.sources.kafka.offset_ranges import OffsetRange, shares, split_ranges
+from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.source import Export, Session, Wait
 from bridge.spark.event_transfer import export_tables, import_events, transfer_folder
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
 from bridge.model import PartitionId
-from bridge.sources.kafka.range_reader import OffsetRange
+from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.topic_guard import attempts_at
 from bridge.sources.source import READING, Guard, Wait
 

@@ -1,60 +1,33 @@
-"""Offset ranges of Kafka partitions, read where they are decoded.
+"""Reads offset ranges of Kafka partitions in the process that decodes their messages.
 
-The driver plans the ranges of a micro-batch (`offset_planner`); the messages themselves are read by the Python process
-that decodes them.  They never pass through the JVM: to carry them through it took more processor time than to decode
-them.
+They never pass through the JVM: to carry them through it took more processor time than to decode them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import cache
-from itertools import chain
-from queue import SimpleQueue
-from threading import Thread
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka.acls import Acls, may_not
+from bridge.sources.kafka.acls import Acls
 from bridge.sources.kafka.client import client
+from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.read_errors import HARMLESS, SILENCE_SECONDS, refusal_error, silence_error
+from bridge.sources.message_chunks import CHUNK_BYTES, READ_AT_ONCE, joined_chunks, latest_ms
 from bridge.sources.part_size import DRIVER_DECODES
+from bridge.sources.prefetch import prefetched
 
-_T = TypeVar("_T")
-
-READ_AT_ONCE: Final = 10_000
-_CHUNK_BYTES: Final = 8 << 20
-"""Messages whose values have so many bytes are passed on without waiting for more."""
 _REQUEST_BYTES: Final = 16 << 20
 """About how many bytes one request asks for, judged by the size of the messages before it."""
 _GROWTH: Final = 8
 """The next request asks for at most so many times the number of messages that were received: they may be larger."""
-AWAY: Final = frozenset(
-    {
-        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT),
-        *(KafkaError._WAIT_COORD, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION),
-        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
-        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR),
-        *(KafkaError.KAFKA_STORAGE_ERROR, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
-        *(KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE),
-    }
-)
-"""Brokers that are gone, names that are not known, leaders that change, coordinators that load: Kafka is away, and may
-answer later."""
-SILENCE_SECONDS: Final = 60.0
-"""Reading a range fails when its next message does not come for so long."""
 _POLL_SECONDS: Final = 0.2
-_HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, *AWAY})
-"""Errors after which reading continues: the end of a partition, what the client itself waits for, and that it may not
-use the consumer group that it has to name, which it does not use."""
-
-_DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-
 ISOLATION: Final = "read_committed"
 """The same for all clients: one looks up the ends of ranges that others read."""
 
@@ -74,49 +47,6 @@ CLIENT_DEFAULTS: Final = {
     # next partition with it: a second on a quiet topic of four partitions (measured).
     "fetch.wait.max.ms": 10,
 }
-
-
-class OffsetRange(NamedTuple):
-    """The offsets [start, end) of a partition.  There may be fewer messages than offsets: transaction markers, aborted
-    messages and compaction leave gaps."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        """The most messages that it can hold."""
-        return max(0, self.end - self.start)
-
-
-def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]:
-    """Cuts the ranges into at most `count` shares of nearly equal size, none of them empty."""
-    ranges = list(ranges)
-    quota = -(-sum(r.size for r in ranges) // count) if ranges else 0
-    cut: list[list[OffsetRange]] = []
-    room = 0
-    for whole in ranges:
-        rest = whole
-        while rest.size:
-            if room == 0:
-                cut.append([])
-                room = quota
-            piece = rest._replace(end=min(rest.end, rest.start + room))
-            cut[-1].append(piece)
-            rest = rest._replace(start=piece.end)
-            room -= piece.size
-    return cut
-
-
-def split_ranges(ranges: Iterable[OffsetRange], count: int) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Splits every range after 1/`count` of its offsets (rounded up); returns the first parts, and the rest."""
-    whole = [wanted for wanted in ranges if wanted.size]
-    cuts = [wanted.start - (-wanted.size // count) for wanted in whole]
-    first = [wanted._replace(end=cut) for wanted, cut in zip(whole, cuts, strict=True)]
-    rest = [wanted._replace(start=cut) for wanted, cut in zip(whole, cuts, strict=True) if cut < wanted.end]
-    return first, rest
 
 
 class RangeReader:
@@ -171,7 +101,7 @@ class RangeReader:
             return [(wanted, []) for wanted in ranges]
         self._assign(*ranges)
         count = size = 0
-        while left and size < _CHUNK_BYTES:
+        while left and size < CHUNK_BYTES:
             most = sum(rest.size for rest in left.values())
             came = self._consumer.consume(min(self._max_request, most), timeout=_POLL_SECONDS)
             if not came:
@@ -210,7 +140,7 @@ class RangeReader:
             if received or fetched != fetched_before:
                 last_progress = time.monotonic()
             elif time.monotonic() - last_progress > SILENCE_SECONDS:
-                raise _silence_error(wanted, next_offset)
+                raise silence_error(wanted, next_offset)
             kept = self._within_range(wanted, next_offset, received)
             if kept:
                 yield _columns(wanted, kept)
@@ -230,8 +160,8 @@ class RangeReader:
         """
         errors = [message.error() for message in received if message.error() is not None]
         for error in errors:
-            if error.code() not in _HARMLESS:
-                raise _refusal_error(wanted, next_offset, error, self._acls)
+            if error.code() not in HARMLESS:
+                raise refusal_error(wanted, next_offset, error, self._acls)
         if not errors and (not received or received[-1].offset() < wanted.end):
             return received
         return [message for message in received if message.error() is None and message.offset() < wanted.end]
@@ -247,72 +177,6 @@ def _columns(wanted: OffsetRange, received: list[Any]) -> Messages:
         [message.value() for message in received],
         [latest_ms(received[-1].timestamp()[1])] * count,
     )
-
-
-def latest_ms(kafka_ms: int) -> int:
-    """Returns the latest moment that messages can be of that are read now (milliseconds since 1970): the clock of this
-    machine may be behind.  kafka_ms: Kafka's timestamp of the last of them, not above 0 without one."""
-    return max(kafka_ms, round(time.time() * 1000))
-
-
-def joined_chunks(
-    messages_read: Iterable[Messages], on_size: Callable[[int, int], None] = lambda *_: None
-) -> Iterator[Messages]:
-    """Joins messages to larger chunks, as long as they take little memory: decoding few messages costs nearly as much
-    as decoding many.
-
-    on_size: is called with the number of messages in the present chunk, and the bytes of their values.
-    """
-    held: list[Messages] = []
-    count = size = 0
-    for messages in messages_read:
-        held.append(messages)
-        count, size = count + len(messages.value), size + sum(map(len, filter(None, messages.value)))
-        on_size(count, size)
-        if count >= READ_AT_ONCE // 2 or size >= _CHUNK_BYTES:
-            yield _join(held)
-            held, count, size = [], 0, 0
-    if held:
-        yield _join(held)
-
-
-def _join(lots: list[Messages]) -> Messages:
-    return (
-        lots[0] if len(lots) == 1 else Messages(*(list(chain.from_iterable(part)) for part in zip(*lots, strict=True)))
-    )
-
-
-def prefetched(items: Iterator[_T], name: str) -> Generator[_T]:
-    """Yields the items; a thread of this name makes the next one while the caller uses the present one.
-
-    A daemon, which a pool's thread is not: one that waits for a broker which is silent must not keep the process from
-    ending.
-    """
-    wanted: SimpleQueue[bool] = SimpleQueue()
-    coming: SimpleQueue[tuple[_T | None, BaseException | None]] = SimpleQueue()
-
-    def make() -> None:
-        while wanted.get():
-            try:
-                coming.put((next(items, None), None))
-            except BaseException as error:  # noqa: BLE001  # raised again where the item is used
-                coming.put((None, error))
-
-    thread = Thread(target=make, name=name, daemon=True)
-    thread.start()
-    try:
-        wanted.put(True)
-        while True:
-            item, error = coming.get()
-            if error is not None:
-                raise error
-            if item is None:
-                return
-            wanted.put(True)
-            yield item
-    finally:
-        wanted.put(False)
-        thread.join()
 
 
 def _next_offset(received: list[Any], next_offset: int) -> int:
@@ -335,34 +199,3 @@ def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
     """Returns this process's reader for these properties.  Spark's Python workers outlive their tasks, and so do their
     readers."""
     return RangeReader(dict(properties))
-
-
-def _silence_error(wanted: OffsetRange, next_offset: int) -> UnansweredError:
-    return UnansweredError(
-        f"no message came for {SILENCE_SECONDS:.0f} s",
-        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
-        fix="check that Kafka answers and that the partition has a leader; then start the bridge again",
-    )
-
-
-def dropped_error(partition: PartitionId, offset: int, held: str = "") -> SourceError:
-    """Makes the error of messages that are still needed, and that Kafka has dropped.  held: what it holds, in words."""
-    topic, number = partition
-    return SourceError(
-        f"Kafka no longer holds the messages from offset {offset} on{held}",
-        where=f"{topic}/{number}",
-        fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
-        " target, `bridge reset`, and start with --from the moment of the copy",
-    )
-
-
-def _refusal_error(wanted: OffsetRange, next_offset: int, error: Any, acls: Acls) -> SourceError:
-    if error.code() in _DROPPED:
-        return dropped_error((wanted.topic, wanted.partition), next_offset)
-    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return may_not(("READ",), wanted.topic, acls)
-    return SourceError(
-        f"Kafka refused the read: {error.str()}",
-        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
-        fix="check that Kafka still holds the messages and that its user may read them; then start the bridge again",
-    )

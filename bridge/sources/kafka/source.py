@@ -20,13 +20,10 @@ from bridge.sources.kafka.batches import KafkaBatch, KafkaStream
 from bridge.sources.kafka.client import check_login, client
 from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
 from bridge.sources.kafka.offset_planner import OffsetPlanner
+from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
-from bridge.sources.kafka.range_reader import (
-    AWAY,
-    ISOLATION,
-    OffsetRange,
-    RangeReader,
-)
+from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
+from bridge.sources.kafka.read_errors import AWAY
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
     Extent,

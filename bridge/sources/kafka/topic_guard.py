@@ -20,7 +20,7 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId, Positions, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
-from bridge.sources.kafka.range_reader import dropped_error
+from bridge.sources.kafka.read_errors import dropped_error
 from bridge.sources.source import Extent, Source, TopicNow
 from bridge.tso import tso_time
 

@@ -15,7 +15,7 @@ from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.sources.kafka import offset_planner
 from bridge.sources.kafka.offset_planner import OffsetPlanner, planned
-from bridge.sources.kafka.range_reader import OffsetRange
+from bridge.sources.kafka.offset_ranges import OffsetRange
 from tests.support.models import Clock
 
 EXTENTS = st.dictionaries(

@@ -1,4 +1,4 @@
-"""Offset ranges: planned by Spark's log, shared over tasks, read whole."""
+"""Ranges of offsets are read whole, and no further."""
 
 from __future__ import annotations
 
@@ -8,95 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bridge.errors import SourceError
 from bridge.local import Kafka
-from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka import range_reader as ranges
-from bridge.sources.kafka.range_reader import (
-    READ_AT_ONCE,
-    OffsetRange,
-    RangeReader,
-    joined_chunks,
-    shares,
-    split_ranges,
-)
-from bridge.sources.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, PartSize
+from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.range_reader import RangeReader
 from tests.support.models import Clock
 from tests.support.producers import ordered_producer
-
-RANGES = st.lists(
-    st.builds(
-        lambda partition, start, size: OffsetRange("t", partition, start, start + size),
-        st.integers(0, 5), st.integers(0, 1000), st.integers(0, 500),
-    ),
-    max_size=6,
-)  # fmt: skip
-
-
-def _nobody(messages: int, size: int) -> None:
-    """Learns nothing of the sizes."""
-
-
-def _offsets(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
-    return [(r.partition, offset) for r in ranges for offset in range(r.start, r.end)]
-
-
-@given(RANGES, st.integers(1, 8))
-def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: list[OffsetRange], count: int) -> None:
-    """No message is read twice or left out, and no task has more than its part."""
-    cut = shares(ranges, count)
-    assert len(cut) <= count
-    assert [offset for share in cut for offset in _offsets(share)] == _offsets(ranges)
-    total = len(_offsets(ranges))
-    assert all(0 < len(_offsets(share)) <= -(-total // count) for share in cut)
-
-
-@given(RANGES, st.integers(1, 8))
-def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
-    """What is read by parts is read whole, each partition by as much at a time."""
-    ranges = list({r.partition: r for r in ranges}.values())
-    first, rest = split_ranges(ranges, count)
-    read = _offsets(first) + _offsets(rest)
-    assert sorted(read) == sorted(_offsets(ranges))
-    assert all(r.size for r in (*first, *rest))
-    assert count > 1 or not rest
-    for whole in ranges:
-        assert [o for p, o in read if p == whole.partition] == list(range(whole.start, whole.end))
-        assert sum(r.size for r in first if r.partition == whole.partition) == -(-whole.size // count)
-
-
-def test_the_pace_follows_the_rate() -> None:
-    """A slow target is given less at a time, a fast one all that the settings allow; a handful says nothing."""
-    pace = PartSize(100_000, 1 << 30)
-    assert pace.by_rate == FIRST_AT_ONCE
-    pace.note(100_000, 10.0)
-    assert pace.by_rate == 20_000
-    pace.note(20_000, 100.0)
-    assert pace.by_rate == LEAST_AT_ONCE
-    pace.note(50, 5.0)
-    assert pace.by_rate == LEAST_AT_ONCE
-    pace.note(10_000, 0.05)
-    assert pace.by_rate == 100_000
-
-
-def test_many_tables_make_larger_parts() -> None:
-    """However slow the target is: a row for each table would cost as many statements as fifty of each."""
-    pace = PartSize(100_000, 1 << 30)
-    pace.note(20_000, 100.0)
-    pace.had_tables(10)
-    assert pace.ahead == 16_000
-    assert pace.wanted() == LEAST_AT_ONCE
-    pace.had_tables(1_000)
-    assert pace.ahead == 50_000
-    assert pace.wanted() == 50_000
-    pace.had_tables(10_000)
-    assert pace.wanted() == pace.ahead == 100_000
-    pace.note(20_000, 0.1)
-    pace.had_tables(1)
-    assert pace.wanted() == 100_000
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +100,7 @@ def test_ranges_of_few_messages_are_read_together(
 ) -> None:  # fmt: skip
     """From partition to partition took 10 ms each.  What is large is read one range after the other, as are many
     messages; all come in the order of the ranges, also past a range that ends with the marker of a transaction."""
-    monkeypatch.setattr(ranges, "_CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(ranges, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.setattr(ranges, "DRIVER_DECODES", few)
     wanted = [OffsetRange(three[0], 0, 8, 12), OffsetRange(three[1], 1, 90, 100), OffsetRange(three[1], 0, 20, 80)]
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
@@ -210,6 +129,7 @@ def test_a_reading_that_was_given_up_ends_with_the_next_one(
 ) -> None:
     """Somebody may still hold it, as an error holds the frames that it passed; its thread would share the client."""
     monkeypatch.setattr(ranges, "READ_AT_ONCE", 2)
+    monkeypatch.setattr("bridge.sources.message_chunks.READ_AT_ONCE", 2)
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
     given_up = reader.read([OffsetRange(topic, 0, 5, 10)])
     assert next(given_up).offset == [5]
@@ -269,20 +189,6 @@ def test_a_long_aborted_transaction_is_no_silence(monkeypatch: pytest.MonkeyPatc
         assert [messages.offset for messages in reader.read([OffsetRange("t", 0, 0, 10_000)])] == [[9999]]
 
 
-@given(st.lists(st.integers(1, READ_AT_ONCE // 3), max_size=12))
-def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
-    """All of them, in order, in lots that are worth decoding."""
-    some = [
-        Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
-        for n, size in enumerate(sizes)
-    ]
-    lots = list(joined_chunks(some, _nobody))
-    places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
-    assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
-    assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
-    assert all(len(lot.offset) >= READ_AT_ONCE // 2 for lot in lots[:-1])
-
-
 def test_few_large_messages_are_asked_for_at_once(kafka: Kafka) -> None:
     """How large they are, those before them tell; the first one is asked for alone."""
     kafka.create_topic("large", 1)
@@ -308,11 +214,3 @@ def test_few_large_messages_are_asked_for_at_once(kafka: Kafka) -> None:
     assert asked[0] == 1
     assert max(asked[:3]) <= ranges._REQUEST_BYTES // 900_000
     assert max(asked) > 1000
-
-
-def test_large_messages_wait_for_no_others() -> None:
-    """They would fill the memory."""
-    large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
-    small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
-    lots = [small, large, small, small, large, large]
-    assert [len(lot.value) for lot in joined_chunks(lots, _nobody)] == [3, 5, 1]
