@@ -19,7 +19,8 @@ from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
-from bridge.mysql.parallel.parallel_writer import _all_of, units
+from bridge.mysql.parallel.part_connection import all_of
+from bridge.mysql.parallel.units import units
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.pipeline import check_until
 from bridge.rows.arrow_images import TEXT
@@ -66,7 +67,7 @@ def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
 
     errors = (LoadRefusedError(TableName("m", "t"), "a warning"), OSError("cut"), OwnedError("taken over"))
     with pytest.raises(OwnedError):
-        _all_of([partial(fail, error) for error in errors])
+        all_of([partial(fail, error) for error in errors])
 
 
 def test_a_load_that_is_refused_beside_parts_that_are_done_is_written_as_rows(target: str) -> None:
