@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 
 SECONDS = 60.0
+_APART_SECONDS = 0.15
+"""InnoDB shows its transactions as they were to who looks again within 0.1 s."""
 
 
 def wait_for(condition: Callable[[], object], complaint: str, seconds: float = SECONDS) -> None:
@@ -13,4 +15,4 @@ def wait_for(condition: Callable[[], object], complaint: str, seconds: float = S
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"{complaint}, after {seconds:g} s"
-        time.sleep(0.02)
+        time.sleep(_APART_SECONDS)
