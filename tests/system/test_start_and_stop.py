@@ -35,6 +35,7 @@ from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
 from tests.support.proxy import Proxy, port_of
+from tests.support.waiting import wait_for
 
 Topics = Callable[..., str]
 Extents = dict[PartitionId, Extent]
@@ -277,7 +278,7 @@ def made_anew(kafka: Kafka, name: str) -> Feed:
     """The topic is deleted and made again, with more in it than the old one had; gives the feed of the new one."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.delete_topics([name])[name].result(30)
-    time.sleep(1)
+    wait_for(lambda: name not in admin.list_topics(timeout=30).topics, "the topic is not deleted")
     kafka.create_topic(name, 1)
     with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False, seed=2) as feed:
         feed.bank.schema()
