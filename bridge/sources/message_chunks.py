@@ -15,8 +15,8 @@ CHUNK_BYTES: Final = 8 << 20
 
 
 def latest_ms(kafka_ms: int) -> int:
-    """Returns the latest moment that messages can be of that are read now (milliseconds since 1970): the clock of this
-    machine may be behind.  kafka_ms: Kafka's timestamp of the last of them, not above 0 without one."""
+    """Returns the latest moment that messages read now can be of, in milliseconds since 1970: now, or Kafka's timestamp
+    where the clock of this machine is behind.  kafka_ms: that of the last message, not above 0 without one."""
     return max(kafka_ms, round(time.time() * 1000))
 
 

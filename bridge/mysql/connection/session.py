@@ -105,8 +105,11 @@ class Session:
                 raise
 
     def be_patient(self, seconds: float, why_lost: Callable[[Session, float], str]) -> None:
-        """From now on answers are waited for as long as `why_lost`, which is asked after so many seconds without a
-        byte and again, gives no reason."""
+        """Has the session wait for its answers as long as the server works.
+
+        why_lost: is asked each time that nothing has come for so many seconds; it tells why the connection is lost, ""
+            when it is not.
+        """
         self.server = str(self.value(f"SELECT {WHICH_SERVER}"))
         peer = self._raw._sock
         self._raw._read_timeout = seconds

@@ -290,9 +290,11 @@ class Ownership:
         return _mark_of(self.lock, connection)
 
     def _marked(self, session: Session, recorded: Iterable[int]) -> set[int]:
-        """Finds which of these connections are the pipeline's: those that hold their mark, and on TiDB, which tells
-        only that a mark is held, those that have its name too.  Where a proxy has given the client other ids than the
-        server's, none is: KILL could hit anybody."""
+        """Finds which of these connections are the pipeline's: those that hold their mark.
+
+        TiDB tells only that somebody holds a mark; there they must have the pipeline's name too.  Where a proxy has
+        given the client other ids than the server's, none is found: KILL could hit anybody.
+        """
         marks = {number: self._mark_of(number) for number in recorded}
         holders = {number: session.value("SELECT IS_USED_LOCK(%s)", (mark,)) for number, mark in marks.items()}
         if not session.is_tidb:

@@ -1,7 +1,7 @@
 """Remembers the routes and the filters that a pipeline runs with, and how far it came with each of its event filters.
 
-Refuses routes that would divide the rows of a table, or mix them with another table's, and names tables, and kinds of
-row changes, that a filter has left out until now.
+Refuses routes that would divide the rows of a table, or mix them with another table's.  Names the tables and the kinds
+of row changes that a filter has left out until now.
 """
 
 from __future__ import annotations
