@@ -39,6 +39,7 @@ from tests.pipeline import test_parallel as parallel
 from tests.rows.keys import test_partial_rows as partial_rows
 from tests.support.bridges import PARTITIONS, kafka_arguments
 from tests.support.command import bridge
+from tests.support.dying import Died, dying_at
 from tests.support.golden import PROTOCOLS, ZONES, capture, differences, replay_arguments
 from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, sql
 from tests.support.tidb import TiDB
@@ -167,11 +168,8 @@ def test_an_interrupted_step_that_is_too_large_for_one_transaction(
     events = in_one_partition([*rows, boundary(20), *later, boundary(30)])
     steps: list[str] = []
 
-    def die(step: str) -> None:
-        if step == "before commit":
-            raise parallel.Died
-
-    with pytest.raises(parallel.Died), opened(tidb_target, [("cdc", 0)], writers=2, trace=die) as pipeline:
+    dying = dying_at("before commit")
+    with pytest.raises(Died), opened(tidb_target, [("cdc", 0)], writers=2, trace=dying) as pipeline:
         pipeline.take(events.slice(0, len(rows) + 1))
     session.execute("SET GLOBAL tidb_mem_quota_query = 1048576")
     try:

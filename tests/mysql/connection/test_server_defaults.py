@@ -15,6 +15,7 @@ from bridge.errors import RefusedRowsError, SchemaChangeError, TargetError
 from bridge.mysql.connection.session import Session
 from bridge.rows.sql import render
 from tests.generated.verifying import verify_events
+from tests.support.dying import Died, dying_at
 from tests.support.least_account import least_account
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
@@ -114,21 +115,12 @@ def test_a_table_without_transactions(url: str, engine: str) -> None:
         assert session.rows("SELECT * FROM m.t UNION ALL SELECT * FROM m.u") == [(1,), (1,)]
 
 
-class Died(BaseException):
-    """The end of a process."""
-
-
 @pytest.mark.parametrize(("url", "server_default"), [("target", "enforce_storage_engine = Aria")], indirect=True)
 @pytest.mark.usefixtures("server_default")
 def test_a_server_that_chooses_the_engine(url: str) -> None:
     """It makes the bridge's own tables without transactions: progress would stay where a crash takes its rows back.
     They are refused before anything is written; once they have them, a crash loses nothing."""
-    ends: list[str] = ["before commit"]
-
-    def die(step: str) -> None:
-        if step in ends:
-            raise Died
-
+    die = dying_at("before commit")
     with admin(url) as session:
         session.execute("SET SESSION enforce_storage_engine = NULL")
         session.execute("CREATE DATABASE m")
@@ -140,7 +132,6 @@ def test_a_server_that_chooses_the_engine(url: str) -> None:
             session.execute(statement.partition(" where it is set")[0]) if statement[:3] in {"SET", "ALT"} else None
         with pytest.raises(Died):
             run_all(url, events, trace=die)
-        ends.clear()
         run_all(url, events)
         assert session.rows("SELECT * FROM m.t") == [(1,)]
 

@@ -17,14 +17,10 @@ from bridge.mysql.state import ddl_journal
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.command import bridge
+from tests.support.dying import Died, dying_at
 from tests.support.pipelines import journal, run_all
 from tests.support.schema_change_runs import TS, decide, outcome, run
 from tests.support.upstreams import boundary, in_one_partition, schema_change
-
-
-class Died(Exception):  # noqa: N818  # the end of a process, not an error
-    """The process is gone."""
-
 
 THERE_ALREADY = [
     ("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "CREATE TABLE t (id INT PRIMARY KEY, v INT)"),
@@ -296,12 +292,8 @@ def test_a_drop_of_several_tables_cut_in_the_middle(target: str, session: Sessio
     session.execute("CREATE TABLE u (id INT)")
     events = in_one_partition([schema_change(TS, "DROP TABLE `m`.`t`, `m`.`u`"), boundary(TS + 1)])
 
-    def crash(step: str) -> None:
-        if step == "ddl intent":
-            raise Died
-
     with pytest.raises(Died):
-        run_all(target, events, trace=crash)
+        run_all(target, events, trace=dying_at("ddl intent"))
     session.execute("DROP TABLE t")
     run_all(target, events)
     assert session.rows("SHOW TABLES") == []

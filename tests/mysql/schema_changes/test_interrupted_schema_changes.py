@@ -16,6 +16,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.schema_changes.ddl_fingerprint import Evidence, Ran, conclude
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
+from tests.support.dying import Died, dying_at
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 
@@ -33,10 +34,6 @@ ADD = "ALTER TABLE t ADD COLUMN c INT"
 EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE t"
 RENAMES = "RENAME TABLE m.t TO m.x, m.u TO m.t, m.x TO m.u"
 COLUMNS = "ALTER TABLE t CHANGE id v INT NOT NULL, CHANGE v id INT NOT NULL FIRST"
-
-
-class Died(Exception):  # noqa: N818  # the end of a process, not an error
-    """The process is gone."""
 
 
 @pytest.fixture(params=["target", "mysql_target"], ids=["mariadb", "mysql"])
@@ -65,14 +62,6 @@ def humble(url: str) -> str:
     return make_url(url).set(username="humble", password="x").render_as_string(hide_password=False)
 
 
-def cut_at(doomed: str) -> Callable[[str], None]:
-    def trace(step: str) -> None:
-        if step == doomed:
-            raise Died
-
-    return trace
-
-
 def test_what_ran_before_on_the_session_is_not_in_the_way(url: str, session: Session) -> None:
     """The session sees the target as a new one does, whatever an earlier statement needed."""
     texts = ("ALTER TABLE t MODIFY v BIGINT", ADD)
@@ -95,7 +84,7 @@ def crash(url: str, statement: str, step: str) -> Callable[..., Any]:
     """The bridge dies at a step of the statement; what starts it again."""
     events = in_one_partition([schema_change(10, statement), boundary(11)])
     with pytest.raises(Died):
-        run_all(url, events, trace=cut_at(step))
+        run_all(url, events, trace=dying_at(step))
     return lambda **options: run_all(url, events, **options)
 
 
