@@ -82,15 +82,18 @@ class Planner:
             return self._as_recorded(change, entry)
         if entry is not None and entry.replacement:
             return self._as_replaced(session, change, entry)
-        is_approved = state is JournalState.APPROVED
-        rewritten = self._rewritten(session, change, approved=is_approved)
-        decision = Decision(Verdict.ALLOW) if is_approved else self._rules.decide(rewritten.upstream, change.text)
+        return self._decided(session, change, approved=state is JournalState.APPROVED)
+
+    def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> StatementToRun | None:
+        """Rewrites a change for the target, and does with it what the policy says, or the operator who approved it."""
+        rewritten = self._rewritten(session, change, approved=approved)
+        decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
-        if outcome := self._confirmation(session, change, rewritten, approved=is_approved):
+        if outcome := self._confirmation(session, change, rewritten, approved=approved):
             nothing = replace(rewritten, text=None, steps=())
             self._leave_out(session, change, JournalState.CONFIRMED, nothing, outcome)
             return None
