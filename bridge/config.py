@@ -28,7 +28,7 @@ from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
 from bridge.filters.routes import Routes, parse_route
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.tls import Tls, TlsMode
+from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
@@ -84,7 +84,7 @@ def _full_names(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _check_limits(rules: tuple[str, ...]) -> None:
-    from bridge.mysql.server_load.status_limits import parse_limits  # late: it loads SQLAlchemy
+    from bridge.mysql.server_load.status_limits import parse_limits  # late: it loads the driver
 
     parse_limits(rules, "--max-load")
 
@@ -169,7 +169,7 @@ class _ServerSection(Section):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
-        from bridge.mysql.connection import parse_url  # late: it loads SQLAlchemy, which no page of help needs
+        from bridge.mysql.connection.target import parse_url  # late: it loads SQLAlchemy, which no page of help needs
 
         return _sound(url, lambda: url and parse_url(url, f"--{cls.role}"))
 

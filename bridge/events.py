@@ -98,9 +98,9 @@ class Event(NamedTuple):
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
         A BAD holds the message's key and value here, in base64 (None where they are null).
-    text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change: None, or the `Code` that says why the
-        images hold only the columns of the key (on request: `DecodeOptions.cut_rows`), or, of a table into which shards
-        are merged, the upstream's name of the shard.
+    text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change it is None, but for two kinds: where
+        the images hold only the columns of the key, the `Code` that says why (on request: `DecodeOptions.cut_rows`);
+        where its table is one of several that are merged, the upstream's name of that table.
     by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
         (internals, decision 13).
     place: its place in the upstream's binlog, where the message tells it (`bridge.rows.moments`).

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -37,6 +36,7 @@ from bridge.local.sql_server import SqlServer
 from tests.support import class_archive
 from tests.support import tidb as tidb_server
 from tests.support.tidb import TiDB
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -386,10 +386,7 @@ class InDocker:
         self._wait()
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + CONTAINER_SECONDS
-        while not self._answers():
-            assert time.monotonic() < deadline, f"{type(self).__name__} does not answer"
-            time.sleep(0.2)
+        wait_for(self._answers, f"{type(self).__name__} does not answer", CONTAINER_SECONDS)
 
     def _answers(self) -> bool:
         raise NotImplementedError

@@ -100,9 +100,9 @@ def test_the_core_is_pure(room: str) -> None:
 
 
 def test_sqlalchemy_is_used_in_one_file() -> None:
-    """Why, and for what, is in bridge/mysql/README.md."""
+    """Why, and for what, is in bridge/mysql/connection/README.md."""
     users = {name for name, path in modules().items() if "sqlalchemy" in path.read_text(encoding="utf-8")}
-    assert users == {"bridge.mysql.connection"}
+    assert users == {"bridge.mysql.connection.target"}
 
 
 def test_the_tests_make_producers_in_one_place() -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from bridge.cli.progress_bars import ProgressBar, VerifyBar
 from bridge.logs import configure_logs
 from bridge.model import TableName
 from tests.support import command
+from tests.support.waiting import wait_for
 
 PACKAGE = Path(bridge.__file__).parent
 PAGE = (PACKAGE / "manual" / "logs.md").read_text(encoding="utf-8")
@@ -129,10 +129,13 @@ def test_long_work_without_a_terminal_says_that_it_lives(
     monkeypatch.setattr(progress_lines, "SECONDS", 0.01)
     configure_logs("json")
     lines: list[dict[str, Any]] = []
+
+    def has_two_lines() -> bool:
+        lines.extend(json.loads(line) for line in capsys.readouterr().err.splitlines())
+        return len(lines) >= 2
+
     with bar():
-        while len(lines) < 2:
-            time.sleep(0.01)
-            lines += [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+        wait_for(has_two_lines, "two lines have not come")
     assert {(line["event"], line["doing"]) for line in lines} == {(event, "starting")}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -112,30 +112,11 @@ def verification(report: Report, *, as_json: bool) -> None:
     if as_json:
         console.print_json(report.document())
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    from bridge.verify.report import row_lines
-
-    grid = Table(title=f"Target against the {report.against}", title_justify="left")
-    for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
-        grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right", no_wrap=True)
     tables, others = report.listed(_MOST_TABLES)
+    _print_grid(report, tables, others)
     for table in tables:
-        grid.add_row(_text_cell(str(table.name)), *_compared(table))
-    for words, some in others:
-        grid.add_row(words, *_compared(some))
-    terminal = Console(highlight=False)
-    terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a table's name must not be cut off
-    terminal.print(grid)
-    for table in tables:
-        for words in table.schema:
-            console.line(f"{table.name}: {words}")
-        for row in table.shown:
-            for words in row_lines(table.name, row):
-                console.line(words)
-        for words in table.notes:
-            console.line(f"note: {table.name}: {words}")
+        for words in _findings(table):
+            console.line(words)
     if others:
         console.line("note: --json names every table")
     for words in report.notes:
@@ -145,6 +126,33 @@ def verification(report: Report, *, as_json: bool) -> None:
             f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms"
         )
     console.line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
+
+
+def _print_grid(report: Report, tables: Iterable[TableResult], others: Iterable[tuple[str, TableResult]]) -> None:
+    """Prints a line for each table, and one for each of the sums of `others`."""
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(title=f"Target against the {report.against}", title_justify="left")
+    for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
+        grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right", no_wrap=True)
+    for table in tables:
+        grid.add_row(_text_cell(str(table.name)), *_compared(table))
+    for words, some in others:
+        grid.add_row(words, *_compared(some))
+    terminal = Console(highlight=False)
+    terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a table's name must not be cut off
+    terminal.print(grid)
+
+
+def _findings(table: TableResult) -> Iterator[str]:
+    """Gives the lines below the grid: how the definitions of a table differ, its rows that differ, and notes."""
+    from bridge.verify.report import row_lines
+
+    yield from (f"{table.name}: {words}" for words in table.schema)
+    for row in table.shown:
+        yield from row_lines(table.name, row)
+    yield from (f"note: {table.name}: {words}" for words in table.notes)
 
 
 def _compared(table: TableResult) -> Iterator[str]:

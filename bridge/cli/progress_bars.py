@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -15,7 +16,23 @@ from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_time
 
 
-class ProgressBar:
+class _InBlock:
+    """What is shown in a block: a bar on a terminal, lines elsewhere."""
+
+    _progress: Progress
+    _shown_lines: AbstractContextManager[object]
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        self._shown_lines.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shown_lines.__exit__(None, None, None)
+        self._progress.stop()
+
+
+class ProgressBar(_InBlock):
     """The bar of `bridge replay`, or its lines: messages, rows/s, lag, time left."""
 
     def __init__(self) -> None:
@@ -32,15 +49,6 @@ class ProgressBar:
         self._lines = ProgressLines("replay_progress")
         self._shown_lines = _shown(self._lines, self._console)
         self._first_update: tuple[float, int] | None = None
-
-    def __enter__(self) -> ProgressBar:
-        self._progress.start()
-        self._shown_lines.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown_lines.__exit__(None, None, None)
-        self._progress.stop()
 
     def update(self, status: Status) -> None:
         """Shows the status of a running catch-up."""
@@ -74,7 +82,7 @@ class ProgressBar:
         return (status.messages_total - done) * (now - first_time) / (done - first_count)
 
 
-class VerifyBar:
+class VerifyBar(_InBlock):
     """The bar of `bridge verify`, or its lines: rows compared, rows/s, time left, what it is doing or waiting for."""
 
     def __init__(self) -> None:
@@ -92,15 +100,6 @@ class VerifyBar:
         self._task = self._progress.add_task("verify", total=None, text="connecting", rate="")
         self._lines = ProgressLines("verify_progress")
         self._shown_lines = _shown(self._lines, console)
-
-    def __enter__(self) -> VerifyBar:
-        self._progress.start()
-        self._shown_lines.__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._shown_lines.__exit__(None, None, None)
-        self._progress.stop()
 
     def stage(self, words: str) -> None:
         """Shows what verify is doing, or waiting for."""

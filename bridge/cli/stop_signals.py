@@ -1,7 +1,7 @@
 """How SIGTERM and Ctrl-C end a command that works on: cleanly, then by breaking off what it waits for, then by force.
 
-Nothing of it happens in a signal handler, which could come while the main thread holds a lock, and never comes while a
-library does not return: Python writes the signal's number into a pipe, and a thread reads it.
+Nothing of it happens in a signal handler: that could run while the main thread holds a lock, and would not run while a
+library does not return.  Python writes the signal's number into a pipe, and a thread reads it.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from bridge.config import Settings
+from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.errors import UsageError
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import make_decoder, recognise
 from bridge.sources.source import Source
@@ -27,13 +27,7 @@ def target_of(settings: Settings) -> Target:
     section = settings.target
     if not section.url:
         raise UsageError("no target is given", fix="give --target mysql://user@host:port/")
-    return Target(
-        section.url,
-        password=section.password,
-        password_file=section.password_file,
-        tls=section.tls_as("target"),
-        timeout_seconds=section.timeout_seconds,
-    )
+    return _reached_as(section, section.url)
 
 
 def replicas_of(settings: Settings) -> tuple[Target, ...]:
@@ -42,13 +36,7 @@ def replicas_of(settings: Settings) -> tuple[Target, ...]:
     address = urlsplit(section.url)
     user, at, _ = address.netloc.rpartition("@")
     return tuple(
-        Target(
-            urlunsplit((address.scheme, f"{user}{at}{place}", "/", "", "")),
-            password=section.password,
-            password_file=section.password_file,
-            tls=section.tls_as("target"),
-            timeout_seconds=section.timeout_seconds,
-        )
+        _reached_as(section, urlunsplit((address.scheme, f"{user}{at}{place}", "/", "", "")))
         for place in section.replicas
     )
 
@@ -58,12 +46,17 @@ def upstream_of(settings: Settings) -> Target:
     section = settings.upstream
     if not section.url:
         raise UsageError("no upstream server is given", fix="give --upstream mysql://user@host:port/")
+    return _reached_as(section, section.url, role="source")
+
+
+def _reached_as(section: TargetSection | UpstreamSection, url: str, *, role: str = "target") -> Target:
+    """Returns the server at this address, which is reached as the section says."""
     return Target(
-        section.url,
+        url,
         password=section.password,
         password_file=section.password_file,
-        role="source",
-        tls=section.tls_as("upstream"),
+        role=role,
+        tls=section.tls_as(section.role),
         timeout_seconds=section.timeout_seconds,
     )
 
@@ -74,7 +67,7 @@ def source_of(settings: Settings) -> Any:
     The imports stand in the function because they take a while.
     """
     from bridge.sources.capture_files import CaptureSource
-    from bridge.sources.kafka import KafkaSource
+    from bridge.sources.kafka.source import KafkaSource
 
     source = settings.source
     if source.input:

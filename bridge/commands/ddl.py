@@ -21,11 +21,12 @@ from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
 from bridge.model import SchemaChange
-from bridge.mysql.apply.existing_objects import skipped_before
-from bridge.mysql.apply.rewrite_context import OnTarget
-from bridge.mysql.apply.upstream_zone import UTC, known_zone
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
+from bridge.mysql.schema_changes.existing_objects import skipped_before
+from bridge.mysql.schema_changes.rewrite_context import OnTarget
+from bridge.mysql.schema_changes.upstream_zone import UTC, known_zone
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder

@@ -6,7 +6,7 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.filters.routes import Routes
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.target_only_keys import FIX, ExtraKey, find_extra_keys
 

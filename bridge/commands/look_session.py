@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 
 

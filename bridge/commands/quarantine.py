@@ -20,9 +20,10 @@ from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
-from bridge.mysql.apply.ddl_fingerprint import may_be_ahead
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.ddl_fingerprint import may_be_ahead
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -198,14 +199,8 @@ class Quarantine:
         if all(event.kind is Kind.LEFT_OUT for event in events):
             raise _KeptError(f"its table is never written: {events[0].text}")
         for event in events:
-            if event.kind is Kind.BAD:
-                raise _KeptError(f"it still cannot be decoded: {event.text}")
-            if event.kind is Kind.BOUNDARY:
-                raise _KeptError("it is a boundary, which holds no change; drop the entry")
-            if event.kind is Kind.SCHEMA_CHANGE:
-                raise _KeptError(
-                    f"it is a schema change; run by hand what you want of it, then drop the entry: {event.text}"
-                )
+            if reason := _why_no_row_change(event):
+                raise _KeptError(reason)
         return events
 
     def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
@@ -277,6 +272,18 @@ def _as_run(entry: JournalEntry, routes: Routes) -> Iterator[LoggedChange]:
         yield LoggedChange(entry.commit_ts, False, entry.schema, instead, offsets)
     elif routed:
         yield LoggedChange(entry.commit_ts, False, routed[1], routed[0], offsets)
+
+
+def _why_no_row_change(event: Event) -> str:
+    """Says why an event cannot be applied as a row change; "" when it can."""
+    match event.kind:
+        case Kind.BAD:
+            return f"it still cannot be decoded: {event.text}"
+        case Kind.BOUNDARY:
+            return "it is a boundary, which holds no change; drop the entry"
+        case Kind.SCHEMA_CHANGE:
+            return f"it is a schema change; run by hand what you want of it, then drop the entry: {event.text}"
+    return ""
 
 
 def _may_lack_cascades(entry: StoredEntry, change: Event) -> bool:

@@ -11,13 +11,13 @@ from bridge.commands.connections import protocol_of, replicas_of, source_of, tar
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import Ends
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
 from bridge.pipeline.watching.start import attempts_to_start
+from bridge.sources.kafka.topic_guard import attempts_at
 from bridge.sources.source import Source
-from bridge.sources.topic_guard import attempts_at
 from bridge.spark.starting_session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows

@@ -15,7 +15,8 @@ from bridge.commands.look_session import open_session
 from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import Controls, ControlTable, as_document
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership

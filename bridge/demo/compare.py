@@ -9,7 +9,7 @@ from typing import Any, Final
 from pymysql.err import MySQLError
 
 from bridge.demo.model import BankTable
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import error_code, server_words
 from bridge.quoting import quote_name
 

@@ -28,7 +28,7 @@ from bridge.demo.watcher import Watcher
 from bridge.errors import BridgeError, StoppedError
 from bridge.exits import INTERRUPTED
 from bridge.local import Kafka, LocalError, MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 
 SEED: Final = 1

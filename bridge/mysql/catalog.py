@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from bridge.errors import ApplyError, TargetError
 from bridge.model import Column, Table, TableName
 from bridge.mysql import tidb
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import has_long_characters, quote_name
 
 

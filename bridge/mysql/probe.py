@@ -8,7 +8,7 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
 from bridge.ddl.server_features import Capabilities, read_version
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import UNKNOWN_OR_DENIED, error_code
 
 OWN_DEFAULTS: Final = "SET SESSION character_set_collations = ''"

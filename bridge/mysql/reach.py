@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 
 _ONE_NODE = "a lock and a KILL reach one node only"
 

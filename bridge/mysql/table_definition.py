@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.model import TableName
 
 if TYPE_CHECKING:
-    from bridge.mysql.connection import Session  # brings SQLAlchemy, which executors do without
+    from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
 
 _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 _TABLES_PER_QUERY: Final = 500

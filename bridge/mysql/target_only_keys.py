@@ -1,6 +1,6 @@
 """Finds unique keys that the target has and the upstream lacks.
 
-Two rows of the upstream may not be allowed together under such a key: the second one is refused with error 1062, and
+Such a key may forbid two rows that the upstream has together.  The target refuses the second one with error 1062, and
 safe mode then deletes the first, as it must for rows of an overlapping initial load.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bridge.model import TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import TABLE_TYPES
 
 FIX: Final = "drop it on the target, or create it upstream as well: rows that it does not allow together are deleted"

@@ -2,8 +2,9 @@
 (internals, decision 15).
 
 The upstream's triggers have run there, and the log holds the rows that they wrote; on the target they would run a
-second time. Cascades run inside MySQL's storage engine, below the binlog: the binlog lacks the rows that they changed,
-and the target, which does not follow foreign keys, would keep these rows.  TiCDC sends them as ordinary rows.
+second time.  Cascades run inside MySQL's storage engine, below the binlog, which lacks the rows that they changed.  The
+target would keep these rows, since the bridge's sessions do not follow foreign keys.  TiCDC sends them as ordinary
+rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from unicodedata import combining, normalize
 
 from bridge.errors import TargetError
 from bridge.model import TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 
 _SHOWN: Final = 5
 _FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import OPTION_PREVENTS, ReadOnlyError
 
 _FLAGS: Final = (

@@ -17,7 +17,7 @@ from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName, goes_by_partition
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.consistency import writer_of
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership

@@ -24,10 +24,10 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import decode_messages
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
+from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import DRIVER_DECODES, PartSize
-from bridge.sources.range_reader import prefetched
+from bridge.sources.prefetch import prefetched
 from bridge.sources.source import READING, MicroBatch, Stream
-from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.event_transfer import TooLargeError, limited
 from bridge.spark.kept_rows.large_steps import LARGE
 from bridge.spark.process_memory import return_freed_memory

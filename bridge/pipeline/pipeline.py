@@ -17,7 +17,7 @@ from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -25,7 +25,7 @@ from bridge.pipeline.applier import Applier
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.filtering.filter_change import keep_filters
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.query import messages_ahead
+from bridge.pipeline.query import Reading, messages_ahead
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
@@ -36,8 +36,15 @@ from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import StartReporter, attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.sources.kafka.topic_guard import (
+    COMPACTION_FIX,
+    attempts_at,
+    begins_of,
+    check_retained,
+    ids_of,
+    topics_to_keep,
+)
 from bridge.sources.source import READING, Extent
-from bridge.sources.topic_guard import COMPACTION_FIX, attempts_at, begins_of, check_retained, ids_of, topics_to_keep
 from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
@@ -154,23 +161,7 @@ class Pipeline:
         while True:
             progress = writer.progress()
             try:
-                applier = self._assembly.applier(
-                    writer,
-                    progress,
-                    extents,
-                    counts,
-                    begins=owned.begins,
-                    until=plan.until,
-                    once=plan.once,
-                    gate=working.gate,
-                )
-                if self._assembly.source.is_kafka:
-                    check_retained(applier.order.positions, extents)
-                ahead = messages_ahead(applier.order.positions, extents)
-                if not ahead:
-                    ends.source.answered(READING)
-                working.report_on(applier, counts.messages + ahead)
-                has_ended = reading.run(self._spark, applier, progress.pending, ahead=ahead, once=plan.once)
+                return self._read_from(progress, reading, extents, counts, owned, working, plan)
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
             except ExecutorLost as lost:
@@ -182,15 +173,40 @@ class Pipeline:
                     raise
                 log.warning("source_unanswered", why=str(error))
             except TargetWentBack as back:
-                log.warning(
-                    "target_went_back",
-                    why=str(back),
-                )
-            else:
-                return applier, has_ended
+                log.warning("target_went_back", why=str(back))
             for attempt in attempts_at(ends.source, "extents"):
                 with attempt:
                     extents = self._extents()
+
+    def _read_from(
+        self,
+        progress: Progress,
+        reading: Reading,
+        extents: Mapping[PartitionId, Extent],
+        counts: Counts,
+        owned: _Owned,
+        working: _Working,
+        plan: _Plan,
+    ) -> tuple[Applier[Any], bool]:
+        """Reads and applies from the progress on, with an applier of its own; returns that, and whether it reached the
+        end of the input."""
+        applier = self._assembly.applier(
+            working.writer,
+            progress,
+            extents,
+            counts,
+            begins=owned.begins,
+            until=plan.until,
+            once=plan.once,
+            gate=working.gate,
+        )
+        if self._assembly.source.is_kafka:
+            check_retained(applier.order.positions, extents)
+        ahead = messages_ahead(applier.order.positions, extents)
+        if not ahead:
+            working.ends.source.answered(READING)
+        working.report_on(applier, counts.messages + ahead)
+        return applier, reading.run(self._spark, applier, progress.pending, ahead=ahead, once=plan.once)
 
     def _extents(self) -> dict[PartitionId, Extent]:
         return self._assembly.source.extents(partial(self._spark.get, self._stop.is_set))

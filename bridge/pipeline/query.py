@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import structlog
 from pyspark.sql import SparkSession
@@ -24,10 +24,10 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
+from bridge.sources.kafka.range_reader import load_imports
+from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import DRIVER_DECODES, MOST_AT_ONCE
-from bridge.sources.range_reader import load_imports
 from bridge.sources.source import Extent, Pacing, Source, Stream
-from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
 from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
@@ -100,42 +100,60 @@ class Reading:
         worker = ApplierThread(applier, pending)
         with ExitStack() as of_query, self._running(worker):
             try:
-                intake = self._intake(session, applier, worker)
-                query: StreamingQuery | None = None
-                try:
-                    stream = self._stream(session, applier, once=once)
-                    intake.start()
-                    intake.take_ahead(stream)
-                    session.wait(lambda: intake.has_ended or self._is_over(worker))
-                    if not intake.has_ended and not self._is_over(worker):
-                        spark = session.get(partial(self._is_over, worker))
-                        applier.counts.spark_is_there()
-                        folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
-                        of_query.enter_context(_ending_tasks(spark))
-                        if ahead > DRIVER_DECODES:
-                            _warm_up(spark, intake.executors_may_decode)
-                        else:
-                            intake.executors_may_decode()
-                        query = self._start_query(stream, intake, spark, folder)
-                    self._watch(query, intake, worker)
-                    has_ended = worker.drain(self._has_to_stop)
-                    if has_ended:
-                        applier.finish()
-                    return has_ended
-                finally:
-                    intake.close(_INTAKE_SECONDS if self.stop.is_set() else None)
-                    if query is not None:
-                        self._end_query(query)
+                return self._read(session, applier, worker, of_query, ahead=ahead, once=once)
             except SPARK_ENDED as error:
-                failure = worker.failure or error
-                if self.stop.is_set() and isinstance(failure, SPARK_ENDED):
+                if self.stop.is_set() and isinstance(worker.failure or error, SPARK_ENDED):
                     return False
-                if is_executor_lost(failure):
-                    raise ExecutorLost(str(failure)) from failure
-                if worker.failure is not error:
-                    worker.raise_failure()
-                self._guard(applier).partitions(lambda: True)  # if a topic is the cause, its error is the better one
-                raise source_error(error) from error
+                self._raise_cause(error, applier, worker)
+
+    def _read(
+        self,
+        session: StartingSession,
+        applier: Applier[Any],
+        worker: ApplierThread,
+        of_query: ExitStack,
+        *,
+        ahead: int,
+        once: bool,
+    ) -> bool:
+        """Reads, with Spark once it is there unless nothing is left then; returns whether the end was reached.
+        of_query: ends what the query leaves behind."""
+        intake = self._intake(session, applier, worker)
+        query: StreamingQuery | None = None
+        try:
+            stream = self._stream(session, applier, once=once)
+            intake.start()
+            intake.take_ahead(stream)
+            session.wait(lambda: intake.has_ended or self._is_over(worker))
+            if not intake.has_ended and not self._is_over(worker):
+                spark = session.get(partial(self._is_over, worker))
+                applier.counts.spark_is_there()
+                folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
+                of_query.enter_context(_ending_tasks(spark))
+                if ahead > DRIVER_DECODES:
+                    _warm_up(spark, intake.executors_may_decode)
+                else:
+                    intake.executors_may_decode()
+                query = self._start_query(stream, intake, spark, folder)
+            self._watch(query, intake, worker)
+            has_ended = worker.drain(self._has_to_stop)
+            if has_ended:
+                applier.finish()
+            return has_ended
+        finally:
+            intake.close(_INTAKE_SECONDS if self.stop.is_set() else None)
+            if query is not None:
+                self._end_query(query)
+
+    def _raise_cause(self, error: Exception, applier: Applier[Any], worker: ApplierThread) -> NoReturn:
+        """Raises what is behind an error of Spark: a lost executor, what ended the applier, or the source."""
+        failure = worker.failure or error
+        if is_executor_lost(failure):
+            raise ExecutorLost(str(failure)) from failure
+        if worker.failure is not error:
+            worker.raise_failure()
+        self._guard(applier).partitions(lambda: True)  # if a topic is the cause, its error is the better one
+        raise source_error(error) from error
 
     @contextmanager
     def _running(self, worker: ApplierThread) -> Iterator[None]:

@@ -1,11 +1,11 @@
 """Tells what is later than a schema change where messages have event times instead of commit timestamps.  Pure.
 
 MySQL's binlog dates an event by the second, and by when its statement began.  So a row may be written in the second of
-a schema change but behind it, and a schema change that waited for a lock, or an online ALTER TABLE, is dated earlier
-than rows that stand before it in the binlog.  Messages that name their place in the binlog (Debezium's connector) are
-therefore compared by it where one of the two times is in whole seconds, or both are equal.  Other times are those of
-the commit (GTIDs of MySQL 8).  They go on when the connector goes on with another server, whose binlog has other
-places.
+a schema change and yet behind it.  And a schema change that took long, as it waited for a lock or rebuilt the table, is
+dated earlier than rows that stand before it in the binlog.  Messages that name their place in the binlog (Debezium's
+connector) are therefore compared by it where one of the two times is in whole seconds, or both are equal.  Other times
+are those of the commit (GTIDs of MySQL 8).  They go on when the connector goes on with another server, whose binlog has
+other places.
 """
 
 from __future__ import annotations

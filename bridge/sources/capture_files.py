@@ -21,7 +21,7 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages, pack_each, unpacked
-from bridge.sources.range_reader import joined_chunks, latest_ms
+from bridge.sources.message_chunks import joined_chunks, latest_ms
 from bridge.sources.source import (
     Export,
     Extent,

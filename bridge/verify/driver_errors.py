@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, server_words
 
 

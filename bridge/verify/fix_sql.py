@@ -1,10 +1,10 @@
 """Turns differences into the statements that fix them: the writer's own statements, in one transaction.
 
-A row that is missing, and of which the log does not hold every value, is not written: what is left out would become
-NULL or a default, and no later comparison would see it.  The file names such rows as comments.  Where it names one, it
-deletes no extra row of that table: one of them may be the missing row under another key or with another value, and so
-the only one with the values that the log lacks.  Nor does it write rows that the target would refuse, because a row
-that stays may have their values of a further unique key: it names them.
+A missing row of which the log does not hold every value is not written: what is left out would become NULL or a
+default, and no later comparison would see it.  The file names such a row in a comment, and then deletes no extra row of
+its table.  For an extra row may be the missing one, under another key or with another value, and so the only place that
+has the values which the log lacks.  Nor does the file write a row that the target would refuse because a row that stays
+may have its value of a further unique key; it names that row too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from bridge.errors import UsageError
 from bridge.events import SEP
 from bridge.model import Table, TableName
-from bridge.mysql.connection import SESSION_SETTINGS
+from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
 from bridge.rows.sql.render import render, update_of_row

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_load.status_limits import Limits, excess
 
 _POLL_SECONDS: Final = 0.5

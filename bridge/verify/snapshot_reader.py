@@ -8,7 +8,7 @@ from typing import Any, Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import LOST, error_code, server_words
 
 _TABLE_CHANGED: Final = 1412

@@ -17,8 +17,9 @@ from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
 from bridge.filters.routes import Routes
-from bridge.mysql.apply.ddl_fingerprint import may_be_ahead
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.ddl_fingerprint import may_be_ahead
 from bridge.mysql.server_errors import LockConflictError
 from bridge.mysql.state.ddl_journal import OPEN, Journal
 from bridge.mysql.state.progress import Progress, ProgressTable

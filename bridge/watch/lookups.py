@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from bridge.model import PartitionId
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import count_held

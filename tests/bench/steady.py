@@ -24,7 +24,7 @@ from bridge.demo.compare import compare
 from bridge.demo.encode import Encoder
 from bridge.demo.model import Transaction
 from bridge.demo.watcher import Watcher
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from tests.bench.bridges import Servers, command, started
 from tests.bench.database import connect
 from tests.bench.encoders import ENCODERS

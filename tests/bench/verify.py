@@ -16,14 +16,14 @@ from sqlalchemy import make_url
 from bridge.cache.folders import cache_folder
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka, MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import pack_each
 from bridge.settings.load import load_settings
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import start_session
 from bridge.spark.starting_session import StartingSession

@@ -16,7 +16,7 @@ from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.local import Kafka
 from bridge.sources.capture_files import CaptureSource
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from bridge.tso import ms_tso
 from tests.support.captures import read_lines, send_lines
 from tests.support.command import bridge

@@ -6,7 +6,6 @@ import io
 import json
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,14 @@ import pytest
 from bridge.commands.quarantine import Quarantine
 from bridge.config import Settings
 from bridge.filters.routes import Routes
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin, ran_with, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change, schema_change
+from tests.support.waiting import wait_for
 
 AT = ("timestamp", "2024-01-01 08:00:00")
 OTHER = ("timestamp", "2024-01-01 09:00:00")
@@ -476,9 +477,11 @@ def test_a_running_bridge_is_waited_for(target: str, session: Session, tmp_path:
     bridges.execute("UPDATE _bridge.progress SET applied_ts = applied_ts + 1")
     done: list[Any] = []
     settings = Settings.model_validate({"timezone": "+08:00"})
-    thread = threading.Thread(target=lambda: done.append(Quarantine(Target(target), settings).retry(None)))
+    retry = Quarantine(Target(target), settings).retry
+    thread = threading.Thread(target=lambda: done.append(retry(None)), daemon=True)
     thread.start()
-    time.sleep(1.0)
+    waiting = "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    wait_for(lambda: session.rows(waiting), "the retry does not wait for the row")
     assert (done, rows(session)) == ([], [])
     bridges.execute("INSERT INTO m.t VALUES (1, NULL)")
     bridges.commit()

@@ -7,7 +7,7 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
 from tests.support.ddl_grammar import Grammar

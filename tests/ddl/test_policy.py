@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +14,14 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.policy import Decision, Policy, Verdict, ddl_rules
 from bridge.errors import HeldError, SchemaChangeError, UsageError
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.settings.load import load_settings
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.waiting import wait_for
 
 DROP = schema_change(10, "DROP TABLE `m`.`t`")
 ADD = schema_change(10, "ALTER TABLE t ADD COLUMN c INT, ADD INDEX (c)")
@@ -156,7 +158,7 @@ def test_a_running_bridge_waits_and_notices(
     with opened(target, [("cdc", 0)], ddl=ddl_rules(hold=["drop table"]), waits_for_operator=True) as pipeline:
         worker = threading.Thread(target=pipeline.take, args=(events,))
         worker.start()
-        wait_for(lambda: "a schema change is held" in pipeline.applier.waiting_for())
+        wait_for(lambda: "a schema change is held" in pipeline.applier.waiting_for(), "it is not held")
         assert "the settings hold drop table (ddl.hold)" in pipeline.applier.waiting_for()
         time.sleep(0.7)
         assert worker.is_alive()
@@ -167,13 +169,6 @@ def test_a_running_bridge_waits_and_notices(
         assert "held" not in pipeline.applier.waiting_for()
     assert (tables(session), rows(session)) == (left, [(1,)])
     assert entry(session).state is end
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_settings_that_changed_count_at_the_next_start(target: str, session: Session) -> None:

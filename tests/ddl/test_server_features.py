@@ -6,7 +6,7 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.ddl.server_features import Feature, Flavour, named_capabilities, read_version
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
 from tests.support.pipelines import admin
 

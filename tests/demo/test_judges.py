@@ -11,7 +11,8 @@ from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import compare
 from bridge.demo.model import Change, Transaction
 from bridge.demo.watcher import Watcher
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 
 WAIT_SECONDS = 30.0
 

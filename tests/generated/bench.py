@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.ddl.server_features import read_version
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 from tests.generated.cases import COLLATIONS, NO_FORCE, Case, make_case
 from tests.generated.dimensions import IMPOSSIBLE, Pair

@@ -12,7 +12,7 @@ from bridge.commands.quarantine import Quarantine
 from bridge.errors import BridgeError
 from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
 from bridge.model import SchemaChange, TableName
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.order import OrderChanged

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from bridge.config import Settings
 from bridge.model import PartitionId, TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages

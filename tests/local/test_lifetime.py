@@ -115,9 +115,10 @@ def test_parent_ends_without_stop(parent: Callable[..., Parent]) -> None:
 
 def test_parent_is_killed_while_a_fork_of_it_lives(parent: Callable[..., Parent]) -> None:
     """A fork holds a copy of the pipe to the supervisor (multiprocessing does that); the parent's end counts."""
-    one = parent(then="if os.fork() == 0: os.setsid(); os.close(1); time.sleep(20); os._exit(0)\ntime.sleep(600)")
+    fork = "if os.fork() == 0: os.setsid(); print('forked', flush=True); os.close(1); time.sleep(20); os._exit(0)\n"
+    one = parent(then=fork + "time.sleep(600)")
     supervisor = parent_of(one.server_pid)
-    time.sleep(0.5)
+    assert said_by(one.process) == "forked\n"
     one.process.kill()
     assert becomes_true(lambda: nothing_is_left(one, supervisor))
 

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import pytest
 
 from bridge.local.mariadb import OLD_VERSION, VERSION
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.reach import find_limits
 from bridge.mysql.server_errors import UnavailableError
 from tests.pipeline import test_crash_points as crash_points
 from tests.pipeline import test_lost_target as lost_target
-from tests.pipeline.test_read_only_target import Name, at_work, make_tables, rows, shown, wait_for
+from tests.pipeline.test_read_only_target import Name, at_work, make_tables, rows, shown
 from tests.support.command import bridge
 from tests.support.galera import Cluster
 from tests.support.pipelines import admin, drop_all, opened, run_all
@@ -21,6 +22,7 @@ from tests.support.scenarios import SCENARIOS
 from tests.support.sweeps import state
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 from tests.support.victims import Victims
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 

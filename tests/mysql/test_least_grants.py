@@ -15,7 +15,7 @@ from bridge.commands.check import grants
 from bridge.commands.check.finding import Level
 from bridge.ddl.server_features import Flavour
 from bridge.errors import TargetError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support.command import bridge
 from tests.support.golden import differences, replay_arguments
 from tests.support.least_account import least_account

@@ -11,7 +11,7 @@ from bridge.events import Event
 from bridge.local import MariaDB, MySQL
 from bridge.model import Advance
 from bridge.mysql.apply.run_statement import Sent, refused_transaction
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
     LOST,
     TOO_LARGE_TRANSACTION,

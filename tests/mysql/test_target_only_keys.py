@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.target_only_keys import find_extra_keys
 from tests.support.captures import write_lines
 from tests.support.command import bridge

@@ -17,10 +17,11 @@ from bridge.errors import ApplyError, OwnedError, StoppedError
 from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
-from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence
+from bridge.mysql.schema_changes.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -29,15 +30,16 @@ from bridge.verify.source.historical_rows import UpstreamRows
 from tests.generated.conftest import bench_on
 from tests.generated.test_generated import run_some
 from tests.generated.verifying import verify, verify_events
-from tests.mysql.apply import test_golden_schema_changes as golden_schema_changes
-from tests.mysql.apply import test_values_of_schema_changes as values_of_schema_changes
 from tests.mysql.apply import test_ways_of_values as ways_of_values
+from tests.mysql.schema_changes import test_golden_schema_changes as golden_schema_changes
+from tests.mysql.schema_changes import test_values_of_schema_changes as values_of_schema_changes
 from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel
 from tests.rows.keys import test_partial_rows as partial_rows
 from tests.support.bridges import PARTITIONS, kafka_arguments
 from tests.support.command import bridge
+from tests.support.dying import Died, dying_at
 from tests.support.golden import PROTOCOLS, ZONES, capture, differences, replay_arguments
 from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, sql
 from tests.support.tidb import TiDB
@@ -166,11 +168,8 @@ def test_an_interrupted_step_that_is_too_large_for_one_transaction(
     events = in_one_partition([*rows, boundary(20), *later, boundary(30)])
     steps: list[str] = []
 
-    def die(step: str) -> None:
-        if step == "before commit":
-            raise parallel.Died
-
-    with pytest.raises(parallel.Died), opened(tidb_target, [("cdc", 0)], writers=2, trace=die) as pipeline:
+    dying = dying_at("before commit")
+    with pytest.raises(Died), opened(tidb_target, [("cdc", 0)], writers=2, trace=dying) as pipeline:
         pipeline.take(events.slice(0, len(rows) + 1))
     session.execute("SET GLOBAL tidb_mem_quota_query = 1048576")
     try:

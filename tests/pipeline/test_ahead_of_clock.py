@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import BadMessageError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, ids, row, watermark
 from tests.pipeline.test_quarantined_messages import applied, held, make

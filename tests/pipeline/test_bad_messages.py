@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import BadMessageError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support.pipelines import admin, decoded, opened, run_all, sql
 
 PARTITIONS = [("cdc", 0), ("cdc", 1)]

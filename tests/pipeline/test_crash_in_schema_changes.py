@@ -11,7 +11,8 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.parser import Classified, classify
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.tso import ms_tso

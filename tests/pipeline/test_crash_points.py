@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support.pipelines import Pipeline, admin, opened, run_all
 from tests.support.scenarios import SCENARIOS, begin, setup_and_events
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere, state

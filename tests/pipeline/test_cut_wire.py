@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LostConnectionError
 from tests.support import proxy as wire
 from tests.support.pipelines import Pipeline, admin, opened, sql
@@ -28,7 +28,7 @@ LOAD_ROWS = 3000
 @pytest.fixture(autouse=True)
 def _login(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is not made in time is given up soon, and not too soon for a busy machine."""
-    monkeypatch.setattr("bridge.mysql.connection.LOGIN_SECONDS", 1.5)
+    monkeypatch.setattr("bridge.mysql.connection.target.LOGIN_SECONDS", 1.5)
 
 
 @pytest.fixture

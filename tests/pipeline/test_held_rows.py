@@ -11,7 +11,7 @@ import pytest
 
 from bridge.errors import TargetError
 from bridge.model import Table, TableName
-from bridge.mysql import connection
+from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
 from bridge.rows.sql.statement import NotWrittenError, Rendering, WritePart
@@ -45,9 +45,10 @@ def near_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions of the bridge wait for a second instead of fifty."""
-    first, *rest = connection.SESSION_SETTINGS
-    monkeypatch.setattr(connection, "SESSION_SETTINGS", (first.replace(f"{WAIT[:-1]}50", WAIT), *rest))
-    assert WAIT in connection.SESSION_SETTINGS[0]
+    first, *rest = SESSION_SETTINGS
+    short = first.replace(f"{WAIT[:-1]}50", WAIT)
+    assert short != first
+    monkeypatch.setattr("bridge.mysql.connection.session.SESSION_SETTINGS", (short, *rest))
 
 
 @contextmanager

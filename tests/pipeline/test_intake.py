@@ -38,10 +38,11 @@ from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.sources.kafka import KafkaBatch, KafkaSource
+from bridge.sources.kafka.batches import KafkaBatch
+from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.source import KafkaSource
+from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import DRIVER_DECODES, LEAST_AT_ONCE
-from bridge.sources.range_reader import OffsetRange
-from bridge.sources.topic_guard import TopicGuard
 from bridge.spark.kept_rows.large_steps import LARGE
 from tests.support.producers import ordered_producer
 

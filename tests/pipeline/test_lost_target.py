@@ -11,7 +11,7 @@ import pytest
 from bridge.errors import TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import LostConnectionError
 from tests.support.pipelines import admin, contents, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change

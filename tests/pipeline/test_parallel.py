@@ -18,13 +18,15 @@ from bridge.events import Code, Event, Kind
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session
-from bridge.mysql.parallel.parallel_writer import _all_of, units
+from bridge.mysql.connection.session import Session
+from bridge.mysql.parallel.part_connection import all_of
+from bridge.mysql.parallel.units import units
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.pipeline import check_until
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.sql.load_format import load_of, load_statement
 from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement
+from tests.support.dying import Died, dying_at
 from tests.support.pipelines import admin, contents, opened, run_all
 from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
@@ -39,10 +41,6 @@ STATEMENTS = st.lists(
     max_size=12,
 )  # fmt: skip
 MARKED = "SELECT applying_ts > applied_ts FROM _bridge.progress"
-
-
-class Died(BaseException):
-    """The end of a process."""
 
 
 @given(STATEMENTS)
@@ -66,7 +64,7 @@ def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
 
     errors = (LoadRefusedError(TableName("m", "t"), "a warning"), OSError("cut"), OwnedError("taken over"))
     with pytest.raises(OwnedError):
-        _all_of([partial(fail, error) for error in errors])
+        all_of([partial(fail, error) for error in errors])
 
 
 def test_a_load_that_is_refused_beside_parts_that_are_done_is_written_as_rows(target: str) -> None:
@@ -125,10 +123,6 @@ def test_an_interrupted_step_is_there_as_a_whole_before_anything_is_said_to_be(t
         [event for i in range(10) for event in (t_row(10 + i, i, i), boundary(11 + i))] + [boundary(50)]
     )
 
-    def die(step: str) -> None:
-        if step == "part committed":
-            raise Died
-
     def look(step: str) -> None:
         if step == "committed":
             seen.append(session.rows("SELECT applied_ts, (SELECT COUNT(*) FROM m.t) FROM _bridge.progress")[0])
@@ -136,7 +130,7 @@ def test_an_interrupted_step_is_there_as_a_whole_before_anything_is_said_to_be(t
     seen: list[tuple[int, int]] = []
     with admin(target) as session:
         begin(session, [T])
-        with pytest.raises(Died), opened(target, [("cdc", 0)], writers=2, trace=die) as pipeline:
+        with pytest.raises(Died), opened(target, [("cdc", 0)], writers=2, trace=dying_at("part committed")) as pipeline:
             pipeline.take(events.slice(0, 14))
         assert session.value(MARKED) == 1
         run_all(target, events, batch=1, rows_per_transaction=1, writers=writers, trace=look)
@@ -184,14 +178,10 @@ def test_a_step_that_lacks_a_boundary_now_is_waited_for(target: str) -> None:
     earlier moment, whose state the target cannot show any more."""
     events = in_one_partition([t_row(10, 1, 1), boundary(11), t_row(12, 2, 2), boundary(20)])
 
-    def die(step: str) -> None:
-        if step == "part committed":
-            raise Died
-
     with admin(target) as session:
         begin(session, [T])
         with pytest.raises(Died):
-            run_all(target, events, writers=2, trace=die)
+            run_all(target, events, writers=2, trace=dying_at("part committed"))
         run_all(target, events.slice(0, 3))
         assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(0, 20)]
         progress = ProgressTable("bridge").read(session)
@@ -209,14 +199,10 @@ def test_a_bad_message_in_an_interrupted_step_stops_at_once(target: str) -> None
     bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
     events = in_one_partition([t_row(10, 1, 1), boundary(11), bad, t_row(12, 2, 2), boundary(20)])
 
-    def die(step: str) -> None:
-        if step == "part committed":
-            raise Died
-
     with admin(target) as session:
         begin(session, [T])
         with pytest.raises(Died):
-            run_all(target, events, quarantine=True, writers=2, trace=die)
+            run_all(target, events, quarantine=True, writers=2, trace=dying_at("part committed"))
         with opened(target, [("cdc", 0)]) as pipeline, pytest.raises(BadMessageError):
             pipeline.take(events)
         run_all(target, events, quarantine=True)

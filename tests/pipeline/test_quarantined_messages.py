@@ -14,7 +14,7 @@ from bridge.errors import BadMessageError
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark
 from tests.support.pipelines import admin, drop_all, opened, run_all, sql
 from tests.support.sweeps import die_everywhere, state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 from bridge.errors import BridgeError, TargetError
 from bridge.events import Event
 from bridge.local import MariaDB
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import NoRoomError, ReadOnlyError, UnavailableError
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable
@@ -22,6 +22,7 @@ from bridge.pipeline.pipeline import expected_errors
 from tests.support.command import bridge
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.waiting import wait_for
 
 SECONDS = 60.0
 USERS = {"may write on it": "ALL PRIVILEGES", "may not": "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX"}
@@ -92,13 +93,6 @@ def at_work(work: Callable[[], None]) -> Iterator[None]:
     assert not thread.is_alive(), "it waits for ever"
     for failure in failures:
         raise failure
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.02)
 
 
 def shown(session: Session) -> list[tuple[int]]:

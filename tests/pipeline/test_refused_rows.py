@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import TooLargeError
 from bridge.pipeline.bad_input.refused_rows import separate_refused
 from bridge.protocols.values.untyped import with_forms

@@ -16,7 +16,7 @@ from bridge.errors import HeldError, UsageError
 from bridge.events import Event
 from bridge.filters.row_rules import RowRules
 from bridge.model import TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.ruled_rows import ruled

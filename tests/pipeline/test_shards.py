@@ -14,9 +14,10 @@ import pytest
 from bridge.config import Settings
 from bridge.errors import ApplyError, HeldError, UsageError
 from bridge.events import Event
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.support.command import bridge
+from tests.support.dying import Died, DyingAtNumber
 from tests.support.pipelines import admin, contents, drop_all, journal, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -90,10 +91,6 @@ def test_the_first_runs_and_the_others_confirm(target: str, session: Session) ->
     assert "confirmed, as run for s1.t" in bridge("ddl", "list", "--target", target).out
 
 
-class Died(BaseException):
-    """Ends a pipeline at a step, as a crash would: nothing is written behind it."""
-
-
 def test_a_pipeline_that_dies_at_any_step(target: str, session: Session) -> None:
     """What ran or was confirmed is neither done again nor lost."""
     history = [HISTORY[i] for i in (0, 1, 3, 4, 6, 8)]
@@ -102,22 +99,15 @@ def test_a_pipeline_that_dies_at_any_step(target: str, session: Session) -> None
     for crash_at in count(1):
         drop_all(session)
         session.execute("CREATE DATABASE s")
-        steps = 0
-
-        def trace(step: str, crash_at: int = crash_at) -> None:
-            nonlocal steps
-            steps += 1
-            if steps == crash_at:
-                raise Died(step)
-
+        dying = DyingAtNumber(crash_at)
         try:
-            run(target, *history, trace=trace)
+            run(target, *history, trace=dying)
         except Died:
             run(target, *history)
         assert (contents(session), journal(session)) == expected, f"after a crash at step {crash_at}"
-        if steps < crash_at:
+        if dying.steps < crash_at:
             break
-    assert steps > 15
+    assert dying.steps > 15
 
 
 def test_a_shard_that_is_made_otherwise_is_held(target: str, session: Session) -> None:
@@ -292,15 +282,8 @@ def test_any_history(target: str, session: Session, seed: int) -> None:
     events, expected = drawn(random)
     options = {"batch": random.choice([None, 3, 7]), "rows_per_transaction": random.choice([1, 4, 1000])}
     options["writers"] = random.choice([0, 2])
-    crash_at = random.randrange(60)
-    steps = count()
-
-    def trace(step: str) -> None:
-        if next(steps) == crash_at:
-            raise Died(step)
-
     with suppress(Died):
-        run(target, *events, trace=trace, **options)
+        run(target, *events, trace=DyingAtNumber(random.randrange(60) + 1), **options)
     run(target, *events, **options)
     assert session.rows("SELECT * FROM s.t ORDER BY id") == expected
     found = [state for _, _, state, _ in states(session)]

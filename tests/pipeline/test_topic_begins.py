@@ -14,7 +14,7 @@ from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.watching.counts import Counts
-from bridge.sources.topic_guard import begins_of
+from bridge.sources.kafka.topic_guard import begins_of
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.command import bridge

@@ -78,6 +78,7 @@ def test_canal_json_is_ordered(golden: Path, script: str) -> None:
     for partition, event in capture(golden, "canal-ext", script):
         assert event.commit_ts >= last[partition]
         last[partition] = event.commit_ts
+    assert last
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
@@ -135,6 +136,7 @@ def test_debezium_is_ordered(golden: Path, variant: str, script: str) -> None:
         assert event.commit_ts >= last[partition]
         assert not event.by_time
         last[partition] = event.commit_ts
+    assert last
 
 
 @pytest.mark.parametrize("script", MOST_SCRIPTS)

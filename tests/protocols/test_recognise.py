@@ -126,7 +126,9 @@ def test_golden(golden: Path) -> None:
         "canal-handle-key-only": "cut to its key", "open-lz4": "lz4", "debezium": "TiCDC, with schema",
         "debezium-noschema-ext": "TiCDC, without schema", "canal-ext": "TiDB extension", "open": "version 1",
     }  # fmt: skip
-    for folder in sorted(path for path in golden.iterdir() if (path / "all_types.jsonl").exists()):
+    folders = sorted(path for path in golden.iterdir() if (path / "all_types.jsonl").exists())
+    assert says.keys() <= {folder.name for folder in folders}
+    for folder in folders:
         sample = [(key, value) for _, key, value in messages(folder / "all_types.jsonl")][:200]
         protocol, reason = recognise(sample)
         assert protocol == {"canal": "canal-json", "open": "open-protocol"}.get(folder.name.split("-")[0], "debezium")

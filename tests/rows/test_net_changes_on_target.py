@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.events import SEP, Event, Kind
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.rows.sql import render
 from bridge.rows.sql.load_format import MIN_BYTES
 from tests.support.histories import SHAPES, Change, Dialect, History, Row, Shape, messages

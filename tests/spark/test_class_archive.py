@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from bridge.errors import UsageError
 from bridge.spark import class_archive, java_options, session
+from tests.support.waiting import wait_for
 
 
 def test_without_an_archive_nothing_is_said_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,10 +75,7 @@ def without_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def appeared(file: Path) -> str:
     """What is in a file, once something is."""
-    deadline = time.monotonic() + 60
-    while not (file.is_file() and file.read_text()):
-        assert time.monotonic() < deadline, f"no {file}"
-        time.sleep(0.02)
+    wait_for(lambda: file.is_file() and file.read_text(), f"no {file}")
     return file.read_text()
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from bridge.spark.errors import SPARK_ENDED
 from bridge.spark.session import end_tasks
 from tests.support.command import SECONDS
+from tests.support.waiting import wait_for
 
 
 def running_tasks(spark: SparkSession) -> int:
@@ -36,10 +37,7 @@ def test_tasks_that_nobody_waits_for_are_ended(spark: SparkSession, monkeypatch:
         ended.set()
 
     threading.Thread(target=run, daemon=True).start()
-    deadline = time.monotonic() + SECONDS
-    while not running_tasks(spark):
-        assert time.monotonic() < deadline, "no task began"
-        time.sleep(0.05)
+    wait_for(lambda: running_tasks(spark), "no task began", SECONDS)
     end_tasks(spark)
     assert running_tasks(spark) == 0
     assert ended.wait(SECONDS)

@@ -14,7 +14,7 @@ from sqlalchemy import URL, make_url
 from bridge.commands.status import PipelineStatus, read_status
 from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import compare
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.command import PROGRAM, Process
 from tests.support.pipelines import admin, sql

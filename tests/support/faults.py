@@ -19,13 +19,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from bridge.local import LocalError, MariaDB
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support import proxy as wire
 from tests.support.grounds import FAILURES, RECOVERY_SECONDS, Ground, follow, processes_of
 from tests.support.pipelines import admin
 from tests.support.producers import SurvivingProducer
 from tests.support.proxy import Link, Proxy
 from tests.support.small_disk import filled
+from tests.support.waiting import wait_for
 
 SHORT_SECONDS = 2.0
 LONG_SECONDS = 8.0
@@ -360,10 +361,7 @@ def bridge_alone_killed(ground: Ground) -> None:
     assert process is not None
     with suppress(ProcessLookupError):
         process.signal(signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while processes_of(process.pid):
-        assert time.monotonic() < deadline, processes_of(process.pid)
-        time.sleep(0.1)
+    wait_for(lambda: not processes_of(process.pid), "processes of the bridge are left", 30)
 
 
 def clock_moved(seconds: int) -> State:

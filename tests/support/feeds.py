@@ -100,6 +100,11 @@ class Feed:
         """Has a schema change sent between two transactions."""
         self._asked.append(make)
 
+    @property
+    def has_sent_what_was_asked(self) -> bool:
+        """Whether the schema changes asked for are sent."""
+        return not self._asked
+
     def beat(self) -> None:
         """Some transactions, the schema changes asked for, and the boundaries that are due."""
         self._beat_number += 1
@@ -110,7 +115,8 @@ class Feed:
             self._send(self._encoder.transaction(transaction))
             self.sent += 1
         while self._asked:
-            self._schema_change(self._asked.pop(0)())
+            self._schema_change(self._asked[0]())
+            del self._asked[0]
         self._boundaries()
         self._due(self._beat_number)
         self._producer.poll()

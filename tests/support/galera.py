@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,6 +15,7 @@ from bridge.cache.folders import cached
 from bridge.local import MariaDB
 from bridge.local.mariadb import VERSION
 from bridge.local.server import HOST, free_port
+from tests.support.waiting import wait_for
 
 PACKAGE: Final = "galera-4"
 _FETCH_SECONDS: Final = 300
@@ -146,7 +146,5 @@ class Cluster:
         self.second.run(f"SET GLOBAL wsrep_provider_options = 'gmcast.isolate={isolate}'")
 
     def _wait_for(self, ready: str) -> None:
-        until = time.monotonic() + _SECONDS
-        while self.second.state()["wsrep_ready"] != ready:
-            assert time.monotonic() < until, f"wsrep_ready does not become {ready}"
-            time.sleep(0.05)
+        complaint = f"wsrep_ready does not become {ready}"
+        wait_for(lambda: self.second.state()["wsrep_ready"] == ready, complaint, _SECONDS)

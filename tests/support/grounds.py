@@ -19,7 +19,8 @@ from bridge.demo.watcher import Watcher
 from bridge.errors import TargetError
 from bridge.local import Kafka, MariaDB
 from bridge.local.sql_server import SqlServer
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST
 from tests.support import proxy as wire
 from tests.support.bridges import applied_ts, running

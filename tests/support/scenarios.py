@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from bridge.events import Event
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support.pipelines import drop_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 

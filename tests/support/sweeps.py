@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.schema import pipeline_lock
 from tests.support.pipelines import admin, contents, drop_all, journal, run_all
 from tests.support.victims import Victims

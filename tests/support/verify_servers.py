@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.verify.source import historical_rows
 from tests.support.command import bridge
 from tests.support.golden import CUT_ROWS, ZONES, capture, differences, replay_arguments

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -15,6 +14,7 @@ from tests.support.bridges import running
 from tests.support.command import SECONDS, Process, bridge
 from tests.support.debezium_connector import DebeziumConnector, jars
 from tests.support.pipelines import admin, sql
+from tests.support.waiting import wait_for
 from tests.system.test_native_debezium import CREATE, ROWS
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
@@ -89,12 +89,10 @@ def while_it_waits_for_its_lock(url: str, process: Process) -> None:
     sql(url, "INSERT INTO shop.waited VALUES (3)", "SELECT 1")
 
 
-def wait_for(topics: set[str], servers: str) -> None:
+def wait_for_topics(topics: set[str], servers: str) -> None:
     """Until the snapshot has made all topics."""
-    client, deadline = AdminClient({"bootstrap.servers": servers}), time.monotonic() + SECONDS
-    while not set(client.list_topics(timeout=30).topics) >= topics:
-        assert time.monotonic() < deadline, "the connector has made no topics"
-        time.sleep(0.2)
+    client = AdminClient({"bootstrap.servers": servers})
+    wait_for(lambda: set(client.list_topics(timeout=30).topics) >= topics, "the connector has made no topics", SECONDS)
 
 
 @pytest.mark.parametrize("schemas", [True, False])
@@ -109,7 +107,7 @@ def test_snapshot_and_changes_end_equal(
     servers, prefix = kafka.bootstrap_servers, f"up{schemas:d}"
     data = [f"{prefix}.shop.{table}" for table in TABLES]
     with DebeziumConnector(servers, upstream.port, "shop", prefix, schemas=schemas) as connector:
-        wait_for({prefix, *data}, servers)
+        wait_for_topics({prefix, *data}, servers)
         more = [
             *(part for topic in data for part in ("--topic", topic)),
             "--protocol",

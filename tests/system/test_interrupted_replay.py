@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridge.model import Advance
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from tests.pipeline.test_bad_messages import row, watermark

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.demo.watcher import Watcher
 from bridge.local import Kafka
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, running
 from tests.support.command import Process
 from tests.support.feeds import Feed

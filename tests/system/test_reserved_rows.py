@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.captures import write_lines
 from tests.support.command import bridge

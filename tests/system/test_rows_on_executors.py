@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import EVENT_SCHEMA, Event, Kind
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
 from bridge.spark.kept_rows import window

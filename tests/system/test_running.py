@@ -6,7 +6,7 @@ import json
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from bridge.demo.model import BankSchemaChange
 from bridge.local import Kafka, MariaDB
 from tests.support.bridges import applied_ts, assert_equal, assert_ran_once, kafka_arguments, owner, running, status
 from tests.support.command import Process, bridge
@@ -53,6 +54,12 @@ class Running:
         moment = self.feed.bank.boundary()
         self.process.wait_for(lambda: applied_ts(self.target) >= moment, "new transactions")
         self.feed.check()
+
+    def runs(self, make: Callable[[], BankSchemaChange]) -> None:
+        """Has a schema change sent, and waits until it has arrived."""
+        self.feed.schedule(make)
+        self.process.wait_for(lambda: self.feed.has_sent_what_was_asked, "schema change that was asked for")
+        self.catches_up()
 
 
 @pytest.fixture(scope="module")
@@ -266,9 +273,7 @@ def test_status_shows_the_owner(bridge_at_work: Running) -> None:
 
 def test_a_schema_change_runs_while_it_runs(bridge_at_work: Running) -> None:
     """Rows before it and after it arrive."""
-    bridge_at_work.feed.schedule(bridge_at_work.feed.bank.add_column)
-    time.sleep(0.5)
-    bridge_at_work.catches_up()
+    bridge_at_work.runs(bridge_at_work.feed.bank.add_column)
     assert sql(bridge_at_work.target, "SHOW COLUMNS FROM bank.checking LIKE 'note'")
 
 
@@ -290,9 +295,8 @@ def test_killed_connections_are_opened_again(bridge_at_work: Running) -> None:
         "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'",
     ):
         sql(bridge_at_work.target, f"KILL {connection}", "SELECT 1")
-    bridge_at_work.feed.schedule(bridge_at_work.feed.bank.create_table)
-    time.sleep(0.5)
-    bridge_at_work.catches_up()
+    bridge_at_work.runs(bridge_at_work.feed.bank.create_table)
+    assert sql(bridge_at_work.target, "SHOW TABLES IN bank LIKE 'pension'")
     second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))
     assert second.code == 5, second.err
 

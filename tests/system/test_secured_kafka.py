@@ -12,7 +12,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AclOperation, AdminClient, ResourceType
 
 from bridge.errors import SourceError
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from tests.support.bridges import assert_equal, status
 from tests.support.command import bridge
 from tests.support.feeds import Feed

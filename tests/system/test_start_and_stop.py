@@ -20,7 +20,7 @@ from bridge.model import PartitionId
 from bridge.mysql.server_errors import LostConnectionError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import assembly
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.source import Extent, Session
 from tests.support.bridges import (
     PARTITIONS,
@@ -35,6 +35,7 @@ from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
 from tests.support.proxy import Proxy, port_of
+from tests.support.topics import delete_topic
 
 Topics = Callable[..., str]
 Extents = dict[PartitionId, Extent]
@@ -108,8 +109,7 @@ def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
             feed.open_bank()
             feed.go_on(beats=1)
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.delete_topics([name])[name].result(30)
+        delete_topic(kafka.bootstrap_servers, name)
         assert process.wait() == 3, process.end_of_log
         assert process.lines[-1].startswith("bridge: ")
         assert "Traceback" not in process.log
@@ -275,9 +275,7 @@ def test_a_partition_added_while_it_starts(
 
 def made_anew(kafka: Kafka, name: str) -> Feed:
     """The topic is deleted and made again, with more in it than the old one had; gives the feed of the new one."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.delete_topics([name])[name].result(30)
-    time.sleep(1)
+    delete_topic(kafka.bootstrap_servers, name)
     kafka.create_topic(name, 1)
     with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False, seed=2) as feed:
         feed.bank.schema()
@@ -360,7 +358,7 @@ def test_an_end_that_is_away_at_the_start_is_waited_for(
 
 def test_an_unreachable_kafka_ends_with_3(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that names the address."""
-    monkeypatch.setattr("bridge.sources.kafka._TIMEOUT_SECONDS", 2)
+    monkeypatch.setattr("bridge.sources.kafka.source._TIMEOUT_SECONDS", 2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"

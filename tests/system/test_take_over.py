@@ -18,7 +18,7 @@ from bridge.errors import OwnedError
 from bridge.local import Kafka
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.watching import heartbeat

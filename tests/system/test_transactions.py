@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridge.local import Kafka
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.bridges import kafka_arguments
 from tests.support.command import SECONDS, bridge

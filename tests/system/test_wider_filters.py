@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from bridge.local import Kafka
 from bridge.tso import ms_tso
@@ -16,6 +15,7 @@ from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
+from tests.support.topics import delete_topic
 
 BEGIN_MS = 1_700_000_000_000
 DELETES = """
@@ -61,9 +61,7 @@ class Upstream:
         )  # fmt: skip
 
     def create_topic_again(self, partitions: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap_servers})
-        admin.delete_topics([self._topic])[self._topic].result(30)
-        assert any(self._topic not in admin.list_topics(timeout=10).topics for _ in range(1000))
+        delete_topic(self._kafka.bootstrap_servers, self._topic)
         self._kafka.create_topic(self._topic, partitions)
 
     def ids(self, table: str) -> list[int]:

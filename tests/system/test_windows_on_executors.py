@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowStore
 from bridge.spark.kept_rows.window import Executors

@@ -16,7 +16,7 @@ import pytest
 from bridge.demo.encode import CanalJsonEncoder, EncodedMessage
 from bridge.demo.model import BankSchemaChange, Transaction
 from bridge.local import Kafka
-from bridge.sources.kafka import KafkaSource
+from bridge.sources.kafka.source import KafkaSource
 from tests.support.bridges import PARTITIONS, assert_equal, assert_ran_once, running, status
 from tests.support.captures import Line, canal, read_lines, write_lines
 from tests.support.command import Process, bridge

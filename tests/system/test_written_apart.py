@@ -15,7 +15,8 @@ import pytest
 from bridge.errors import RefusedRowsError
 from bridge.events import Event
 from bridge.model import Advance, TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.verify_servers import Pair, execute
+from tests.support.waiting import wait_for
 
 SECONDS = 60.0
 ROWS = 5_000
@@ -107,9 +108,6 @@ def test_cut_short_it_leaves_nothing_behind(pair: Pair, number: int, code: int) 
         process.send_signal(number)
         assert process.wait(SECONDS) == code
         assert "Traceback" not in terminal.read(process)
-    deadline = time.monotonic() + SECONDS
-    while any(sessions(url) - others for url, others in before.items()):
-        assert time.monotonic() < deadline, "its sessions stay"
-        time.sleep(0.05)
+    wait_for(lambda: not any(sessions(url) - others for url, others in before.items()), "its sessions stay", SECONDS)
     execute(pair.target, "SET innodb_lock_wait_timeout = 0; UPDATE _bridge.progress SET applied_ts = 2;"
                          "SET lock_wait_timeout = 0; ALTER TABLE app.a ADD COLUMN w INT")  # fmt: skip

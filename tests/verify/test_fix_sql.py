@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.ddl.policy import DdlRules
 from bridge.ddl.server_features import named_capabilities
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name

@@ -14,6 +14,7 @@ from bridge.errors import HeldError, SchemaChangeError, StoppedError
 from bridge.verify import snapshots
 from tests.generated.verifying import verify_events
 from tests.support.command import bridge
+from tests.support.dying import Died, DyingAtNumber, dying_at
 from tests.support.pipelines import admin, drop_all, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
@@ -31,10 +32,6 @@ CHANGES = {
 }
 
 
-class Died(BaseException):
-    """Ends a pipeline at a step, as a crash would."""
-
-
 @pytest.mark.parametrize("case", CHANGES)
 def test_what_may_have_run_is_not_compared(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
@@ -50,22 +47,15 @@ def test_what_may_have_run_is_not_compared(
             drop_all(session)
             session.execute("CREATE DATABASE m")
         run_all(target, in_one_partition([*BEFORE, boundary(12)]))
-        steps = 0
-
-        def trace(step: str, crash_at: int = crash_at) -> None:
-            nonlocal steps
-            steps += 1
-            if steps == crash_at:
-                raise Died(step)
-
+        dying = DyingAtNumber(crash_at)
         with suppress(Died):
-            run_all(target, events, trace=trace)
+            run_all(target, events, trace=dying)
         try:
             is_equal = verify_events(target, events, fixes=tmp_path / "fix.sql").is_equal
         except StoppedError as error:
             is_equal, refused = "may be on the target" in error.what, refused + 1
         assert is_equal, f"after a crash at step {crash_at}"
-        if steps < crash_at:
+        if dying.steps < crash_at:
             break
     assert refused in {1, 2, 3}
     assert verify_events(target, events).is_equal
@@ -146,13 +136,8 @@ def test_a_decision_on_what_ran_instead_is_about_that(target: str) -> None:
         run_all(target, events, ddl=held)
     swap = "ALTER TABLE m.t CHANGE v w INT, CHANGE w v INT AFTER id"
     assert bridge("ddl", "replace", "20", swap, "--target", target).code == 0
-
-    def trace(step: str) -> None:
-        if step == "ddl intent":
-            raise Died
-
     with pytest.raises(Died):
-        run_all(target, events, ddl=held, trace=trace)
+        run_all(target, events, ddl=held, trace=dying_at("ddl intent"))
     for _ in range(2):
         with pytest.raises(HeldError, match="nothing shows whether it ran"):
             run_all(target, events, ddl=held)

@@ -13,7 +13,8 @@ from pymysql.err import MySQLError
 from bridge.errors import StoppedError, UsageError
 from bridge.filters.routes import Routes
 from bridge.model import Advance
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
 from bridge.mysql.server_load.status_limits import parse_limits
 from bridge.mysql.state.progress import ProgressTable

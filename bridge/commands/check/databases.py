@@ -11,7 +11,7 @@ from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, classify
 from bridge.ddl.policy import Verdict
 from bridge.events import Event, Kind
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.tso import parse_moment
 
 

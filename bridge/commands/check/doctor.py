@@ -22,7 +22,7 @@ from bridge.commands.extra_unique_keys import extra_keys
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.filters.reserved_schemas import ReservedSchemas
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import server_words
 from bridge.sources.source import Source
 from bridge.tso import parse_moment

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.ddl.server_features import Flavour
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 
 _GRANT: Final = re.compile(

@@ -13,10 +13,10 @@ from bridge.events import Event, Kind
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
-from bridge.sources.group_offsets import GroupNow
-from bridge.sources.kafka_acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
+from bridge.sources.kafka.acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
+from bridge.sources.kafka.group_offsets import GroupNow
+from bridge.sources.kafka.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
-from bridge.sources.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.tso import tso_ms, tso_time
 
 HEAD_MESSAGES: Final = 100

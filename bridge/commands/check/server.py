@@ -17,9 +17,10 @@ from bridge.ddl.server_features import Flavour, Version, read_version
 from bridge.errors import UsageError
 from bridge.mysql import tidb
 from bridge.mysql.apply.load_data import server_objection
-from bridge.mysql.apply.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.reach import Reach, find_limits
+from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_routes

@@ -15,7 +15,8 @@ from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects

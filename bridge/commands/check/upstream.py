@@ -10,7 +10,7 @@ from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, judge_encryption, read_variables
 from bridge.config import Settings
 from bridge.events import Kind
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.target_only_keys import FIX, ExtraKey
 
 

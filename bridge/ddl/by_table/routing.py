@@ -173,18 +173,24 @@ def _reads(rest: Sequence[Token], known: Classified, schema: str, routes: Routes
     there = routes.whole_database(schema) or schema
     words = [(token.name or "").lower() for token in rest]
     for name in dict.fromkeys(known.reads.names):
-        target = routes.target(name)
-        pairs = list(_pairs(rest, words, name))
+        target, pairs = routes.target(name), list(_pairs(rest, words, name))
         if (target.schema, target.table) != (there, name.table) and _stands_alone(rest, words, name.table):
             raise RoutingError(f"the view names {name.table} without its database")
-        if target == name:
-            continue
-        if target.table != name.table and _qualifies(rest, words, name.table):
-            raise RoutingError(f"the view names columns of {name.table} by the name of the table")
-        if pairs and _stands_alone(rest, words, name.schema):
-            raise RoutingError(f"{name.schema} may be another name in the view as well")
-        for first, last in pairs:
-            yield Edit(first.span[0], last.span[1], quote_name(*target), f"the route of {name}")
+        if target != name:
+            _refuse_other_meanings(rest, words, name, target, is_named=bool(pairs))
+            for first, last in pairs:
+                yield Edit(first.span[0], last.span[1], quote_name(*target), f"the route of {name}")
+
+
+def _refuse_other_meanings(
+    rest: Sequence[Token], words: Sequence[str], name: TableName, target: TableName, *, is_named: bool
+) -> None:
+    """Raises RoutingError where a name that the route changes may stand for something else.  is_named: whether the view
+    names the table with its database."""
+    if target.table != name.table and _qualifies(rest, words, name.table):
+        raise RoutingError(f"the view names columns of {name.table} by the name of the table")
+    if is_named and _stands_alone(rest, words, name.schema):
+        raise RoutingError(f"{name.schema} may be another name in the view as well")
 
 
 def _pairs(rest: Sequence[Token], words: Sequence[str], name: TableName) -> Iterator[tuple[Token, Token]]:

@@ -30,17 +30,27 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
     if classified.swaps is Swap.COLUMNS:
         return "rows behind it would go to each other's columns"
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
-        _, freed, given = _column_names(text, classified)
-        for name in sorted(freed & given):
-            if definition_of(classified.tables[0], name) is not None:
-                return f"rows that are there would keep in {name} what was there before"
-        for item in statement_parts(text, classified, tidb=False).items:
-            if item.change is C.ADD_COLUMN and item.definition:
-                name = item.definition[0].name or ""
-                there = definition_of(classified.tables[0], name)
-                if there is not None and (why := _differs(item.definition, tokens(there))):
-                    return f"the target has {name} already, {why} than rows that were there got upstream"
+        reason = _kept_in_its_columns(text, classified, definition_of)
+        if reason:
+            return reason
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
+
+
+def _kept_in_its_columns(text: str, classified: Classified, definition_of: DefinitionOf) -> str:
+    """Says in which column rows would keep what was there before, or other values than the upstream's; "" without
+    any."""
+    table = classified.tables[0]
+    _, freed, given = _column_names(text, classified)
+    for name in sorted(freed & given):
+        if definition_of(table, name) is not None:
+            return f"rows that are there would keep in {name} what was there before"
+    for item in statement_parts(text, classified, tidb=False).items:
+        if item.change is C.ADD_COLUMN and item.definition:
+            name = item.definition[0].name or ""
+            there = definition_of(table, name)
+            if there is not None and (why := _differs(item.definition, tokens(there))):
+                return f"the target has {name} already, {why} than rows that were there got upstream"
+    return ""
 
 
 def removed_names(text: str, classified: Classified, earlier_text: str, earlier: Classified) -> frozenset[str]:

@@ -1,1 +1,1 @@
-"""Writes row changes and runs schema changes on the target."""
+"""Writing rows, one transaction at a time."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from bridge.events import SEP, Event, Kind
 from bridge.model import Table
 from bridge.mysql.apply.run_statement import execute_statement
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 from bridge.rows.net_changes import Image, NetChanges, choose_key
 from bridge.rows.sql.conditions import binary_match
@@ -44,17 +44,29 @@ def _statements(net: NetChanges, change: Event, rendering: Rendering) -> Iterabl
 
 
 def _changed_since(session: Session, table: Table, change: Event) -> str:
-    columns, key = change.columns or "", _key_of(table, change)
-    if change.before is not None:
-        if not _finds(session, table, binary_match(table, Image(columns, change.before))):
-            if key and not _finds(session, table, _key_match(table, change, change.before, key)):
-                return (
-                    f"{table.name} has no row of this key any more: a later change deleted it, or took a unique value"
-                    " that it still held (safe_mode in the log); `bridge verify` tells, and writes it if it is missing"
-                )
-            return f"the row of {table.name} is not on the target as it was before this change"
-    elif change.kind is not Kind.INSERT:
-        return "the message does not hold the old row, so nothing tells whether the target's row is still the same"
+    """Says what shows that the row was changed since; "" when nothing does."""
+    key = _key_of(table, change)
+    return _why_not_as_before(session, table, change, key) or _why_not_free(session, table, change, key)
+
+
+def _why_not_as_before(session: Session, table: Table, change: Event, key: tuple[str, ...]) -> str:
+    """Says why the target does not have the row that the change found; "" when it has, or when none was there."""
+    if change.before is None:
+        is_first = change.kind is Kind.INSERT
+        reason = "the message does not hold the old row, so nothing tells whether the target's row is still the same"
+        return "" if is_first else reason
+    if _finds(session, table, binary_match(table, Image(change.columns or "", change.before))):
+        return ""
+    if key and not _finds(session, table, _key_match(table, change, change.before, key)):
+        return (
+            f"{table.name} has no row of this key any more: a later change deleted it, or took a unique value"
+            " that it still held (safe_mode in the log); `bridge verify` tells, and writes it if it is missing"
+        )
+    return f"the row of {table.name} is not on the target as it was before this change"
+
+
+def _why_not_free(session: Session, table: Table, change: Event, key: tuple[str, ...]) -> str:
+    """Says that another row has the key that the change gives its row; "" when none has, or when it keeps its key."""
     if change.after is None:
         return ""
     other = ""

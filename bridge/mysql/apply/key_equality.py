@@ -7,7 +7,7 @@ import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.model import Table
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import TRANSIENT
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, parts_of, runs, wrapped

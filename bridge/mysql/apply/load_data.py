@@ -15,7 +15,7 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.model import TableName
-from bridge.mysql.connection import LoadAnswer, Session, nothing
+from bridge.mysql.connection.session import LoadAnswer, Session, nothing
 from bridge.mysql.server_errors import TRANSIENT, server_words
 from bridge.rows.sql.load_format import Load
 

@@ -12,7 +12,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Code
 from bridge.model import Advance
 from bridge.mysql.apply import load_data
-from bridge.mysql.connection import Session, nothing
+from bridge.mysql.connection.session import Session, nothing
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     NO_DEFAULT,

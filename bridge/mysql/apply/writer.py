@@ -18,11 +18,12 @@ from bridge.ends.phases import Phase, PhaseClock
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
-from bridge.mysql.apply.ddl_runner import SchemaChangeRunner
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import Ahead, Sent, execute_statement, refused_transaction
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     LOCK_FIX,

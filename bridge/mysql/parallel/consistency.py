@@ -8,7 +8,7 @@ import structlog
 
 from bridge.model import goes_by_partition
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.begun_step import BegunStep
 from bridge.mysql.parallel.parallel_writer import ParallelWriter
 from bridge.mysql.state.ownership import Ownership

@@ -11,7 +11,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import BridgeError
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
 from bridge.mysql.server_errors import LOST, LockConflictError, is_lock_wait, server_words
 from bridge.mysql.state.ownership import mark_connection

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.run_statement import check_matched
 from bridge.mysql.apply.writer import no_trace
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.sql.statement import Statement
 

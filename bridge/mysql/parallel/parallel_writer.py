@@ -12,12 +12,9 @@ The connections are the driver's, for rows that the driver has, or those of Spar
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
-from threading import Thread
 from typing import Any, Final
 
 import structlog
@@ -28,12 +25,15 @@ from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.begun_step import BegunStep
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
+from bridge.mysql.parallel.fenced_part import Fence
+from bridge.mysql.parallel.part_connection import PartConnection, all_of
 from bridge.mysql.parallel.silent_executors import silence_told
-from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError, is_lock_wait
+from bridge.mysql.parallel.units import Unit, units
+from bridge.mysql.server_errors import LOCK_WAIT, LockConflictError, is_lock_wait
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.order_and_slices import RowStatements, WindowRows
@@ -43,8 +43,6 @@ MIN_BYTES: Final = 256 * 1024
 """A step with fewer bytes to write than this is one transaction: spreading it costs more for commits than it saves."""
 LOAD_BYTES: Final = 1024 * 1024
 """How many bytes are loaded at once: fewer than by a single connection, so that there are parts for all connections."""
-_ATTEMPTS: Final = 5
-"""How often a connection begins anew after a deadlock, before one connection writes the whole step."""
 _NO_FIX: Final = "nothing is lost: one connection writes these rows"
 
 _UNREACHED: Final = 3
@@ -52,9 +50,6 @@ _UNREACHED: Final = 3
 
 INTERLEAVED: Final = 2
 """The value of innodb_autoinc_lock_mode with which loads do not lock the whole table."""
-
-Unit = list[Statement]
-"""Statements that one connection runs, in order."""
 
 log = structlog.get_logger()
 
@@ -87,14 +82,14 @@ class ParallelWriter(Writer):
         self._min_bytes, self._begun, self._only_begun = min_bytes, begun, only_begun
         self._unreached, self._is_told = 0, False
         self._marked_on: Session | None = None
-        self._shards = [
-            _Shard(target, table, ownership, self._left, self._loadable.discard, self._trace) for _ in range(writers)
+        self._others = [
+            PartConnection(target, ownership, self._left, self._loadable.discard, self._trace) for _ in range(writers)
         ]
 
     @property
     def connections(self) -> list[int]:
         """The ids of the server connections in use, for a bridge that takes over."""
-        return [*super().connections, *(shard.connection_id for shard in self._shards if shard.connection_id)]
+        return [*super().connections, *(other.connection_id for other in self._others if other.connection_id)]
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
         """Moves progress from step.old_ts to step.new_ts after the statements have been committed.
@@ -138,10 +133,10 @@ class ParallelWriter(Writer):
             rendering = self._rendering(may_load=True)
             self.phases.enter(Phase.SERVER)
             if not self._is_told:
-                log.info("executors_write", connections=len(self._shards))
+                log.info("executors_write", connections=len(self._others))
                 self._is_told = True
             with silence_told(self._target, self._ownership.others):
-                left = source.rows.written_apart(source.catalog, rendering, write, len(self._shards))
+                left = source.rows.written_apart(source.catalog, rendering, write, len(self._others))
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)
         except NotWrittenError as error:
@@ -216,18 +211,18 @@ class ParallelWriter(Writer):
     def cut(self) -> None:
         """Ends the connections under who waits for an answer."""
         super().cut()
-        for shard in self._shards:
-            shard.cut()
+        for other in self._others:
+            other.cut()
 
     def close(self) -> None:
         """Ends the writing sessions; open transactions are rolled back."""
         super().close()
-        for shard in self._shards:
-            shard.close()
+        for other in self._others:
+            other.close()
 
     def _spread(self, step: Advance, shared: Sequence[Statement], most_bytes: int | None) -> bool:
         """Commits statements on several connections.  Gives False when one connection must write them instead.
-        most_bytes: as of `_Shard.write`."""
+        most_bytes: as of `PartConnection.write`."""
         is_done = False
         for attempt in self._retrying():
             with attempt:
@@ -239,7 +234,7 @@ class ParallelWriter(Writer):
         try:
             fence = self._mark(step)
             self._open()
-            _all_of([partial(shard.write, fence, waiting, most_bytes) for shard in self._shards])
+            all_of([partial(other.write, fence, waiting, most_bytes) for other in self._others])
         except (MySQLError, OSError, StoppedError, LoadRefusedError) as error:
             _tell(error)
             return False
@@ -268,109 +263,9 @@ class ParallelWriter(Writer):
 
     def _open(self) -> None:
         server = self._server()
-        opened = [shard.open(server) for shard in self._shards]
+        opened = [other.open(server) for other in self._others]
         if any(opened):
             self._ownership.announce(self.session(), self.connections)
-
-
-class _Shard:
-    """One connection of several.
-
-    left: gets the id of each connection that it closes.
-    stop_loading: is called with the table that refused a load, in the thread that writes.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        table: ProgressTable,
-        ownership: Ownership,
-        left: list[int],
-        stop_loading: Callable[[TableName], None],
-        trace: Callable[[str], None],
-    ) -> None:
-        self._target, self._table, self._ownership, self._left = target, table, ownership, left
-        self._stop_loading, self._trace = stop_loading, trace
-        self._session: Session | None = None
-
-    @property
-    def connection_id(self) -> int | None:
-        """The id of the open connection; None when there is none."""
-        session = self._session
-        return session.connection_id if session else None
-
-    def open(self, server: str) -> bool:
-        """Connects unless it is connected to this server ("": to any); tells whether it did.  Raises ConnectionError
-        when the address leads elsewhere."""
-        if self._session is not None and server not in ("", self._session.server):
-            self.close()
-        if self._session is not None:
-            return False
-        self._session = self._target.connect()
-        if server not in ("", self._session.server):
-            elsewhere = self._session.server
-            self.close()
-            raise ConnectionError(f"the address leads to {elsewhere}, and to {server} from another connection")
-        self._ownership.check_progress(self._session)
-        self._ownership.mark(self._session)
-        return True
-
-    def cut(self) -> None:
-        """Ends the connection under who waits for an answer; may be called from any thread."""
-        session = self._session
-        if session is not None:
-            session.cut()
-
-    def close(self) -> None:
-        """Ends the connection; an open transaction is rolled back."""
-        if self._session is not None:
-            self._left.append(self._session.connection_id)
-            self._session.close()
-            self._session = None
-
-    def write(self, fence: Fence, waiting: deque[Unit], most_bytes: int | None) -> None:
-        """Writes units until none is left, in transactions of about `most_bytes`; None: all in one.  After a deadlock
-        it puts them back and begins anew.
-
-        Raises OwnedError after a take-over, and the server's error when beginning anew does not help.
-        """
-        self._write_some(fence, waiting, most_bytes)
-        while waiting:
-            self._write_some(fence, waiting, most_bytes)
-
-    def _write_some(self, fence: Fence, waiting: deque[Unit], most_bytes: int | None) -> None:
-        for attempt in range(_ATTEMPTS):
-            taken: list[Unit] = []
-            try:
-                self._transact(fence, _taken_from(waiting, taken, most_bytes))
-            except FencedError as error:
-                self.close()
-                raise self._ownership.lost() from error
-            except (MySQLError, OSError, LoadRefusedError) as error:
-                waiting.extend(taken)
-                self._abandon(error)
-                if isinstance(error, LoadRefusedError):
-                    self._stop_loading(error.table)
-                if not isinstance(error, LockConflictError) or is_lock_wait(error) or attempt == _ATTEMPTS - 1:
-                    raise
-            except BaseException:
-                self.close()
-                raise
-            else:
-                return
-
-    def _transact(self, fence: Fence, taken: Iterator[Unit]) -> None:
-        session = self._session
-        if session is None:
-            raise OSError("the connection is closed")
-        write_part(session, fence, chain.from_iterable(taken), self._trace)
-
-    def _abandon(self, error: BaseException) -> None:
-        if isinstance(error, LOST):
-            self.close()
-        elif self._session is not None:
-            with suppress(MySQLError, OSError):
-                self._session.rollback()
 
 
 def _tell(error: Exception) -> None:
@@ -380,53 +275,3 @@ def _tell(error: Exception) -> None:
         raise error
     what, fix = (error.what, error.fix) if isinstance(error, StoppedError) else (str(error), "")
     log.warning("written_again", why=what, fix=fix or _NO_FIX)
-
-
-def _taken_from(waiting: deque[Unit], taken: list[Unit], most_bytes: int | None) -> Iterator[Unit]:
-    """Takes units until none is left, or those taken have about `most_bytes`, and notes them."""
-    size = 0
-    while most_bytes is None or size < most_bytes:
-        try:
-            taken.append(waiting.popleft())
-        except IndexError:
-            return
-        size += _size(taken[-1])
-        yield taken[-1]
-
-
-def _size(unit: Unit) -> int:
-    return sum(statement.size for statement in unit)
-
-
-def _all_of(parts: list[Callable[[], None]]) -> None:
-    """Runs all parts at once and waits for all of them; raises the error of the first one that failed.  The threads are
-    daemons, so that a server which does not answer cannot keep the process from ending."""
-    failures: list[BaseException] = []
-
-    def run(part: Callable[[], None]) -> None:
-        try:
-            part()
-        except BaseException as failure:  # noqa: BLE001  # raised again below, in the thread that waits
-            failures.append(failure)
-
-    threads = [Thread(target=run, args=(part,), name="writer", daemon=True) for part in parts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for failure in sorted(failures, key=lambda failure: isinstance(failure, MySQLError | OSError | LoadRefusedError)):
-        raise failure
-
-
-def units(statements: Iterable[Statement]) -> deque[Unit]:
-    """Groups the statements that one connection must run together, the longest group first.  A statement that alone
-    touches its keys is a group; otherwise all statements of a table are one, in order."""
-    alone: list[Unit] = []
-    together: dict[TableName, Unit] = {}
-    for statement in statements:
-        if statement.sharing is Sharing.ANY:
-            alone.append([statement])
-        else:
-            together.setdefault(statement.table, []).append(statement)
-    found = [*together.values(), *alone]
-    return deque(sorted(found, key=lambda unit: -_size(unit)))

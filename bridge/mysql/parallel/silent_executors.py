@@ -10,7 +10,8 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.errors import BridgeError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 
 log = structlog.get_logger()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 
 Limits = Mapping[str, float]
 """Status variables (SHOW GLOBAL STATUS), each with the highest value at which work goes on."""

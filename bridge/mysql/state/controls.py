@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 
 CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.controls (

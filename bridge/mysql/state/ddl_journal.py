@@ -17,7 +17,7 @@ from bridge.ddl.parser import Refused, classify
 from bridge.ddl.rewrite import RewriteStep, Rewritten
 from bridge.ddl.rule import OmittedObject
 from bridge.model import SchemaChange, TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 from bridge.tso import ms_tso, tso_ms
 

@@ -21,8 +21,9 @@ from bridge.ends.end import Abandoned
 from bridge.errors import OwnedError, TargetError
 from bridge.model import Advance, Positions, SchemaChange
 from bridge.mysql import tidb
-from bridge.mysql.apply.statement_tag import pipeline_tag, wait_while_running
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
+from bridge.mysql.schema_changes.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
@@ -289,9 +290,11 @@ class Ownership:
         return _mark_of(self.lock, connection)
 
     def _marked(self, session: Session, recorded: Iterable[int]) -> set[int]:
-        """Finds which of these connections are the pipeline's: those that hold their mark, and on TiDB, which tells
-        only that a mark is held, those that have its name too.  Where a proxy has given the client other ids than the
-        server's, none is: KILL could hit anybody."""
+        """Finds which of these connections are the pipeline's: those that hold their mark.
+
+        TiDB tells only that somebody holds a mark; there they must have the pipeline's name too.  Where a proxy has
+        given the client other ids than the server's, none is found: KILL could hit anybody.
+        """
         marks = {number: self._mark_of(number) for number in recorded}
         holders = {number: session.value("SELECT IS_USED_LOCK(%s)", (mark,)) for number, mark in marks.items()}
         if not session.is_tidb:

@@ -18,7 +18,7 @@ import orjson
 
 from bridge.events import SEP, Event, Kind, Position
 from bridge.model import WHOLE_MESSAGE, Entry, TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 
 CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.quarantine (

@@ -1,7 +1,7 @@
 """Remembers the routes and the filters that a pipeline runs with, and how far it came with each of its event filters.
 
-Refuses routes that would divide the rows of a table, or mix them with another table's, and names tables, and kinds of
-row changes, that a filter has left out until now.
+Refuses routes that would divide the rows of a table, or mix them with another table's.  Names the tables and the kinds
+of row changes that a filter has left out until now.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bridge.filters.routes import Route, Routes
 from bridge.filters.row_rules import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Positions, TableName, goes_by_partition
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.mysql.state.quarantine import move_changes

@@ -14,7 +14,7 @@ import structlog
 
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import TargetError
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state import controls, quarantine
 from bridge.quoting import quote_name
 

@@ -8,7 +8,7 @@ from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import Fate, Ruling, Track
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 
 _FATES: Final = {

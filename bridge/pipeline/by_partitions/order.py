@@ -113,11 +113,11 @@ class PartitionOrder:
         """Holds rows back for what was not read: of all partitions when the micro-batch was cut, and always of those
         that have brought no row.
 
-        Of the latter kind is a topic of schema changes (Debezium's connector).  A schema change there may have come
-        after the ends of the micro-batch were set, and rows behind it before: Kafka is asked for the ends of several
-        partitions one after the other, and brokers take what was sent to them in any order.  Now that the rows were
-        read, it is there.  Rows that were held for it are not held again for what came since: a topic of tables that
-        are left out brings no rows either, and may never end.
+        Of the latter kind is a topic of schema changes (Debezium's connector).  The micro-batch may lack a schema
+        change and hold rows behind it: Kafka is asked for the ends of several partitions one after the other, and
+        brokers take what was sent to them in any order.  Now that the rows were read, the schema change is there.  Rows
+        that were held for it are not held again for what came since: a topic of tables that are left out brings no
+        rows either, and may never end.
         """
         asked = self._backlog.partitions if is_cut else self._backlog.without_rows
         if is_cut or not self._backlog.is_holding:

@@ -23,8 +23,8 @@ from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.protocols import Decoder, decode_message, make_decoder
 from bridge.protocols.plausible_times import highest_ts
+from bridge.sources.kafka.topic_guard import attempts_at, ids_of, topics_to_keep
 from bridge.sources.source import Stamped
-from bridge.sources.topic_guard import attempts_at, ids_of, topics_to_keep
 from bridge.tso import ms_tso, tso_ms, tso_time
 
 _MARGIN_MS: Final = 600_000

@@ -11,7 +11,8 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.errors import BridgeError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 
 LOOK_SECONDS: Final = 1.0
 _TIMEOUT_SECONDS: Final = 10.0

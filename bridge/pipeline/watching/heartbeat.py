@@ -14,7 +14,8 @@ from pymysql.err import MySQLError
 
 from bridge.errors import OwnedError, TargetError
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
 from bridge.pipeline.watching.start import StartReporter

@@ -8,7 +8,7 @@ from tenacity import AttemptManager
 
 from bridge.ends.end import End, Ends
 from bridge.errors import TargetError
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.pipeline.watching.status import Status
 

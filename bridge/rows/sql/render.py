@@ -12,7 +12,7 @@ table.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -90,24 +90,33 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from patch.keep()
     if rendering.safe_mode:
         yield from _free_unique_values(net)
-    gone = [net.absent, *(keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))]
-    for parts in (parts for parts in net.patched if parts.moves):  # where they come, another row may have gone
-        gone += [parts.origins, keys_of(parts.columns, parts.images, net.key)]
-    for condition in key_conditions(table, net.key, _in_all_spellings(net, pa.concat_arrays(gone))):
+    for condition in key_conditions(table, net.key, _in_all_spellings(net, _gone(net, written))):
         yield _deleting(table, condition)
-    with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
     for rows in written:
-        into = WrittenColumns.of(table, rows.columns)
-        yield from _multi_row(table, into, rows.freed, "")
-        images = rows.images
-        takes_loads = rendering.load_bytes and table.name in rendering.loadable
-        if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
-            images = yield from _loaded(table, into, images, rendering.load_bytes)
-        yield from _multi_row(table, into, images, _on_duplicate_key(into, net.key, with_key=with_key))
+        yield from _write(net, rendering, rows)
     for patch in patches:
         yield from patch.write()
     for keeping in keepings:
         yield from keeping.restore()
+
+
+def _gone(net: KeyedChanges, written: Sequence[WrittenRows]) -> pa.Array:
+    """Gives the keys of the rows to delete: those that are gone, and those that are written anew or move."""
+    gone = [net.absent, *(keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))]
+    for parts in (parts for parts in net.patched if parts.moves):  # where they come, another row may have gone
+        gone += [parts.origins, keys_of(parts.columns, parts.images, net.key)]
+    return pa.concat_arrays(gone)
+
+
+def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterator[Statement]:
+    """Writes rows of the same columns: first those whose keys are free, then the others, by a load where it may."""
+    table, into, images = net.table, WrittenColumns.of(net.table, rows.columns), rows.images
+    yield from _multi_row(table, into, rows.freed, "")
+    takes_loads = rendering.load_bytes and table.name in rendering.loadable
+    if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
+        images = yield from _loaded(table, into, images, rendering.load_bytes)
+    with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
+    yield from _multi_row(table, into, images, _on_duplicate_key(into, net.key, with_key=with_key))
 
 
 def _deleting(table: Table, condition: str) -> Statement:

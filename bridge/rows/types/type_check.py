@@ -132,9 +132,10 @@ def check_needs(
 def check_types(
     table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int, *, by_time: bool = False
 ) -> None:
-    """Raises ApplyError, naming table, column, both types and the commit_ts, when a column of the target is narrower
-    than the one that the row changes from commit_ts on have upstream, or stores its values differently.
+    """Raises ApplyError when a column of the target is narrower than upstream, or stores its values differently.  The
+    error names table, column, both types and the commit_ts.
 
+    commit_ts: of the first row change with these types.
     types: as the messages declare them, "" where they do not.  Columns that the target lacks are left to `check_needs`.
     by_time: changes without a commit_ts of their own.  They may seem to be earlier than a schema change that they
     follow, and official Canal may take types from the table of another moment.  So a narrower column is only a warning.

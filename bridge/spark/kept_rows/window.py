@@ -22,7 +22,7 @@ from bridge.rows.keys.key_spellings import KnownSpellings, is_exact
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableRows, TableStore, WindowRows
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.rows.transactions import cut_transactions
-from bridge.sources.range_reader import prefetched
+from bridge.sources.prefetch import prefetched
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows.chunks import TS_END, Chunk, Spans

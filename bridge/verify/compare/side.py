@@ -12,7 +12,7 @@ from bridge.verify.compare.key_sql import KeyPart, KeyValues
 from bridge.verify.compare.row_diff import ComparedRow
 
 if TYPE_CHECKING:
-    from bridge.verify.snapshot_reader import SnapshotReader  # brings SQLAlchemy, which executors do without
+    from bridge.verify.snapshot_reader import SnapshotReader  # brings the driver, which executors do without
 
 LACKS: Final = "?"
 """Stands behind the code of a row that had further values, which the log does not hold."""

@@ -26,8 +26,11 @@ def numbered_columns(span: Span, changes: pa.Table, names: Sequence[str | None])
 
 
 def worded_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
-    """Finds the columns that were changed since, by their type or with the character set of all texts, and of which
-    some value is a text: its bytes are those of the character set that the column had then.  changes: as above."""
+    """Finds the columns that hold a text whose bytes may mean another text now.
+
+    These are columns whose type was changed since, or any after the character set of all texts was: a text's bytes are
+    those of the character set that its column had then.  changes: as above.
+    """
     return _with_values(changes, names, {*filter(None, names)} if span.converted else span.retyped, "^'")
 
 

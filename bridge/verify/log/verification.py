@@ -20,7 +20,8 @@ from bridge.events import Kind
 from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
@@ -28,8 +29,8 @@ from bridge.mysql.state.routes_record import read_filters
 from bridge.mysql.table_definition import list_tables, list_views, load_definitions
 from bridge.protocols import MAY_HIDE_UPDATES
 from bridge.protocols.values.timezones import is_utc_or_unset
+from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Extent, Source
-from bridge.sources.topic_guard import ids_of, refuse_comparison
 from bridge.spark.errors import source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages

@@ -10,7 +10,8 @@ from pymysql.err import MySQLError
 from bridge.ends.end import End
 from bridge.errors import SourceError
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, error_code, server_words, trouble
 from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
 from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError

@@ -14,7 +14,8 @@ from bridge.errors import UsageError, counted
 from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.filters.routes import with_sources
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, ServerKind, ValueClass, list_tables, load_definitions, server_kind

@@ -20,7 +20,8 @@ from bridge.model import Column, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError, objection, run, shortfall, transactional
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import LoadAnswer, Session, Target
+from bridge.mysql.connection.session import LoadAnswer, Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import REFUSED_VALUE, TRANSIENT, error_code
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name

@@ -11,7 +11,7 @@ from bridge.ddl.policy import ddl_rules
 from bridge.errors import ApplyError, HeldError
 from bridge.events import Event
 from bridge.local.mariadb import MariaDB
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.generated.verifying import verify_events
 from tests.support.pipelines import admin, drop_all, run_all, sql

@@ -10,7 +10,7 @@ import pytest
 from bridge.errors import ApplyError
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.run_statement import Ahead, execute_statement
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import LOST
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from tests.support.pipelines import admin, opened, sql

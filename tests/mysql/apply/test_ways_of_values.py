@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridge.events import Event
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.rows.sql import render
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, run_all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from threading import Thread
 
@@ -11,8 +11,10 @@ import pytest
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.silent_executors import silence_told
+from tests.support.waiting import wait_for
 
 SECONDS = 60
 """How long a test waits for what has to be said."""
@@ -35,13 +37,6 @@ def at_work(url: str) -> Iterator[int]:
             end.execute(f"KILL {session.connection_id}")
             thread.join(SECONDS)
             assert not thread.is_alive()
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < until, f"{what} in {SECONDS} s"
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("server", ["target", "mysql_target"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.events import SEP, Event, Kind, Position
 from bridge.model import Entry
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import (
     QuarantineState,

@@ -9,7 +9,8 @@ import pytest
 from bridge.commands.status import forget_pipeline, read_status
 from bridge.errors import TargetError
 from bridge.model import Advance, PartitionStart, SchemaChange
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state import schema
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.ownership import Ownership

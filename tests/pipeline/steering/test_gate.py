@@ -10,6 +10,7 @@ import pytest
 from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.row_bucket import RowBucket
 from bridge.rows.amount import Amount
+from tests.support.waiting import wait_for
 
 
 class Clock:
@@ -90,7 +91,7 @@ def test_what_holds_it_back_is_told() -> None:
     assert (gate.waiting_for, gate.is_paused) == ("paused by a@b", True)
     waiter.start()
     gate.limits = Limits()
-    _until(lambda: gate.waiting_for == gate.busy)
+    wait_for(lambda: gate.waiting_for == gate.busy, "it does not wait")
     gate.busy = ""
     waiter.join(60)
     assert not waiter.is_alive()
@@ -105,13 +106,3 @@ def test_a_stop_opens_a_closed_gate_at_once() -> None:
     stop.set()
     waiter.join(60)
     assert not waiter.is_alive()
-
-
-def _until(condition: object) -> None:
-    assert callable(condition)
-    turn = threading.Event()
-    for _ in range(600):
-        if condition():
-            return
-        turn.wait(0.1)
-    pytest.fail("it never came")

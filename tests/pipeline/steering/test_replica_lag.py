@@ -9,17 +9,18 @@ from contextlib import ExitStack
 import pytest
 
 from bridge.local import MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.steering import Steering
 from bridge.pipeline.watching import heartbeat as heartbeats
 from bridge.pipeline.watching.heartbeat import Heartbeat
-from tests.pipeline.steering.test_steering import EVENTS, ctl, until, working
+from tests.pipeline.steering.test_steering import EVENTS, ctl, working
 from tests.support.grounds import start_replicating
 from tests.support.pipelines import admin, opened, sql
 from tests.support.upstreams import in_one_partition
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.server
 
@@ -47,16 +48,16 @@ def test_a_replica_that_falls_behind_holds_back(
         ctl(target, "throttle", f"replica_lag={LIMIT}")
         heart = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 60)
         with heart, steering, admin(replica) as session:
-            until(lambda: steering.gate.waiting_for == "")
+            wait_for(lambda: steering.gate.waiting_for == "", "the gate is not open")
             session.execute("STOP SLAVE SQL_THREAD")
-            until(lambda: behind(steering.gate.busy) > LIMIT)
+            wait_for(lambda: behind(steering.gate.busy) > LIMIT, "the replica does not lag")
             with working(lambda: pipeline.take(in_one_partition(EVENTS))):
-                until(lambda: behind(pipeline.applier.waiting_for()) > LIMIT + 1)
+                wait_for(lambda: behind(pipeline.applier.waiting_for()) > LIMIT + 1, "the applier does not wait")
                 assert f"the replica {Target(replica).place} is " in pipeline.applier.waiting_for()
                 assert sql(target, "SHOW DATABASES LIKE 'm'") == []
                 session.execute("START SLAVE SQL_THREAD")
         assert sql(target, ROWS) == [(30,)]
-        until(lambda: bool(sql(replica, "SHOW TABLES IN m LIKE 't'")) and sql(replica, ROWS) == [(30,)])
+        wait_for(lambda: sql(replica, "SHOW TABLES IN m LIKE 't'") and sql(replica, ROWS) == [(30,)], "it stays behind")
 
 
 def behind(reason: str) -> int:

@@ -16,7 +16,7 @@ from pymysql.err import MySQLError
 from bridge.commands.ctl import TAKE_UP_SECONDS
 from bridge.errors import OwnedError
 from bridge.local import MariaDB
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.applier import Interrupted
@@ -29,6 +29,7 @@ from tests.support.command import Ended, bridge
 from tests.support.pipelines import Pipeline, admin, opened, sql
 from tests.support.proxy import Proxy, port_of
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.waiting import wait_for
 
 EVENTS = [
     schema_change(10, "CREATE DATABASE m", table=""),
@@ -144,22 +145,13 @@ def working(work: Callable[[], object]) -> Iterator[threading.Thread]:
     assert not thread.is_alive()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    turn = threading.Event()
-    for _ in range(600):
-        if condition():
-            return
-        turn.wait(0.1)
-    pytest.fail("it never came")
-
-
 def test_a_pause_holds_between_two_transactions(target: str) -> None:
     """Rows and schema changes wait; no transaction is open meanwhile; what follows is what would have come."""
     gate = Gate(Limits(paused="paused by ops@host"))
     with opened(target, [("cdc", 0)], gate=gate, rows_per_transaction=5) as pipeline:
         with working(lambda: pipeline.take(in_one_partition(EVENTS))):
             assert pipeline.applier.waiting_for() == "paused by ops@host"
-            until(lambda: pipeline.applier.order.resolved_ts == 40)
+            wait_for(lambda: pipeline.applier.order.resolved_ts == 40, "the boundary has not come")
             assert sql(target, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified > 0") == [
                 (0,)
             ]
@@ -272,11 +264,11 @@ def test_the_command_waits_until_it_is_taken_up(target: str) -> None:
     is named."""
     with opened(target, [("cdc", 0)]) as owner, heart_of(owner) as heart:
         steering = steering_of(target, tell=heart.tell)
-        with working(lambda: until(lambda: follows(steering, "pause"))):
+        with working(lambda: wait_for(lambda: follows(steering, "pause"), "it is not paused")):
             paused = json.loads(ctl(target, "pause", "--json").out)
         assert paused["taken_up"]["by"].startswith("process ")
         assert 0 <= paused["taken_up"]["seconds"] < TAKE_UP_SECONDS
-        with working(lambda: until(lambda: not follows(steering, "pause"))):
+        with working(lambda: wait_for(lambda: not follows(steering, "pause"), "it is still paused")):
             resumed = ctl(target, "resume").out.splitlines()
         assert resumed[0] == "bridge: nothing is set"
         assert re.fullmatch(r"bridge: taken up by process \d+ on \S+ after \d\.\d s", resumed[1])
@@ -315,16 +307,16 @@ def test_a_pause_outlives_a_take_over(target: str, monkeypatch: pytest.MonkeyPat
         ctl(target, "pause")
         old.read()
         with working(lambda: take(first)):
-            until(lambda: first.applier.order.resolved_ts == 40)
+            wait_for(lambda: first.applier.order.resolved_ts == 40, "the boundary has not come")
             with opened(target, [("cdc", 0)], gate=new.gate, take_over=True) as second:
                 new.read()
                 with working(lambda: take(second)):
-                    until(lambda: second.applier.order.resolved_ts == 40)
+                    wait_for(lambda: second.applier.order.resolved_ts == 40, "the boundary has not come")
                     assert second.applier.waiting_for().startswith("paused by ")
                     assert sql(target, "SHOW DATABASES LIKE 'm'") == []
                     ctl(target, "resume")
                     old.read()
-                    until(lambda: ended == [5])
+                    wait_for(lambda: ended == [5], "it has not ended")
                     assert sql(target, "SHOW DATABASES LIKE 'm'") == []
                     new.read()
                 assert sql(target, "SELECT COUNT(*) FROM m.t") == [(30,)]
@@ -373,9 +365,9 @@ def test_the_log_level_follows(known: str) -> None:
 def test_it_is_followed_while_the_block_lasts(known: str) -> None:
     """The threads take it up by themselves; a target that is away changes nothing of what was read."""
     with steering_of(known) as steering:
-        until(lambda: steering.gate.waiting_for == "")
+        wait_for(lambda: steering.gate.waiting_for == "", "it still waits")
         ctl(known, "pause")
-        until(lambda: steering.gate.is_paused)
+        wait_for(lambda: steering.gate.is_paused, "it is not paused")
         assert steering.gate.waiting_for.startswith("paused by ")
         sql(known, "RENAME TABLE _bridge.controls TO _bridge.away", "SELECT 1")
         steering._session.close()
@@ -383,4 +375,4 @@ def test_it_is_followed_while_the_block_lasts(known: str) -> None:
         sql(known, "RENAME TABLE _bridge.away TO _bridge.controls", "SELECT 1")
         assert steering.gate.limits == ctl_table
         ctl(known, "resume")
-        until(lambda: not steering.gate.is_paused)
+        wait_for(lambda: not steering.gate.is_paused, "it is still paused")

@@ -14,7 +14,7 @@ from bridge.events import Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.mysql.apply.key_equality import ask
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from bridge.protocols.values import literals
 from bridge.rows.arrow_images import TEXT

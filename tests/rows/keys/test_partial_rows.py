@@ -16,7 +16,7 @@ import pytest
 
 from bridge.errors import RefusedRowsError
 from bridge.events import Code, Event, Kind
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.tso import ms_tso
 from tests.support.debezium_wire import native

@@ -14,7 +14,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Event
 from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.protocols.values.untyped import with_types
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.types.type_check import check_needs

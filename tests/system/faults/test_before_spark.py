@@ -19,6 +19,7 @@ from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, running
 from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
+from tests.support.topics import delete_topic
 
 JAVA = """#!/bin/sh
 while [ -e "{hold}" ]; do sleep 0.1; done
@@ -183,10 +184,8 @@ def test_a_topic_that_is_deleted(own_kafka: Kafka, target: str, tmp_path: Path, 
     """It stops with 3, and says what to do; nothing of a new one of its name is applied."""
     with scene(own_kafka, target, tmp_path, "--consistency", way) as found:
         found.finish()
-        admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap_servers})
-        admin.delete_topics([found.topic])[found.topic].result(30)
+        delete_topic(own_kafka.bootstrap_servers, found.topic)
         if anew:
-            time.sleep(1)
             own_kafka.create_topic(found.topic, PARTITIONS)
             with Feed(own_kafka.bootstrap_servers, found.topic, copies=False, seed=2) as other:
                 other.bank.schema()

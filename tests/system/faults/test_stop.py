@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from bridge.local import Kafka
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from tests.support import proxy as wire
 from tests.support.bridges import PARTITIONS, applied_ts, running
 from tests.support.command import Process
 from tests.support.feeds import Feed
 from tests.support.pipelines import admin, sql
 from tests.support.proxy import Fault, Proxy, port_of
+from tests.support.waiting import wait_for
 
 SECONDS = 30.0
 
@@ -105,10 +106,7 @@ def processes_of(group: int) -> list[str]:
 
 def assert_nothing_is_left(process: Process, folder: Path) -> None:
     """No process of its group, no checkpoint, nothing of Spark's."""
-    deadline = time.monotonic() + 10
-    while left := processes_of(process.pid):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_for(lambda: not processes_of(process.pid), "processes of its group are left", 10)
     assert [path.name for path in folder.iterdir() if not path.name.endswith(".log")] == []
 
 
@@ -161,10 +159,8 @@ def test_a_stop_comes_to_its_end(
             to_target.go_on()  # a server behind a wire that stalls does not learn that the bridge has ended
             assert "Traceback" not in process.log, process.log
             assert_nothing_is_left(process, folder)
-        deadline = time.monotonic() + 10
-        while sql(target, "SELECT COUNT(*) FROM information_schema.innodb_trx") != [(0,)]:
-            assert time.monotonic() < deadline, "a transaction is left open"
-            time.sleep(0.1)
+        open_ones = "SELECT COUNT(*) FROM information_schema.innodb_trx"
+        wait_for(lambda: sql(target, open_ones) == [(0,)], "a transaction is left open", 10)
 
 
 def _has_rows(target: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from pymysql.err import MySQLError
 from bridge.errors import BridgeError
 from bridge.events import Event
 from bridge.local import MariaDB
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.rows.amount import Amount
@@ -27,6 +27,7 @@ from bridge.spark.kept_rows.window import ExecutorRows
 from tests.support.kept import kept_store
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,11 +121,10 @@ class Scene(NamedTuple):
 
         def wait() -> None:
             with admin(self.url) as looking:
-                while not looking.rows(WAITING):
-                    time.sleep(0.05)
+                wait_for(lambda: looking.rows(WAITING), "no transaction waits for a row")
                 act(looking)
 
-        threading.Thread(target=wait).start()
+        threading.Thread(target=wait, daemon=True).start()
 
 
 _RIVALS: Final[list[Session]] = []

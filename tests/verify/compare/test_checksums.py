@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import fingerprint_of, fingerprint_query, readable, real_number, row_hash, token

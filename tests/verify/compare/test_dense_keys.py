@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.verify.compare.dense_keys import DenseKey, dense_key
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts

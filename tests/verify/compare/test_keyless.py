@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import Target
+from bridge.mysql.connection.target import Target
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.keyless import Buckets
 from bridge.verify.load_throttle import Throttle

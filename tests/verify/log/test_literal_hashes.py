@@ -9,7 +9,8 @@ import pytest
 
 from bridge.events import SEP
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of

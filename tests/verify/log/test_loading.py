@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from pymysql.err import DataError, MySQLError, OperationalError
 
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.verify.log.loaded.expected_tables import Insert
 from bridge.verify.log.loaded.loading import LoadedPart
 from bridge.verify.log.log_tables import LoggedTable

@@ -15,7 +15,8 @@ import pytest
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import load_definitions
 from bridge.rows.grouping import linked
 from bridge.verify.checkpoint import Checkpoint

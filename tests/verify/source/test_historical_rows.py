@@ -10,7 +10,8 @@ from pymysql.err import OperationalError
 
 from bridge.errors import SourceError, TargetError
 from bridge.model import TableName
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.pipeline.bad_input.truncated_rows import RowsGoneError
 from bridge.verify.source import historical_rows

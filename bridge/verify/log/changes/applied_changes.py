@@ -9,7 +9,7 @@ from typing import Final
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress
 from bridge.verify.log.changes.lineage import LoggedChange

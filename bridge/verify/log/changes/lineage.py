@@ -255,10 +255,7 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
             for name in tables:
                 lineage.made.pop(lineage.key_of(name), None)  # RENAME TABLE renames views too
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
-            tables_now = {span.table for history in lineage.histories.values() for span in history.spans if span.table}
-            tables_now |= set(lineage.made.values())
-            database = lineage.identity.schema_key(classified.database)
-            inside = [name for name in tables_now if lineage.identity.schema_key(name.schema) == database]
+            inside = _tables_in(lineage, classified.database)
             _end(lineage, inside, cut)
             _dropped(lineage, inside)
         case StatementKind.RENAME_TABLE:
@@ -270,6 +267,14 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
                 _rename(lineage, tables[0], tables[-1], cut)
         case StatementKind.CREATE_INDEX | StatementKind.DROP_INDEX:
             _alter(lineage, tables[0], _OF_AN_INDEX, cut)
+
+
+def _tables_in(lineage: Lineage, database: str) -> list[TableName]:
+    """Gives the tables that a database has, as far as messages told of them."""
+    known = {span.table for history in lineage.histories.values() for span in history.spans if span.table}
+    known |= set(lineage.made.values())
+    key_of = lineage.identity.schema_key
+    return [name for name in known if key_of(name.schema) == key_of(database)]
 
 
 def _empties_database(classified: Classified) -> bool:

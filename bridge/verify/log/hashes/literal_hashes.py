@@ -5,8 +5,8 @@ can be compared with that of the target's row, and nothing has to be loaded.  Wh
 means one value, and holds no SEP.  What is not may be equal all the same, since a value may have several literals
 (1.0 and 1.00); only a comparison by value tells.
 
-Keys are integers in their only spelling.  Of other keys two spellings may be one key, of which the log has inserted one
-and deleted the other; then only the target can tell that the row is gone.
+Keys are integers in their only spelling.  Another key may have several spellings.  When the log inserts a row by one
+of them and deletes it by another, only the target can tell that the row is gone.
 """
 
 from __future__ import annotations

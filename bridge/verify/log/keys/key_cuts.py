@@ -22,7 +22,7 @@ from bridge.verify.compare.dense_keys import dense_key
 from bridge.verify.compare.key_sql import between, boundary_query, in_key_order, key_parts
 
 if TYPE_CHECKING:
-    from bridge.mysql.connection import Session  # brings SQLAlchemy, which executors do without
+    from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
 
 _PART_ROWS: Final = 50_000
 """A part has about this many rows at least."""

@@ -105,9 +105,9 @@ class ExpectedTable:
     may_lack: whether the log may not hold a value that a row had.
     ranges: of the first key column, one for each part that is loaded (`key_cuts`).
 
-    Two keys of the log may be one for the target.  Then the last step counts.  Where the key was changed, keys of
-    earlier messages may be one only since: the deletion of one of them says nothing of the other, and of two images the
-    last one counts, as the change would have failed if both rows had been there.
+    Two keys of the log may be one for the target.  Then the last step counts.  Where the key was changed, they may be
+    one only since that change.  Then the deletion of one says nothing of the other; and of two images the last one
+    counts, since the change would have failed if both rows had been there.
     """
 
     name: str

@@ -12,7 +12,8 @@ from operator import itemgetter
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.mysql.connection import Session, Target
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
     NO_ROOM,
     LostConnectionError,

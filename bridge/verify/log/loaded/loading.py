@@ -12,8 +12,8 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.mysql.apply.upstream_zone import fractions_of
-from bridge.mysql.connection import Session
+from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.upstream_zone import fractions_of
 from bridge.mysql.server_errors import REFUSED_VALUE, error_code, server_words
 from bridge.verify.log.loaded.expected_tables import Insert
 from bridge.verify.log.log_tables import LoggedTable

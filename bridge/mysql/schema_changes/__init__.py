@@ -1,0 +1,1 @@
+"""Running schema changes on the target, each exactly once."""

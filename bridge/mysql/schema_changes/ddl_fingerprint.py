@@ -1,0 +1,249 @@
+"""Takes a fingerprint of everything that a schema change touches, which tells whether an interrupted change ran."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from pymysql.err import MySQLError
+
+from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.parser import Classified, Swap, classify
+from bridge.ddl.server_features import Capabilities, Flavour, Version
+from bridge.model import SchemaChange, TableName
+from bridge.mysql.connection.session import Session
+from bridge.mysql.probe import probe
+from bridge.mysql.server_errors import error_code
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.quoting import quote_name
+
+_EMPTYING: Final = frozenset({C.TRUNCATE_TABLE, C.TRUNCATE_PARTITION, C.CREATE_TABLE})
+_MAY_HAVE_RUN: Final = frozenset(
+    {JournalState.RUNNING, JournalState.HELD, JournalState.APPROVED, JournalState.REPLACED}
+)
+"""States of a statement that may have been sent: what the operator decides does not tell whether it ran."""
+_NO_SUCH: Final = frozenset({1049, 1146})
+_ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
+
+
+class Ran(Enum):
+    """Whether an interrupted statement ran."""
+
+    YES = auto()
+    NO = auto()
+    UNCLEAR = auto()
+
+
+class Conclusion(NamedTuple):
+    """What two fingerprints tell.  why: why it is unclear, in words for the operator."""
+
+    ran: Ran
+    why: str = ""
+
+
+class Evidence(NamedTuple):
+    """The state of everything that a statement touches.  Each part is a digest, "" where it could not be seen.
+
+    definitions: as SHOW CREATE prints them.  printed_by: the server's version and settings, which decide how it prints
+    them.
+    order: the ids of tables and partitions with their names, on this server.  ids: the same without the names.
+    """
+
+    definitions: str
+    printed_by: str
+    order: str = ""
+    ids: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """All parts as one text, for the journal."""
+        return ":".join(self)
+
+
+def conclude(before: str, now: Evidence, swaps: Swap | None) -> Conclusion:
+    """Compares the fingerprint from before a statement with the present one.  Only parts that both could see count.
+
+    A statement that swaps nothing changes a definition, or may run again, since nothing is written to the target
+    meanwhile.
+    """
+    parts = before.split(":")
+    if len(parts) != len(Evidence._fields):
+        return Conclusion(Ran.UNCLEAR, "another version of the bridge looked at the target before it")
+    old = Evidence(*parts)
+    if old.definitions != now.definitions:
+        if old.printed_by == now.printed_by:
+            return Conclusion(Ran.YES)
+        return Conclusion(
+            Ran.UNCLEAR,
+            "the target shows another definition than before, but is another version now or has other settings, by"
+            " which it may show the same one in other words",
+        )
+    if swaps is Swap.COLUMNS:
+        return Conclusion(Ran.UNCLEAR, "it swaps names of columns, which can leave the definition as it was")
+    return _conclude_by_ids(old, now) if swaps else Conclusion(Ran.NO)
+
+
+def _conclude_by_ids(old: Evidence, now: Evidence) -> Conclusion:
+    if not (old.ids and now.ids):
+        when = "before it ran" if now.ids else "now" if old.ids else "before it ran, nor now"
+        return Conclusion(
+            Ran.UNCLEAR,
+            "it can swap the contents of tables, which only their ids show, and the target user could not see those"
+            f" {when} (that takes the PROCESS privilege, and tables of InnoDB)",
+        )
+    if old.order == now.order:
+        return Conclusion(Ran.NO)
+    if old.ids == now.ids:
+        return Conclusion(Ran.YES)
+    return Conclusion(
+        Ran.UNCLEAR,
+        "it can swap the contents of tables, which only their ids show, and those are all others now: the tables were"
+        " built anew, or this is another server",
+    )
+
+
+class _TableIds(NamedTuple):
+    """How a flavour shows the ids of a table and its partitions from version `since` on.  Ids change when contents are
+    swapped or truncated.
+
+    args: "path" and "partitions" as InnoDB names files, or "schema" and "table".
+    """
+
+    flavour: Flavour
+    since: Version
+    query: str
+    args: tuple[str, ...]
+    source: str
+
+
+_INNODB: Final = "SELECT name, table_id FROM information_schema.{} WHERE name = %s OR name LIKE %s ORDER BY name"
+_TABLE_IDS: Final = (
+    _TableIds(Flavour.MARIADB, (), _INNODB.format("innodb_sys_tables"), ("path", "partitions"),
+              "mariadb.com/kb/en/information-schema-innodb_sys_tables-table"),
+    _TableIds(Flavour.MYSQL, (8, 0, 3), _INNODB.format("innodb_tables"), ("path", "partitions"),
+              "dev.mysql.com/doc/refman/8.0/en/information-schema-innodb-tables-table.html"),
+    _TableIds(Flavour.MYSQL, (), _INNODB.format("innodb_sys_tables"), ("path", "partitions"),
+              "dev.mysql.com/doc/refman/5.7/en/information-schema-innodb-sys-tables-table.html"),
+    _TableIds(
+        Flavour.TIDB, (),
+        "SELECT table_name, tidb_table_id FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+        " UNION ALL SELECT partition_name, tidb_partition_id FROM information_schema.partitions"
+        " WHERE table_schema = %s AND table_name = %s ORDER BY 1",
+        ("schema", "table", "schema", "table"),
+        "docs.pingcap.com/tidb/stable/information-schema-partitions",
+    ),
+)  # fmt: skip
+
+
+_PRINTING: Final = (
+    *("version", "sql_mode", "old_mode", "sql_quote_show_create", "show_create_table_verbosity", "show_old_temporals"),
+    "show_gipk_in_create_table_and_information_schema",
+)
+_SERVER: Final = ("server_uuid", "hostname", "port")
+
+
+def evidence(session: Session, target: Capabilities, classified: Classified) -> Evidence:
+    """Reads everything that `classified` touches, as the server shows it now; reads ids only where they may matter."""
+    databases = [_database(session, classified.database)] if classified.database else []
+    shapes = [definition(session, name) for name in classified.tables]
+    variables = _variables(session)
+    printed_by = [variables.get(name) for name in _PRINTING]
+    look = Evidence(_digest([*databases, *shapes], 12), _digest(printed_by, 8))
+    if classified.swaps is not Swap.TABLES:
+        return look
+    ids = [_table_ids(session, target, name) for name in classified.tables]
+    if any(_is_table(shape) and not of_table for shape, of_table in zip(shapes, ids, strict=True)):
+        return look
+    where = "" if target.flavour is Flavour.TIDB else _server(variables)  # in TiDB, ids belong to the cluster
+    only_ids = sorted(str(number) for of_table in ids for _, number in of_table)
+    return look._replace(order=_digest([where, *ids], 8), ids=_digest([where, *only_ids], 8))
+
+
+def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaChange]) -> bool:
+    """Tells whether one of the schema changes that progress lists as still to run may be on the target already: the
+    bridge ended between the two, or is there now."""
+    return any(_may_have_run(session, entry) for change in pending if (entry := journal.find(session, change)))
+
+
+def _may_have_run(session: Session, entry: JournalEntry) -> bool:
+    if entry.state not in _MAY_HAVE_RUN or not entry.fingerprint:
+        return entry.state is JournalState.DONE
+    classified = classify(entry.run_text or entry.statement, entry.schema)
+    if not isinstance(classified, Classified):
+        return True
+    if _EMPTYING & set(classified.classes) or (len(classified.classes) > 1 and C.DROP_COLUMN in classified.classes):
+        return True  # it can leave the definition as it was
+    now = evidence(session, probe(session), classified)
+    return conclude(entry.fingerprint, now, classified.swaps).ran is not Ran.NO
+
+
+def _is_table(shape: str | None) -> bool:
+    return shape is not None and shape.startswith("CREATE TABLE")
+
+
+def _variables(session: Session) -> dict[str, str]:
+    """Reads the variables that decide how definitions are printed, and those that identify the server."""
+    names = ", ".join(f"'{name}'" for name in (*_PRINTING, *_SERVER))
+    return dict(session.rows(f"SHOW VARIABLES WHERE variable_name IN ({names})"))
+
+
+def _server(variables: Mapping[str, str]) -> str:
+    """Identifies the server.  MariaDB has no id that a copy of its files would not share."""
+    return variables.get("server_uuid") or f"{variables.get('hostname')}:{variables.get('port')}"
+
+
+def _digest(parts: Iterable[object], length: int) -> str:
+    text = "\0\0".join(map(str, parts)).encode("utf-8", "surrogateescape")
+    return base64.urlsafe_b64encode(hashlib.sha1(text, usedforsecurity=False).digest()).decode()[:length]
+
+
+def definition(session: Session, name: TableName) -> str | None:
+    """Gives SHOW CREATE without the object's name and counter; None when the object does not exist."""
+    try:
+        text = _show_create(session, "TABLE", name)
+        if re.search(r" SEQUENCE=1$", text):  # MariaDB shows a sequence as the table that holds its state
+            text = _show_create(session, "SEQUENCE", name)
+    except MySQLError as error:
+        if error_code(error) in _NO_SUCH:
+            return None
+        raise
+    qualifier = re.escape(quote_name(name.schema)) + r"\."
+    text = re.sub(rf"(?:{qualifier})?{re.escape(quote_name(name.table))}", "``", text, count=1)
+    return re.sub(r" AUTO_INCREMENT=\d+", "", text)
+
+
+def _show_create(session: Session, kind: str, name: TableName) -> str:
+    text: bytes = session.raw_rows(f"SHOW CREATE {kind} {quote_name(*name)}")[0][1]
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _database(session: Session, name: str) -> str:
+    try:
+        return str(session.rows(f"SHOW CREATE DATABASE {quote_name(name)}")[0][1])
+    except MySQLError as error:
+        if error_code(error) in _NO_SUCH:
+            return "absent"
+        raise
+
+
+def _table_ids(session: Session, target: Capabilities, name: TableName) -> list[tuple[object, ...]]:
+    """Reads the ids of a table and its partitions; none when the target does not show them (PROCESS privilege)."""
+    row = next(row for row in _TABLE_IDS if row.flavour is target.flavour and target.version >= row.since)
+    path = f"{_file_name(name.schema)}/{_file_name(name.table)}"
+    pattern = re.sub(r"([\\%_])", r"\\\1", path) + "#P#%"
+    values = {"path": path, "partitions": pattern, "schema": name.schema, "table": name.table}
+    try:
+        return session.rows(row.query, [values[arg] for arg in row.args])
+    except MySQLError as error:
+        if error_code(error) in _ACCESS_DENIED:
+            return []
+        raise
+
+
+def _file_name(name: str) -> str:
+    """Spells a name as InnoDB does: characters other than letters, digits and _ become @ and four hex digits."""
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)

@@ -1,0 +1,250 @@
+"""Decides what a schema change becomes on the target: the statement to run, or nothing; and what is refused or held.
+
+The policy decides about the statement as it came, the rules of `ddl/` rewrite it, what is known of shards may leave
+nothing to run, and the operator's word goes before all of that.  What does not run is recorded in the journal here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from bridge.ddl.by_table.routing import RoutingError
+from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
+from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
+from bridge.ddl.by_table.shard_values import misread_values
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.policy import DdlRules, Decision, Verdict
+from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rule import Site, UnsupportedError
+from bridge.errors import HeldError, SchemaChangeError
+from bridge.model import SchemaChange
+from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.ddl_fingerprint import definition
+from bridge.mysql.schema_changes.ddl_session import DdlSession
+from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
+from bridge.mysql.schema_changes.rewrite_context import OnTarget
+from bridge.mysql.schema_changes.timestamp_defaults import reset_session
+from bridge.mysql.schema_changes.upstream_zone import UTC
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.mysql.state.shard_journal import ShardJournal
+
+_ZONE_FIX: Final = (
+    "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class StatementToRun:
+    """The statement to run: rewritten for the target, and allowed by the policy or the operator."""
+
+    rewritten: Rewritten
+
+    @property
+    def text(self) -> str:
+        return self.rewritten.text or ""
+
+    @property
+    def classified(self) -> Classified:
+        return self.rewritten.classified
+
+    @property
+    def classes(self) -> str:
+        return ", ".join(change.value for change in self.classified.classes)
+
+
+class Planner:
+    """Plans one pipeline's schema changes.
+
+    rules: as of `SchemaChangeRunner`, with the schema of the bridge's own tables.
+    around: the session that they run on.
+    """
+
+    def __init__(self, journal: Journal, rules: DdlRules, around: DdlSession) -> None:
+        self._journal, self._rules, self._around = journal, rules, around
+        self._shards = ShardJournal(journal, rules.routes)
+        self._held: set[str] = set()
+
+    def plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> StatementToRun | None:
+        """Decides what to run.  Gives None, and records it, when there is nothing to run.
+
+        entry: what the journal holds of the change.
+        Raises HeldError while it waits for the operator, SchemaChangeError when the policy refuses it.
+        """
+        state = entry.state if entry is not None else None
+        if entry is not None and state is JournalState.HELD and change.statement_hash in self._held:
+            raise _held_error(entry, change)
+        self._shards.begin(change)
+        if entry is not None and state is JournalState.RUNNING:
+            return self._as_recorded(change, entry)
+        if entry is not None and entry.replacement:
+            return self._as_replaced(session, change, entry)
+        return self._decided(session, change, approved=state is JournalState.APPROVED)
+
+    def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> StatementToRun | None:
+        """Rewrites a change for the target, and does with it what the policy says, or the operator who approved it."""
+        rewritten = self._rewritten(session, change, approved=approved)
+        decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
+        if decision.verdict is Verdict.REFUSE:
+            raise self._refuse(session, change, decision.reason)
+        if decision.verdict is Verdict.IGNORE:
+            self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
+            return None
+        if outcome := self._confirmation(session, change, rewritten, approved=approved):
+            nothing = replace(rewritten, text=None, steps=())
+            self._leave_out(session, change, JournalState.CONFIRMED, nothing, outcome)
+            return None
+        if decision.verdict is Verdict.HOLD:
+            raise self.hold(session, change, decision.reason, rewritten)
+        if rewritten.text is None:
+            self._leave_out(
+                session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
+            )
+            return None
+        return StatementToRun(rewritten)
+
+    def _confirmation(self, session: Session, change: SchemaChange, rewritten: Rewritten, *, approved: bool) -> str:
+        """Tells why a schema change of a shard has nothing to run, since the merged table is as it says; "" when it is
+        to run.  Raises HeldError for one that the operator has to decide about."""
+        shard = shard_statement(change.text, change.schema, self._rules.routes)
+        if shard is None:
+            return ""
+        if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
+            return ""
+        ruling = self._shards.ruling(session, shard)
+        if ruling.verdict is not ShardVerdict.CONFIRM and not shard.never and rewritten.text:
+            self._require_read_alike(session, change, shard, rewritten)
+        if ruling.verdict is ShardVerdict.COMPARE and not approved:
+            ruling = compared(shard, is_equal=self._is_made(session, change, rewritten))
+        if ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved):
+            raise self.hold(session, change, ruling.why, rewritten)
+        if shard.makes and approved:
+            return "confirmed by the operator"
+        if ruling.verdict is not ShardVerdict.CONFIRM:
+            return ""
+        if kept := self._kept(session, change, rewritten):
+            raise self.hold(session, change, kept_rows(shard, kept.id), rewritten)
+        return ruling.why
+
+    def _require_read_alike(
+        self, session: Session, change: SchemaChange, shard: ShardStatement, rewritten: Rewritten
+    ) -> None:
+        """Raises HeldError for a statement after which values of other shards would be misread."""
+        columns = OnTarget(session, self._journal).column_definition
+        is_utc = self._around.zone(session) in {UTC, "UTC"}
+        if what := misread_values(rewritten.text or "", rewritten.classified, columns, is_utc=is_utc):
+            raise self.hold(session, change, misread(shard, what), rewritten)
+
+    def _kept(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
+        routes, text = self._rules.routes, rewritten.text or ""
+        return skipped_before(self._journal, session, routes, change, text, rewritten.classified)
+
+    def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:
+        """Tells whether the target's table is exactly what a statement makes."""
+        try:
+            self._around.prepare(session, change, rewritten.classified)
+            return makes_exactly(session, self._rules.own_schema, change, rewritten.text or "", rewritten.classified)
+        finally:
+            reset_session(session)
+
+    def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
+        target = self._around.capabilities(session)
+        around = OnTarget(session, self._journal)
+        zone = self._around.zone(session)
+        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved, zone)
+        try:
+            found = rewrite(change.text, change.schema, site)
+        except UnsupportedError as unsupported:
+            plain = classify(change.text, change.schema)
+            is_same = isinstance(plain, Classified) and all(self._rules.routes.target(n) == n for n in plain.tables)
+            if not approved or isinstance(plain, Refused) or not is_same or isinstance(unsupported, RoutingError):
+                raise self.hold(session, change, str(unsupported), None) from unsupported
+            found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
+        return self._allowed(session, change, found)
+
+    def _allowed(
+        self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
+    ) -> Rewritten:
+        if isinstance(found, Refused):
+            raise self._refuse(session, change, found.reason, replacement)
+        if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
+            raise self._refuse(session, change, reason, replacement)
+        if found.local and self._rules.timezone is None:
+            log.warning("local_times_in_utc", what=found.local, statement=change.text, fix=_ZONE_FIX)
+        return found
+
+    def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
+        """Takes the text that was sent before the interruption."""
+        classified = classify(entry.run_text, change.schema)
+        assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
+        return StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
+
+    def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
+        """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
+        classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
+        found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
+        return StatementToRun(self._allowed(session, change, found, entry.replacement))
+
+    def _leave_out(
+        self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str
+    ) -> None:
+        plan = StatementToRun(rewritten)
+        self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
+        log_outcome(change, rewritten, outcome)
+
+    def hold(
+        self,
+        session: Session,
+        change: SchemaChange,
+        reason: str,
+        rewritten: Rewritten | None,
+        *,
+        fingerprint: str = "",
+    ) -> HeldError:
+        classes = StatementToRun(rewritten).classes if rewritten else ""
+        self._journal.record(
+            session,
+            change,
+            JournalState.HELD,
+            fingerprint=fingerprint,
+            classes=classes,
+            rewritten=rewritten,
+            outcome=reason,
+        )
+        self._held.add(change.statement_hash)
+        entry = self._journal.find(session, change)
+        assert entry is not None  # it was just written
+        log.warning("schema_change_held", id=entry.id, why=reason, statement=change.text)
+        return _held_error(entry, change)
+
+    def _refuse(self, session: Session, change: SchemaChange, reason: str, replacement: str = "") -> SchemaChangeError:
+        self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
+        return SchemaChangeError(
+            f"the bridge does not run this statement: {reason}; the statement is: {replacement or change.text}",
+            where=where_of(change),
+            fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
+            " in its place; then start the bridge again",
+        )
+
+
+def log_outcome(change: SchemaChange, rewritten: Rewritten, outcome: str) -> None:
+    """Logs what became of a schema change, and what was rewritten in it."""
+    for step in rewritten.steps:
+        log.info("schema_change_rewritten", commit_ts=change.commit_ts, **step._asdict())
+    log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=outcome)
+
+
+def where_of(change: SchemaChange) -> str:
+    """Says where a schema change came from, for errors."""
+    return f"{change.position}, schema {change.schema!r}, commit ts {change.commit_ts}"
+
+
+def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
+    return HeldError(
+        f"a schema change is held: {entry.outcome}",
+        where=where_of(change),
+        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
+    )

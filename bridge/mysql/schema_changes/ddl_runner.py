@@ -1,0 +1,212 @@
+"""Runs schema changes on the target, each exactly once, although DDL is not transactional (internals, decision 5).
+
+Before a statement runs, an intent with a fingerprint of everything it touches is written.  When a restart finds the
+intent open, the fingerprint as it is now tells whether the statement ran: an InnoDB schema change either happened or
+did not.  What runs is what `ddl_plan` makes of a statement.  One that the target refuses stops the bridge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pymysql.err import MySQLError, OperationalError
+
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.parser import Classified
+from bridge.ddl.policy import DdlRules
+from bridge.errors import SchemaChangeError
+from bridge.model import SchemaChange
+from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
+from bridge.mysql.schema_changes.ddl_plan import Planner, StatementToRun, log_outcome, where_of
+from bridge.mysql.schema_changes.ddl_session import NO_SUCH_DATABASE, DdlSession
+from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
+from bridge.mysql.schema_changes.statement_tag import statement_tag, wait_while_running
+from bridge.mysql.schema_changes.timestamp_defaults import require_explicit_defaults, reset_session
+from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
+from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
+
+_DATABASE_EXISTS: Final = 1007
+_TABLE_EXISTS: Final = 1050
+_UNKNOWN: Final = frozenset({1051, 4091, 4092})
+"""Unknown table; unknown sequence and view (MariaDB)."""
+_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
+_NO_SUCH_TABLE: Final = 1146
+_DENIED: Final = frozenset({1044, 1142, 1227})
+_NOT_RUN: Final = frozenset({JournalState.REFUSED, JournalState.APPROVED})
+_CHANGED: Final = (
+    "the target refused it, and was changed by hand since then; where that did what the statement says, running it"
+    " would undo it"
+)
+_LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve it"
+COPIES_IN_A_PACKET: Final = 12
+"""How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
+after its changes, with escapes."""
+
+
+class SchemaChangeRunner:
+    """Runs one pipeline's schema changes on the control session.
+
+    rules: policy, source and collations, from the settings.
+    trace: is called with the name of each step (tests crash there).
+    """
+
+    def __init__(self, pipeline: str, schema: str, rules: DdlRules, trace: Callable[[str], None]) -> None:
+        self._pipeline, self._schema, self._trace = pipeline, schema, trace
+        self._rules = replace(rules, own_schema=schema)
+        self._journal = Journal(pipeline, schema)
+        self._around = DdlSession(self._rules)
+        self._planner = Planner(self._journal, self._rules, self._around)
+
+    def run(self, session: Session, change: SchemaChange) -> None:
+        """Runs `change` exactly once, and records the outcome.
+
+        Raises HeldError while it waits for the operator, SchemaChangeError when the policy or the target refuses it,
+        MySQLError when the connection is lost (the intent stays open; run it again on a new session).
+        """
+        entry = self._journal.find(session, change)
+        if entry is not None and entry.state in FINISHED:
+            return
+        plan = self._planner.plan(session, change, entry)
+        if plan is None:
+            return
+        wait_while_running(session, self._tag(change))
+        now = evidence(session, self._around.capabilities(session), plan.classified)
+        resumed = (
+            entry if entry is not None and entry.fingerprint and entry.state is not JournalState.REPLACED else None
+        )
+        if resumed is None:
+            self._record_intent(session, change, plan, now.fingerprint)
+        elif not self._is_to_run(session, change, plan, resumed, now):
+            return
+        self._trace("ddl intent")
+        outcome = self._execute(session, change, plan, resumed=resumed is not None)
+        self._trace("ddl executed")
+        self._journal.close(session, change, JournalState.DONE, outcome)
+        self._trace("ddl recorded")
+        log_outcome(change, plan.rewritten, outcome)
+
+    def _is_to_run(
+        self, session: Session, change: SchemaChange, plan: StatementToRun, intent: JournalEntry, now: Evidence
+    ) -> bool:
+        """Tells whether a change with an open intent still has to run, and records a change that ran.  Raises HeldError
+        when nothing shows whether it ran."""
+        found = self._conclusion(session, plan.classified, intent, now)
+        if found.ran is Ran.YES:
+            self._journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
+            return False
+        is_unclear = found.ran is Ran.UNCLEAR
+        if is_unclear and intent.state is not JournalState.APPROVED:
+            reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
+            raise self._planner.hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
+        if intent.state is not JournalState.RUNNING:
+            self._record_intent(session, change, plan, now.fingerprint)
+        return True
+
+    def check_size(self, session: Session, changes: Sequence[SchemaChange]) -> None:
+        """Raises SchemaChangeError when the rows of progress or of the journal would be too long for the server with
+        these changes."""
+        longest = max(changes, key=lambda change: len(change.text))
+        size = sum(len(change.text.encode()) for change in changes)
+        packet = self._around.capabilities(session).max_allowed_packet
+        if size * COPIES_IN_A_PACKET > packet:
+            raise SchemaChangeError(
+                f"schema changes of {size:,} bytes are too long for the target: its max_allowed_packet of {packet:,}"
+                f" bytes allows statements of {packet // COPIES_IN_A_PACKET:,} bytes; the longest one begins:"
+                f" {longest.text[:200]}",
+                where=where_of(longest),
+                fix=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
+                " bridge again; or leave the table out with --filter",
+            )
+
+    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
+        """Gives commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
+        return self._journal.runs_like(session, change)
+
+    def _refused_by_target(
+        self, session: Session, change: SchemaChange, plan: StatementToRun, words: str, code: int = 0
+    ) -> SchemaChangeError:
+        self._journal.close(session, change, JournalState.REFUSED, words)
+        came = "" if plan.text == change.text else " (`bridge ddl list` shows it as it came)"
+        return SchemaChangeError(
+            f"the target refused a schema change: {words}; the statement is: {plan.text}{came}",
+            where=where_of(change),
+            fix=f"{_first_step(code)}, then start the bridge again: it tries again; or bridge"
+            f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
+            f" the statement would have, and bridge ddl done {change.id}",
+        )
+
+    def _record_intent(self, session: Session, change: SchemaChange, plan: StatementToRun, fingerprint: str) -> None:
+        self._journal.record(
+            session,
+            change,
+            JournalState.RUNNING,
+            fingerprint=fingerprint,
+            classes=plan.classes,
+            rewritten=plan.rewritten,
+        )
+
+    def _execute(self, session: Session, change: SchemaChange, plan: StatementToRun, *, resumed: bool) -> str:
+        try:
+            self._around.prepare(session, change, plan.classified)
+            if "timestamp" in plan.text.lower():
+                require_explicit_defaults(session, where_of(change))
+            session.execute(f"{self._tag(change)} {plan.text}")
+            _raise_skipped(session)
+        except MySQLError as error:
+            if isinstance(error, TRANSIENT):
+                raise
+            if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
+                routes = self._rules.routes
+                if kept := skipped_before(self._journal, session, routes, change, plan.text, plan.classified):
+                    words = f"what it makes is there with what it held before, as {kept.id} was skipped"
+                    raise self._refused_by_target(session, change, plan, words) from error
+                return outcome
+            if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
+                return "ran, after an interruption had dropped some of its tables"
+            raise self._refused_by_target(session, change, plan, server_words(error), error_code(error)) from error
+        finally:
+            reset_session(session)
+        return "ran"
+
+    def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
+        """Tells whether an interrupted statement ran.  One that the target refused has not, whatever was changed there
+        by hand since then."""
+        if classified.kind in _DROPS:
+            return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
+        if intent.state in _NOT_RUN and not classified.swaps:
+            return Conclusion(Ran.NO)
+        found = conclude(intent.fingerprint, now, classified.swaps)
+        is_changed = found.ran is Ran.YES and intent.state in _NOT_RUN
+        return Conclusion(Ran.UNCLEAR, _CHANGED) if is_changed else found
+
+    def _tag(self, change: SchemaChange) -> str:
+        return statement_tag(self._pipeline, change)
+
+
+def _raise_skipped(session: Session) -> None:
+    """Raises the error that IF NOT EXISTS suppresses: it leaves an existing object as it is, even one that differs."""
+    for _, code, message in session.rows("SHOW WARNINGS"):
+        if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
+            raise OperationalError(code, message)
+
+
+def _first_step(code: int) -> str:
+    """Says what makes a statement run that the target refused with an error."""
+    if code == NO_SUCH_DATABASE:
+        return "create the database on the target as it is upstream"
+    if code == _NO_SUCH_TABLE:
+        return "make the table on the target as it is upstream"
+    if code in KEY_TOO_LONG:
+        return (
+            "let keys be as long as they can: SET GLOBAL innodb_default_row_format = DYNAMIC on the target, and ALTER"
+            " TABLE ... ROW_FORMAT = DYNAMIC where its table is there already"
+        )
+    return "grant the right that is missing" if code in _DENIED else "take what is in its way from the target"
+
+
+def _all_dropped(session: Session, classified: Classified) -> bool:
+    tables = classified.tables if classified.kind in _DROPS else ()
+    return bool(tables) and all(definition(session, name) is None for name in tables)

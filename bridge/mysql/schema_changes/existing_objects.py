@@ -1,0 +1,193 @@
+"""Compares the objects that a schema change would make with those that exist on the target already, as after an earlier
+replay.
+
+An existing object counts as made when it has everything that the statement would have given it.  To find out, the
+statement runs on a scratch copy.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pymysql.err import MySQLError
+
+from bridge.ddl.by_table.routing import target_statement
+from bridge.ddl.by_table.shard_statements import shard_statement
+from bridge.ddl.by_table.skipping import removed_names
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import span_of, statement_parts
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.filters.routes import Routes
+from bridge.model import SchemaChange, TableName
+from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.ddl_fingerprint import definition
+from bridge.mysql.server_errors import LOST, error_code
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.quoting import quote_name
+
+_DATABASE_EXISTS: Final = 1007
+_TABLE_EXISTS: Final = 1050
+_COLUMN_EXISTS: Final = 1060
+_KEY_EXISTS: Final = 1061
+_UNDO: Final = {_COLUMN_EXISTS: "COLUMN", _KEY_EXISTS: "INDEX"}
+_MAKING: Final = frozenset(
+    {
+        *(StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX),
+        *(StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE),
+    }
+)
+_KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENCE: "SEQUENCE"}
+_MOST_UNDONE: Final = 100
+
+
+def makes_exactly(
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified
+) -> bool:
+    """Tells whether an existing table is exactly what this CREATE TABLE makes: not less, and not more."""
+    return bool(_tried(session, scratch_schema, change, text, classified, _TABLE_EXISTS, nothing_else=True))
+
+
+def exists_already(
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
+) -> str:
+    """Tells whether the target refused `text` with `error` because its effect exists already.  Gives the outcome to
+    record, "" when that is not so."""
+    code = error_code(error)
+    if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
+        return _alter_to(session, text, classified)
+    if code not in {_TABLE_EXISTS, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
+        return ""
+    made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != _TABLE_EXISTS)
+    return "what it makes was there already" if made else ""
+
+
+def skipped_before(
+    journal: Journal, session: Session, routes: Routes, change: SchemaChange, text: str, classified: Classified
+) -> JournalEntry | None:
+    """Gives the schema change that the operator skipped, and which would have removed what a statement makes, or what
+    had its name; None without one, or where that was removed since.  What is there then holds what it held before.
+
+    change: the statement as it came; of a merged table only what its own shard skipped counts, since rows of others are
+    right.  text: as it runs.
+    """
+    shard = _shard(change.text, change.schema, routes)
+    skipped = [
+        entry
+        for entry in journal.entries(session, [JournalState.SKIPPED])
+        if _shard(entry.statement, entry.schema, routes) == shard
+        if _removed(entry, routes, text, classified)
+    ]
+    if not skipped:
+        return None
+    gone = set[str]()
+    for entry in reversed(journal.entries(session, [JournalState.SKIPPED, JournalState.DONE])):
+        removed = _removed(entry, routes, text, classified)
+        if entry in skipped and removed - gone:
+            return entry
+        gone |= removed if entry.state is JournalState.DONE else set()
+    return None
+
+
+def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classified) -> frozenset[str]:
+    """Gives the names that a statement makes, and that an earlier one removes."""
+    ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
+    ran = entry.ran_instead or ran
+    known = classify(ran, schema)
+    return removed_names(text, classified, ran, known) if isinstance(known, Classified) else frozenset()
+
+
+def _shard(text: str, schema: str, routes: Routes) -> TableName | None:
+    found = shard_statement(text, schema, routes)
+    return found.shard if found else None
+
+
+def _tried(
+    session: Session,
+    scratch_schema: str,
+    change: SchemaChange,
+    text: str,
+    classified: Classified,
+    code: int,
+    *,
+    nothing_else: bool,
+) -> bool:
+    """Runs the statement on a probe, and compares that with the table."""
+    kind = _KINDS.get(classified.kind, "TABLE")
+    probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
+    try:
+        session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+        table = _make_probe(session, scratch_schema, probe, code, text, change.schema)
+        return table is not None and _holds(session, table, probe, nothing_else=nothing_else)
+    except MySQLError as failure:
+        if isinstance(failure, LOST):
+            raise
+        return False
+    finally:
+        session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+
+
+def _make_probe(
+    session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
+) -> TableName | None:
+    """Runs the statement on the probe; gives the table that it is about, None when it cannot be run."""
+    sent = classify(text, current_schema)
+    if isinstance(sent, Refused):
+        return None
+    table, (start, end), _ = sent.touched[0]
+    statement = text[:start] + quote_name(*probe) + text[end:]
+    if code == _TABLE_EXISTS:
+        _take_defaults_of(session, scratch_schema, table.schema)
+        session.execute(statement)
+    else:
+        session.execute(f"CREATE TABLE {quote_name(*probe)} LIKE {quote_name(*table)}")
+        _redo(session, statement, probe)
+    return table
+
+
+def _alter_to(session: Session, text: str, classified: Classified) -> str:
+    """Gives an existing database the defaults that the statement would have given it."""
+    options = statement_parts(text, classified, tidb=False).options
+    if options:
+        start, end = span_of(options)
+        session.execute(f"ALTER DATABASE {quote_name(classified.database)} {text[start:end]}")
+    return "the database was there already; its defaults are as the statement says"
+
+
+def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
+    """Tells whether the table has all that the probe has.  With `nothing_else` it must also have nothing more (CREATE
+    TABLE LIKE copies no foreign keys)."""
+    made, there = _parts(session, probe), _parts(session, table)
+    dropped = {part for part in there - made if " FOREIGN KEY " not in part}
+    return made <= there and not (nothing_else and dropped)
+
+
+def _redo(session: Session, statement: str, probe: TableName) -> None:
+    """Drops from the copy whatever the server says exists already, until the statement runs on it."""
+    for _ in range(_MOST_UNDONE):
+        try:
+            session.execute(statement)
+        except MySQLError as error:
+            named = re.search(r"'(.*)'", str(error.args[-1]))
+            if error_code(error) not in _UNDO or named is None:
+                raise
+            drop = f"DROP {_UNDO[error_code(error)]} {quote_name(named[1])}"
+            session.execute(f"ALTER TABLE {quote_name(*probe)} {drop}")
+        else:
+            return
+
+
+def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> None:
+    """Gives the scratch database the defaults of another one, since objects made without a collation take these."""
+    (charset, collation), *_ = session.rows(
+        "SELECT default_character_set_name, default_collation_name FROM information_schema.schemata"
+        " WHERE schema_name = %s",
+        (schema,),
+    )
+    session.execute(f"ALTER DATABASE {quote_name(scratch_schema)} CHARACTER SET {charset} COLLATE {collation}")
+
+
+def _parts(session: Session, name: TableName) -> set[str]:
+    """Gives columns, keys and options of a table, or the body of a view without its account and rights."""
+    text = re.sub(r"^CREATE .*? SQL SECURITY \w+ VIEW", "CREATE VIEW", definition(session, name) or "", flags=re.DOTALL)
+    return {line.strip().rstrip(",") for line in text.splitlines()}

@@ -1,0 +1,126 @@
+"""Answers what rewriting rules ask about a live target."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bridge.ddl.parser import DATABASE_KINDS, Classified, classify
+from bridge.ddl.rule import OmittedObject
+from bridge.model import TableName
+from bridge.mysql.connection.session import Session
+from bridge.mysql.schema_changes.ddl_fingerprint import definition
+from bridge.mysql.state.ddl_journal import Journal
+from bridge.quoting import quote_name
+
+_CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
+"""The names that TiDB and MySQL give to an index on an expression without a name."""
+
+
+class OnTarget:
+    """Answers for one statement; it reads from the target when it is asked."""
+
+    def __init__(self, session: Session, journal: Journal) -> None:
+        self._session, self._journal = session, journal
+
+    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
+        """Tells whether the target lacks an object that this pipeline has left out."""
+        return self._was_left_out(thing) and not self._has(table, thing)
+
+    def _was_left_out(self, thing: OmittedObject) -> bool:
+        names = {left.name.lower() for left in self._journal.left_out(self._session) if left.kind == thing.kind}
+        unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
+        return thing.name.lower() in names or bool("" in names and unnamed)
+
+    def _has(self, table: TableName, thing: OmittedObject) -> bool:
+        if thing.kind == "table":
+            return definition(self._session, table) is not None
+        view, column = {
+            "index": ("statistics", "index_name"),
+            "constraint": ("table_constraints", "constraint_name"),
+        }[thing.kind]
+        found = self._session.value(
+            f"SELECT COUNT(*) FROM information_schema.{view}"
+            f" WHERE table_schema = %s AND table_name = %s AND {column} = %s",
+            (*table, thing.name),
+        )
+        return bool(found)
+
+    def stored_name(self, table: TableName) -> TableName | None:
+        """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
+        rows = self._session.rows(
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_schema = %s AND LOWER(table_name) = LOWER(%s)",
+            tuple(table),
+        )
+        names = [
+            str(name) for (name,) in rows if name.lower() == table.table.lower()
+        ]  # MariaDB ignores accents as well
+        return TableName(table.schema, names[0]) if len(names) == 1 and names[0] != table.table else None
+
+    def default_is_nobodys(self, schema: str) -> bool:
+        """Tells whether the database has its server's default collation, and no schema change of this pipeline has made
+        or altered it."""
+        rows = self._session.rows(
+            "SELECT default_collation_name = @@global.collation_server FROM information_schema.schemata"
+            " WHERE schema_name = %s",
+            (schema,),
+        )
+        return bool(rows and rows[0][0]) and schema not in self._databases_made()
+
+    def _databases_made(self) -> set[str]:
+        done = self._journal.done(self._session, [kind.value for kind in DATABASE_KINDS])
+        known = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
+        return {change.database for change in known if isinstance(change, Classified)}
+
+    def has_sequence(self, name: TableName) -> bool:
+        """Tells whether there is a sequence of that name."""
+        return bool(
+            self._session.value(
+                "SELECT COUNT(*) FROM information_schema.tables"
+                " WHERE table_schema = %s AND table_name = %s AND table_type = 'SEQUENCE'",
+                tuple(name),
+            )
+        )
+
+    def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
+        """Tells whether the table, in whatever case its name is written, holds any row of which the condition is
+        true."""
+        table = self.stored_name(table) or table
+        if definition(self._session, table) is None:
+            return False
+        return bool(self._session.rows(f"SELECT 1 FROM {quote_name(*table)} WHERE {where} LIMIT 1"))
+
+    def partition_method(self, table: TableName) -> str:
+        """Gives RANGE, KEY and so on; "" when the table has no partitions."""
+        found = self._session.value(
+            "SELECT MAX(partition_method) FROM information_schema.partitions"
+            " WHERE table_schema = %s AND table_name = %s",
+            tuple(self.stored_name(table) or table),
+        )
+        return str(found or "").upper()
+
+    def column_definition(self, table: TableName, column: str) -> str | None:
+        """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
+        begin = f"  {quote_name(column)} ".lower()
+        lines = (definition(self._session, self.stored_name(table) or table) or "").splitlines()
+        return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
+
+    def constraint_kind(self, table: TableName, name: str) -> str:
+        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
+        found = self._session.value(
+            "SELECT MAX(constraint_type) FROM information_schema.table_constraints"
+            " WHERE table_schema = %s AND table_name = %s AND constraint_name = %s",
+            (*table, name),
+        )
+        return str(found or "")
+
+    def next_number(self, table: TableName, prefix: str) -> int:
+        """Gives one more than the highest number behind `prefix` among the table's constraints."""
+        rows = self._session.rows(
+            "SELECT constraint_name FROM information_schema.table_constraints"
+            " WHERE table_schema = %s AND table_name = %s",
+            tuple(table),
+        )
+        tails = [str(name)[len(prefix) :] for (name,) in rows if str(name).startswith(prefix)]
+        return max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1

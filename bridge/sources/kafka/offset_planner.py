@@ -1,0 +1,144 @@
+"""Plans which offsets the micro-batches of a stream of Kafka topics hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from bridge.ends.end import Abandoned
+from bridge.errors import SourceError
+from bridge.model import PartitionId
+from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.topic_guard import attempts_at
+from bridge.sources.source import READING, Guard, Wait
+
+_LOOK_SECONDS: Final = 1.0
+"""How often the planner looks for partitions that were added."""
+_LEAST_PACE: Final = 0.01
+"""The least seconds between two plans: Kafka must not be asked without a pause."""
+_WHILE_THEY_COME: Final = 0.5
+"""While messages come, the planner looks for the next ones after this part of the pace."""
+_BEHIND_SECONDS: Final = 15.0
+"""A partition may end before what was read for so long: a leader that was just elected may not know its end yet."""
+
+Ends = Callable[[Iterable[PartitionId]], Mapping[PartitionId, int]]
+"""Asks Kafka where partitions end now; raises UnansweredError when it does not answer."""
+
+
+class Plan(NamedTuple):
+    """What a micro-batch holds: ranges, none of them empty.  is_cut: whether partitions hold more."""
+
+    ranges: list[OffsetRange]
+    is_cut: bool
+
+
+class OffsetPlanner:
+    """Plans the micro-batches of a stream, one after the other, without a gap.
+
+    ends_of: asks where partitions end.
+    guard: knows the partitions that there are, and waits for a Kafka that is away.
+    starts: where the stream begins.  A partition that is added later begins at 0: if its first messages are gone
+        already, reading them has to fail.
+    limit: about the most messages of a micro-batch.
+    pace: the seconds between two looks for new messages, of which the last found none; half of it while they come.
+        There is no pause while there are more than a micro-batch may hold.
+    once: the stream ends where the partitions end when the first micro-batch is planned.
+    """
+
+    def __init__(
+        self,
+        ends_of: Ends,
+        guard: Guard,
+        starts: Mapping[PartitionId, int],
+        limit: int,
+        pace: float,
+        *,
+        once: bool,
+    ) -> None:
+        self._ends_of, self._guard, self._next = ends_of, guard, dict(starts)
+        self._limit, self._pace, self._once = limit, max(_LEAST_PACE / _WHILE_THEY_COME, pace), once
+        self._last: Mapping[PartitionId, int] | None = None
+        self._plan_at = self._look_at = time.monotonic()
+        self._behind_since: float | None = None
+
+    def next(self, wait: Wait, most: int | None = None) -> Plan | None:
+        """Waits until there are messages, and plans the next micro-batch.
+
+        wait: see Wait.  most: about the most messages of this one, if that is less than the limit.
+        Returns None when the stream has come to its end, or when `wait` says that nobody waits.  Raises SourceError
+        when a topic was deleted or created again, or has lost messages that were read; UnansweredError when Kafka was
+        away for too long.
+        """
+        while not wait(max(0.0, self._plan_at - time.monotonic())):
+            looked_at = time.monotonic()
+            self._plan_at = looked_at + self._pace
+            try:
+                ends = self._ends(lambda: wait(0.0))
+            except Abandoned:
+                return None
+            plan = planned(self._next, ends, min(most or self._limit, self._limit))
+            self._next.update({(r.topic, r.partition): r.end for r in plan.ranges})
+            if plan.ranges:
+                self._plan_at = looked_at + (_LEAST_PACE if plan.is_cut else self._pace * _WHILE_THEY_COME)
+                return plan
+            if self._last is not None:
+                return None
+        return None
+
+    def _ends(self, abandoned: Callable[[], bool]) -> Mapping[PartitionId, int]:
+        """Returns where the partitions end, for this plan; none when `abandoned` said so."""
+        if self._last is not None:
+            return self._last
+        self._look_for_added(abandoned)
+        ends: Mapping[PartitionId, int] = {}
+        for attempt in attempts_at(self._guard.end, READING, abandoned):
+            with attempt:
+                if attempt.retry_state.attempt_number > 1:
+                    self._guard.partitions(abandoned)  # a topic that was deleted has an error of its own
+                ends = self._ends_of(self._next)
+        self._check(ends, abandoned)
+        if self._once and self._behind_since is None:
+            self._last = ends
+        return ends
+
+    def _look_for_added(self, abandoned: Callable[[], bool]) -> None:
+        if time.monotonic() >= self._look_at:
+            for partition in self._guard.partitions(abandoned) or ():
+                self._next.setdefault(partition, 0)
+            self._look_at = time.monotonic() + _LOOK_SECONDS
+
+    def _check(self, ends: Mapping[PartitionId, int], abandoned: Callable[[], bool]) -> None:
+        """Raises SourceError when a partition ends before what was read of it, and does so for 15 s."""
+        behind = [where for where, end in ends.items() if end < self._next[where]]
+        if not behind:
+            self._behind_since = None
+            return
+        self._guard.partitions(abandoned)  # a topic that was created again has an error of its own
+        self._behind_since = self._behind_since or time.monotonic()
+        if time.monotonic() - self._behind_since > _BEHIND_SECONDS:
+            raise _lost_error(behind[0], self._next[behind[0]], ends[behind[0]])
+
+
+def planned(starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], limit: int) -> Plan:
+    """Plans what lies between `starts` and `ends`.  If they hold more than `limit` messages, each is
+    cut in the same proportion, so that the boundaries of all partitions arrive together; none is cut to nothing, so
+    there may be as many messages as partitions though `limit` is less."""
+    whole = [OffsetRange(*where, starts[where], end) for where, end in sorted(ends.items())]
+    ranges = [one for one in whole if one.size]
+    total = sum(one.size for one in ranges)
+    if total > limit:
+        room, rest = max(0, limit - len(ranges)), max(1, total - len(ranges))
+        ranges = [one._replace(end=one.start + 1 + (one.size - 1) * room // rest) for one in ranges]
+    return Plan(ranges, sum(one.size for one in ranges) < total)
+
+
+def _lost_error(where: PartitionId, read: int, end: int) -> SourceError:
+    topic, partition = where
+    return SourceError(
+        f"the partition ends at offset {end}, but was read up to offset {read} before",
+        where=f"{topic}/{partition}",
+        fix="Kafka has lost messages, as after an unclean leader election: `bridge verify --against upstream`; if it"
+        " differs, copy the upstream's tables to the target, `bridge reset`, and start with --from the moment of the"
+        " copy",
+    )

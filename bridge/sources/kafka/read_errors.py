@@ -1,0 +1,63 @@
+"""Tells which errors of Kafka end a reading, and what to do about those."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+from bridge.errors import SourceError, UnansweredError
+from bridge.model import PartitionId
+from bridge.sources.kafka.acls import Acls, may_not
+from bridge.sources.kafka.offset_ranges import OffsetRange
+
+AWAY: Final = frozenset(
+    {
+        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT),
+        *(KafkaError._WAIT_COORD, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION),
+        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR),
+        *(KafkaError.KAFKA_STORAGE_ERROR, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+        *(KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE),
+    }
+)
+"""Brokers that are gone, names that are not known, leaders that change, coordinators that load: Kafka is away, and may
+answer later."""
+SILENCE_SECONDS: Final = 60.0
+"""Reading a range fails when its next message does not come for so long."""
+HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, *AWAY})
+"""Errors after which reading continues: the end of a partition, what the client itself waits for, and that it may not
+use the consumer group that it has to name, which it does not use."""
+
+_DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+def silence_error(wanted: OffsetRange, next_offset: int) -> UnansweredError:
+    return UnansweredError(
+        f"no message came for {SILENCE_SECONDS:.0f} s",
+        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        fix="check that Kafka answers and that the partition has a leader; then start the bridge again",
+    )
+
+
+def dropped_error(partition: PartitionId, offset: int, held: str = "") -> SourceError:
+    """Makes the error of messages that are still needed, and that Kafka has dropped.  held: what it holds, in words."""
+    topic, number = partition
+    return SourceError(
+        f"Kafka no longer holds the messages from offset {offset} on{held}",
+        where=f"{topic}/{number}",
+        fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
+        " target, `bridge reset`, and start with --from the moment of the copy",
+    )
+
+
+def refusal_error(wanted: OffsetRange, next_offset: int, error: Any, acls: Acls) -> SourceError:
+    if error.code() in _DROPPED:
+        return dropped_error((wanted.topic, wanted.partition), next_offset)
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return may_not(("READ",), wanted.topic, acls)
+    return SourceError(
+        f"Kafka refused the read: {error.str()}",
+        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        fix="check that Kafka still holds the messages and that its user may read them; then start the bridge again",
+    )

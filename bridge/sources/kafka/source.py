@@ -1,0 +1,290 @@
+"""Kafka topics as a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from bridge.errors import SourceError, UnansweredError, UsageError
+from bridge.events import Position
+from bridge.model import PartitionId, Positions
+from bridge.sources.kafka.acls import NEEDED, Acls, may_not
+from bridge.sources.kafka.batches import KafkaBatch, KafkaStream
+from bridge.sources.kafka.client import check_login, client
+from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
+from bridge.sources.kafka.offset_planner import OffsetPlanner
+from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
+from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
+from bridge.sources.kafka.read_errors import AWAY
+from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
+from bridge.sources.source import (
+    Extent,
+    Guard,
+    KeyAndValue,
+    Message,
+    MicroBatch,
+    Pacing,
+    Session,
+    Stamped,
+    TopicNow,
+    within_sample_bytes,
+)
+
+_T = TypeVar("_T")
+_TIMEOUT_SECONDS = 15
+_GREETING_SECONDS = 3
+_MESSAGES_PER_READ = 1000
+_SAMPLE_SECONDS = 5
+_STAMPED_SECONDS = 3
+
+
+class KafkaSource:
+    """Kafka topics, whose messages and metadata confluent-kafka reads.
+
+    properties: properties of the Kafka client (librdkafka).  Unless they set another isolation level, messages of
+        aborted and open transactions are not read, and a partition ends before its first open transaction.
+    """
+
+    is_kafka = True
+
+    def __init__(self, bootstrap_servers: str, topics: Sequence[str], properties: Mapping[str, str]) -> None:
+        self._servers, self._topics = bootstrap_servers, tuple(topics)
+        self.place = bootstrap_servers
+        self._properties = {"isolation.level": ISOLATION, **properties}
+        self.acls = Acls.of({**properties, "bootstrap.servers": bootstrap_servers})
+        self._committer: Consumer | None = None
+
+    def __str__(self) -> str:
+        return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
+
+    def check_properties(self) -> None:
+        """Raises UsageError for a property that the client does not accept; does not connect to Kafka."""
+        check_login(self._properties)
+        _ = self._admin
+
+    def extents(self, spark: Session | None = None) -> dict[PartitionId, Extent]:
+        """Looks up every partition of the topics and its present offsets; SourceError when Kafka does not answer."""
+        del spark
+        with self._consumer() as consumer:
+            return {
+                (topic, partition): Extent(*self._offsets(consumer, topic, partition))
+                for topic in self._topics
+                for partition in self._partitions(consumer, topic)
+            }
+
+    def topics(self) -> dict[str, TopicNow]:
+        """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises."""
+        return read_topics(self._admin, list(self._topics), self.acls)
+
+    def operations(self) -> dict[str, frozenset[str]]:
+        """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
+        return read_operations(self._admin, list(self._topics), self.acls)
+
+    def compacted(self) -> list[str]:
+        """Asks Kafka which topics it compacts (`topic_guard.read_compacted`)."""
+        return read_compacted(self._admin, list(self._topics))
+
+    def group(self, name: str) -> GroupNow:
+        """Asks Kafka for a consumer group; raises what `group_offsets.read_group` raises."""
+        return read_group(self._admin, name)
+
+    def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        """Asks where these partitions end now."""
+        return end_offsets(self._admin, partitions, self._properties["isolation.level"])
+
+    def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
+        """Asks where the messages of this moment and later ones begin in these partitions."""
+        return offsets_since(self._admin, partitions, ms)
+
+    def stamped(self, starts: Mapping[PartitionId, int], count: int) -> list[Stamped]:
+        """Reads about so many messages of each partition from these offsets on, those that come within some seconds."""
+        with self._consumer() as consumer:
+            consumer.assign([TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()])
+            came = _polled(consumer, count * len(starts), _STAMPED_SECONDS)
+            return [Stamped(message.timestamp()[1], message.key(), message.value()) for message in came]
+
+    def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
+        """Tells Kafka the offsets of a consumer group, the same at each call."""
+        if self._committer is None:
+            self._committer = group_client(dict(self._client_properties()), group)
+        commit_offsets(self._committer, group, offsets, self.acls)
+
+    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
+        """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
+        planner = OffsetPlanner(
+            self.ends,
+            guard,
+            {partition: start.offset for partition, start in starts.items()},
+            pacing.messages,
+            pacing.seconds,
+            once=pacing.once,
+        )
+        return KafkaStream(planner, KafkaBatch(spark, [], self._client_properties()))
+
+    def batch_size(self, messages_per_batch: int) -> int:
+        """Returns `messages_per_batch`: no more messages than that are planned."""
+        return messages_per_batch
+
+    def batch_bytes(self, most_bytes: int) -> int:
+        """Returns `most_bytes`, since a micro-batch can be divided."""
+        return most_bytes
+
+    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+        """Makes one micro-batch of all messages at these offsets."""
+        ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
+        return KafkaBatch(lambda: spark, ranges, self._client_properties())
+
+    def sample(self, count: int) -> list[KeyAndValue]:
+        """Reads up to `count` messages from the beginning of the partitions."""
+        with self._consumer() as consumer:
+            ends = [
+                TopicPartition(topic, partition, low)
+                for (topic, partition), (low, high) in (
+                    ((t, p), self._offsets(consumer, t, p)) for t in self._topics for p in self._partitions(consumer, t)
+                )
+                if high > low
+            ]
+            if not ends:
+                return []
+            consumer.assign(ends)
+            came = _polled(consumer, count, _SAMPLE_SECONDS)
+            return list(within_sample_bytes((message.key(), message.value()) for message in came))
+
+    def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        """Reads the first messages of each partition with a client of its own."""
+        return self._parts(lambda extent: Extent(extent.low, min(extent.low + count, extent.high)))
+
+    def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        """Reads the last messages of each partition with a client of its own."""
+        return self._parts(lambda extent: Extent(max(extent.low, extent.high - count), extent.high))
+
+    def _parts(self, part: Callable[[Extent], Extent]) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+        parts = {where: part(extent) for where, extent in self.extents().items()}
+        with closing(RangeReader(dict(self._client_properties()))) as reader:
+            for where, wanted in parts.items():
+                if wanted.high > wanted.low:
+                    came = reader.read([OffsetRange(*where, wanted.low, wanted.high)])
+                    yield where, (pair for some in came for pair in zip(some.key, some.value, strict=True))
+
+    def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
+        """Reads what the partitions hold at the time of the call."""
+        extents = self.extents()
+        if partition is not None and all(number != partition for _, number in extents):
+            raise UsageError(
+                f"there is no partition {partition}", fix=f"{self} has {len(extents)} partitions, counted from 0"
+            )
+        ranges = [
+            OffsetRange(topic, number, max(extent.low, offset or 0), extent.high)
+            for (topic, number), extent in extents.items()
+            if partition in {None, number}
+        ]
+        with closing(RangeReader(dict(self._client_properties()))) as reader:
+            for wanted in ranges:
+                for start in range(wanted.start, wanted.end, _MESSAGES_PER_READ):
+                    part = wanted._replace(start=start, end=min(wanted.end, start + _MESSAGES_PER_READ))
+                    for came in reader.read([part]):
+                        columns = came.topic, came.partition, came.offset, came.key, came.value
+                        for name, number, at, key, value in zip(*columns, strict=True):
+                            yield Message(Position(name, number, at), key, value)
+
+    def _client_properties(self) -> tuple[tuple[str, str], ...]:
+        return (*sorted(self._properties.items()), ("bootstrap.servers", self._servers))
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return client(AdminClient, {**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Any]:
+        """Opens a client for metadata and for single messages; SourceError when Kafka does not answer."""
+        complaints: list[KafkaError] = []
+        consumer = client(
+            Consumer,
+            {
+                **self._properties,
+                "bootstrap.servers": self._servers,
+                "group.id": "bridge-metadata",
+                "enable.auto.commit": False,
+                "queued.max.messages.kbytes": 16 * 1024,
+                "log_level": 0,
+                "error_cb": complaints.append,
+            },
+        )
+        try:
+            self._greet(consumer, complaints)
+            yield consumer
+        except KafkaException as error:
+            raise self._unreachable(str(error), complaints) from error
+        finally:
+            consumer.close()
+
+    def _greet(self, consumer: Any, complaints: Iterable[KafkaError]) -> None:
+        """Waits for the first answer of Kafka, for 15 s at most.
+
+        Stops earlier when Kafka has refused the login or the TLS handshake: the client itself would try again forever.
+        """
+        until = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                consumer.list_topics(self._topics[0], timeout=_GREETING_SECONDS)
+            except KafkaException:
+                consumer.poll(0)  # calls error_cb, which tells why
+                if time.monotonic() > until or any(map(_refusal_fix, complaints)):
+                    raise
+            else:
+                return
+
+    def _partitions(self, consumer: Any, topic: str) -> list[int]:
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
+        if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise may_not(NEEDED, topic, self.acls)
+        if metadata.error is not None or not metadata.partitions:
+            is_away = metadata.error is not None and metadata.error.code() in AWAY
+            raise (UnansweredError if is_away else SourceError)(
+                f"the topic {topic!r} cannot be read: {metadata.error}",
+                where=self._servers,
+                fix="check --topic and the rights of the Kafka user",
+            )
+        return sorted(metadata.partitions)
+
+    def _offsets(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_SECONDS)
+        return low, high
+
+    def _unreachable(self, words: str, complaints: Iterable[KafkaError]) -> SourceError:
+        for said in complaints:
+            if fix := _refusal_fix(said):
+                return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, fix=fix)
+        return UnansweredError(
+            f"Kafka does not answer: {words}",
+            where=self._servers,
+            fix="check --bootstrap-servers, that Kafka runs, and that security.protocol in [source.kafka] is the one of"
+            " that port",
+        )
+
+
+def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
+    """Polls up to `count` messages, as many as come within `seconds`; one at a time, since they may be large."""
+    until = time.monotonic() + seconds
+    while count > 0 and (left := until - time.monotonic()) > 0:
+        message = consumer.poll(left)
+        if message is not None and message.error() is None:
+            yield message
+            count -= 1
+
+
+def _refusal_fix(complaint: KafkaError) -> str:
+    """Returns what fixes a failed login or a failed TLS handshake; "" for other complaints."""
+    if complaint.code() == KafkaError._AUTHENTICATION:
+        return "check sasl.mechanism and sasl.username in [source.kafka], and BRIDGE_KAFKA_PASSWORD"
+    if "SSL" in str(complaint.str()):  # librdkafka reports a TLS alert of the broker as a transport error
+        return "check ssl.ca.location, and ssl.certificate.location where Kafka wants a certificate, in [source.kafka]"
+    return ""

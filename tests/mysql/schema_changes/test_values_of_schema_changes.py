@@ -1,0 +1,469 @@
+"""Schema changes on a real target: the values that rows have afterwards are the upstream's, or the change is held."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+
+import pytest
+from structlog.testing import capture_logs
+
+from bridge.commands.ddl import release
+from bridge.ddl.policy import DdlRules, ddl_rules
+from bridge.errors import HeldError
+from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
+from bridge.mysql.state.ddl_journal import JournalState
+from bridge.mysql.state.progress import ProgressTable
+from tests.support.pipelines import admin, drop_all, opened, run_all
+from tests.support.schema_change_runs import MOMENT, TS, decide, outcome, run
+from tests.support.upstreams import boundary, in_one_partition, schema_change
+
+FRACTIONS = {
+    "DATETIME(6)": ("'2024-02-28 23:59:59.600000'", "DATETIME(0)", "2024-02-29 00:00:00", "2024-02-28 23:59:59"),
+    "TIMESTAMP(6)": (
+        "'2024-02-28 23:59:59.678951'",
+        "TIMESTAMP(4)",
+        "2024-02-28 23:59:59.6790",
+        "2024-02-28 23:59:59.6789",
+    ),
+    "TIME(3)": ("'-00:00:00.600'", "TIME", "-00:00:01", "00:00:00"),
+    "VARCHAR(30)": ("'2024-02-28 10:11:12.6'", "DATETIME", "2024-02-28 10:11:13", "2024-02-28 10:11:12"),
+}
+"""By the type of a column: a value, the type that it becomes, and what MySQL and MariaDB make of the value."""
+
+
+@pytest.mark.parametrize("before", FRACTIONS)
+@pytest.mark.parametrize(
+    ("server", "source", "cuts"),
+    [
+        *(("target", "tidb", False), ("old_target", "mysql-8", False), ("target", "mariadb", True)),
+        *(("mysql_target", "tidb", False), ("mysql_target", "mariadb", True), ("old_mysql_target", "mysql-5.7", False)),
+    ],
+)
+def test_fractions_of_times_end_as_upstream(
+    request: pytest.FixtureRequest, server: str, source: str, cuts: bool, before: str
+) -> None:
+    """A column that holds fewer digits has the values of the upstream's server, which rounds them or cuts them."""
+    url = request.getfixturevalue(server)
+    value, after, rounded, cut = FRACTIONS[before]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before} NULL)")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        change = schema_change(TS, f"ALTER TABLE t MODIFY v {after} NULL")
+        run_all(url, in_one_partition([change, boundary(TS + 1)]), ddl=ddl_rules(source=source))
+        assert session.value("SELECT CONCAT(v) FROM m.t") == (cut if cuts else rounded)
+
+
+def test_defaults_take_the_upstream_moment(target: str, session: Session) -> None:
+    """Existing rows get CURRENT_TIMESTAMP of a new column as upstream, at its commit_ts and in its zone; later
+    statements do not."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    events = [
+        schema_change(TS, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP"),
+        boundary(TS + 1),
+    ]
+    with opened(target, [("cdc", 0)], ddl=DdlRules(timezone="+08:00")) as pipeline:
+        pipeline.take(in_one_partition(events))
+        assert session.rows("SELECT c FROM t") == [(MOMENT + timedelta(hours=8),)]
+        control = pipeline.ownership.control
+        assert control.rows("SELECT NOW() > '2025-01-01', @@SESSION.time_zone") == [(1, "+00:00")]
+
+
+LOCAL_TIMES = [
+    "ALTER TABLE t ADD COLUMN c DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",
+    "ALTER TABLE t ADD (n INT, c DATE DEFAULT (CURRENT_DATE))",
+    "ALTER TABLE t ADD COLUMN c VARCHAR(30) DEFAULT (NOW())",
+    "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT '2023-11-15 01:02:03'",
+    "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT 20231115010203",
+    "ALTER TABLE t MODIFY at DATETIME",
+    "ALTER TABLE `t` CHANGE COLUMN `at` `c` VARCHAR(30)",
+    "ALTER TABLE T CHANGE day c TIMESTAMP NULL",
+    "ALTER TABLE t PARTITION BY RANGE (UNIX_TIMESTAMP(must)) (PARTITION p0 VALUES LESS THAN"
+    " (UNIX_TIMESTAMP('2023-11-15 00:00:00')), PARTITION p1 VALUES LESS THAN MAXVALUE)",
+]
+
+
+@pytest.mark.parametrize("statement", LOCAL_TIMES)
+def test_local_times_of_the_upstream(target: str, session: Session, statement: str) -> None:
+    """A statement that means local times makes of rows, and of partitions, what it made of them upstream.  Where the
+    target does not know the zone, it is held."""
+    session.execute("CREATE DATABASE u COLLATE utf8mb4_bin")
+    for schema in ("u", "m"):
+        session.execute(f"USE {schema}")
+        session.execute("CREATE TABLE t (at TIMESTAMP NULL, day DATETIME, must TIMESTAMP NOT NULL)")
+        for at in ("2023-11-14 15:59:59", "2023-11-14 16:00:01", "2023-11-15 00:00:01"):
+            session.execute(f"INSERT INTO t VALUES ('{at}', '{at}', '{at}')")
+    with admin(target) as upstream:
+        upstream.execute("SET time_zone = '+08:00', timestamp = 1700000000")
+        upstream.execute("USE u")
+        upstream.execute(statement.replace("TABLE T", "TABLE t"))
+    events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
+    with pytest.raises(HeldError, match="in the zone of the upstream's session"):
+        run_all(target, events, ddl=DdlRules(timezone="Asia/Shanghai"))
+    run_all(target, events, ddl=DdlRules(timezone="+08:00"))
+    bounds = "SELECT COUNT(*) FROM {}.t" + (" PARTITION (p0)" if "PARTITION" in statement else "")
+    for query in ("SELECT * FROM {}.t", bounds):
+        assert session.rows(query.format("m")) == session.rows(query.format("u"))
+
+
+def test_local_times_whose_zone_nobody_has_told(target: str, session: Session) -> None:
+    """They are taken as UTC, and the log says so."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    with capture_logs() as said:
+        run(target, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP")
+        run(target, "ALTER TABLE t ADD COLUMN d DATETIME DEFAULT '2020-01-01'", ts=TS + 2)
+    assert session.rows("SELECT c FROM t") == [(MOMENT,)]
+    warnings = [line for line in said if line["event"] == "local_times_in_utc"]
+    assert [line["what"] for line in warnings] == ["the rows that are there get a local time in c"]
+
+
+@pytest.mark.parametrize("statement", LOCAL_TIMES[:-1])
+def test_local_times_of_no_row(target: str, session: Session, statement: str) -> None:
+    """Without rows there is no value that depends on the zone."""
+    session.execute("CREATE TABLE t (at TIMESTAMP NULL, day DATETIME)")
+    run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t ADD COLUMN c TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3)",
+        "ALTER TABLE t ADD c TIMESTAMP NOT NULL DEFAULT '0000-00-00 00:00:00', ADD d TIMESTAMP NULL DEFAULT NULL",
+        "ALTER TABLE t ADD c TIMESTAMP DEFAULT 0 COMMENT '2020-01-01', ADD d DATETIME DEFAULT '2020-01-01'",
+        "ALTER TABLE t ADD c DATETIME NULL ON UPDATE CURRENT_TIMESTAMP, MODIFY day DATETIME(3), MODIFY at TIMESTAMP(3)",
+        "ALTER TABLE t PARTITION BY RANGE (UNIX_TIMESTAMP(at)) (PARTITION p VALUES LESS THAN (1700000000))",
+    ],
+)
+def test_moments_that_are_the_same_everywhere(target: str, session: Session, statement: str) -> None:
+    """What means the same moment in every zone needs none."""
+    session.execute("CREATE TABLE t (at TIMESTAMP NOT NULL, day DATETIME)")
+    session.execute("INSERT INTO t VALUES ('2020-01-01', '2020-01-01')")
+    run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
+HASHED = {
+    "KEY": "PARTITION BY KEY (id) PARTITIONS 3",
+    "LINEAR KEY": "PARTITION BY LINEAR KEY (id) PARTITIONS 3",
+    "LINEAR HASH": "PARTITION BY LINEAR HASH (id) PARTITIONS 3",
+    "HASH": "PARTITION BY HASH (id) PARTITIONS 3",
+    "RANGE": "PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (9), PARTITION p1 VALUES LESS THAN (99))",
+}
+
+
+@pytest.mark.parametrize("source", ["tidb", "mysql-8"])
+@pytest.mark.parametrize("method", HASHED)
+@pytest.mark.parametrize(
+    "statement", ["ALTER TABLE P TRUNCATE PARTITION p0", "ALTER TABLE `m`.`p` EXCHANGE PARTITION p0 WITH TABLE x"]
+)
+def test_partitions_by_a_hash_of_the_server(
+    target: str, session: Session, statement: str, method: str, source: str
+) -> None:
+    """TiDB puts other rows into a partition by KEY, and does not know LINEAR: a partition of its own is neither emptied
+    nor exchanged in silence where the target's holds other rows."""
+    session.execute("CREATE TABLE x (id INT PRIMARY KEY)")
+    session.execute(f"CREATE TABLE p (id INT PRIMARY KEY) {HASHED[method]}")
+    session.execute("INSERT INTO p VALUES (1), (2), (3), (4), (5)")
+    events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
+    if source == "tidb" and method not in {"HASH", "RANGE"}:
+        with pytest.raises(HeldError, match=f"by {method} the target has other rows"):
+            run_all(target, events, ddl=DdlRules(source=source))
+        assert len(session.rows("SELECT * FROM p")) == 5
+        release(Target(target), ProgressTable("bridge"), str(TS), JournalState.APPROVED)
+    run_all(target, events, ddl=DdlRules(source=source))
+    assert len(session.rows("SELECT * FROM p")) < 5
+
+
+def test_all_partitions_by_a_hash(target: str, session: Session) -> None:
+    """All of them together hold the same rows everywhere."""
+    session.execute(f"CREATE TABLE p (id INT PRIMARY KEY) {HASHED['KEY']}")
+    session.execute("INSERT INTO p VALUES (1), (2)")
+    run(target, "ALTER TABLE p TRUNCATE PARTITION ALL")
+    assert session.rows("SELECT * FROM p") == []
+
+
+MADE_UP = [
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE `m`.`t` ADD (w INT, id SERIAL)"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD w INT, ADD COLUMN u VARCHAR(36) DEFAULT (UUID())"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN u DOUBLE NOT NULL DEFAULT (1 + RAND())"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN u VARCHAR(99) DEFAULT CURRENT_USER"),
+    ("CREATE TABLE t (v INT)", "ALTER TABLE t ADD COLUMN u INT DEFAULT NEXT VALUE FOR s"),
+    ("CREATE TABLE T (v INT)", "ALTER TABLE t ADD COLUMN u INT DEFAULT (NEXTVAL(s))"),
+]
+
+
+@pytest.mark.parametrize(("there", "statement"), MADE_UP)
+def test_values_that_a_server_makes_up(target: str, session: Session, there: str, statement: str) -> None:
+    """A new column whose values each server makes up for the rows that are there is held, until the operator says that
+    they will be the same."""
+    name = there.split()[2]
+    session.execute(there)
+    session.execute(f"INSERT INTO {name} VALUES (2), (1)")
+    session.execute("CREATE SEQUENCE s")
+    follow = "CREATE TABLE afterwards (a INT)"
+    with pytest.raises(HeldError, match="each server makes up its own values"):
+        run(target, statement, follow)
+    assert outcome(session)[0] == "held"
+    ((identity,),) = session.rows("SELECT CONCAT(commit_ts, '-', LEFT(statement_hash, 8)) FROM _bridge.schema_changes")
+    release(Target(target), ProgressTable("bridge"), identity, JournalState.APPROVED)
+    run(target, statement, follow)
+    assert session.rows("SHOW TABLES LIKE 'afterwards'")
+    assert len(session.rows(f"SHOW COLUMNS FROM {name}")) > 1
+
+
+@pytest.mark.parametrize(("there", "statement"), MADE_UP)
+def test_values_that_a_server_makes_up_for_nobody(target: str, session: Session, there: str, statement: str) -> None:
+    """Without rows there is nothing that the server could make up: the statement runs."""
+    session.execute(there)
+    session.execute("CREATE SEQUENCE s")
+    run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
+NUMBERED = ["MODIFY v INT AUTO_INCREMENT", "CHANGE COLUMN v w BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'x'"]
+
+
+@pytest.mark.parametrize(("value", "is_held"), [("0", True), ("NULL", True), ("7", False)])
+@pytest.mark.parametrize("change", NUMBERED)
+def test_a_column_that_begins_to_count(target: str, session: Session, change: str, value: str, is_held: bool) -> None:
+    """An upstream numbers the rows that hold 0 or NULL, which the bridge's sessions do with NULL only."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT NULL, UNIQUE (v))")
+    session.execute(f"INSERT INTO t VALUES (1, {value})")
+    with pytest.raises(HeldError, match="AUTO_INCREMENT") if is_held else nullcontext():
+        run(target, f"ALTER TABLE t {change}")
+
+
+def test_a_column_that_counts_already(target: str, session: Session) -> None:
+    """Its rows with 0 keep it on every server."""
+    session.execute("CREATE TABLE t (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+    session.execute("INSERT INTO t VALUES (0, 1)")
+    run(target, "ALTER TABLE t MODIFY id BIGINT AUTO_INCREMENT")
+    assert session.rows("SELECT id, v FROM t") == [(0, 1)]
+
+
+@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target"])
+def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, server: str) -> None:
+    """The rows that are there get the JSON null, as in TiDB and MySQL."""
+    url = request.getfixturevalue(server)
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        session.execute("INSERT INTO m.t VALUES (1)")
+        run(url, "ALTER TABLE t ADD COLUMN (j JSON NOT NULL COMMENT 'DEFAULT')")
+        assert session.rows("SELECT j FROM m.t") == [("null",)]
+
+
+def test_a_new_json_column_whose_rows_are_no_json(mysql_target: str) -> None:
+    """MariaDB gives them an empty text, which MySQL cannot have: the operator is asked, where there are rows."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        events = [schema_change(TS, "ALTER TABLE t ADD COLUMN (j JSON NOT NULL)"), boundary(TS + 1)]
+        run_all(mysql_target, in_one_partition(events), ddl=ddl_rules(source="mariadb"))
+        session.execute("INSERT INTO m.t VALUES (1, '1')")
+        events = [schema_change(TS + 2, "ALTER TABLE t ADD COLUMN k JSON NOT NULL"), boundary(TS + 3)]
+        with pytest.raises(HeldError, match="which is no JSON"):
+            run_all(
+                mysql_target,
+                in_one_partition([boundary(TS), boundary(TS + 1), *events]),
+                ddl=ddl_rules(source="mariadb"),
+            )
+
+
+TIDB, MYSQL, MARIADB = "tidb", "mysql-8", "mariadb"
+
+
+CONVERTED = [
+    ("FLOAT", "16777216", "MODIFY v VARCHAR(40)", {TIDB}),
+    ("DOUBLE UNSIGNED", "1e20", "CHANGE COLUMN v w TEXT", {TIDB}),
+    ("YEAR", "0", "MODIFY COLUMN v CHAR(4)", {TIDB}),
+    ("INT(6) UNSIGNED ZEROFILL", "7", "MODIFY v VARBINARY(9)", {TIDB}),
+    ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATE", {MYSQL}),
+    ("TIME(3)", "'23:59:59.6'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("FLOAT", "0.1", "MODIFY v JSON", {TIDB}),
+    ("DOUBLE", "2.675", "MODIFY v DOUBLE(9, 2)", {TIDB}),
+    ("DOUBLE(9,2)", "2.67", "MODIFY v DOUBLE (9, 2) NOT NULL", set[str]()),
+    ("BIT(9)", "65", "MODIFY v TEXT", {TIDB}),
+    ("VARCHAR(9) CHARACTER SET latin1", "'\u00e4'", "MODIFY v VARBINARY(9)", {TIDB}),
+    ("VARCHAR(9) CHARACTER SET latin1", "'a'", "MODIFY v VARBINARY(9)", set[str]()),
+    ("TEXT CHARACTER SET latin1", "'\u00e4'", "MODIFY v VARCHAR(9) CHARACTER SET binary", {TIDB}),
+    ("JSON", "'{}'", "MODIFY v TEXT", {TIDB, MYSQL}),
+    ("LONGTEXT", "'{}'", "MODIFY v TEXT", set[str]()),
+    ("TIME", "'10:11:12'", "MODIFY v DATETIME", {TIDB}),
+    ("DATETIME(3)", "'2024-12-31 23:59:59.9'", "MODIFY v BIGINT", {TIDB, MYSQL}),
+    ("TIME(3)", "'10:11:12.5'", "MODIFY v BIT(40)", {TIDB, MYSQL}),
+    ("DOUBLE", "1.5", "MODIFY v YEAR", {TIDB, MYSQL}),
+    ("TIME(6)", "'23:59:59.6'", "MODIFY v DATE", {TIDB, MYSQL}),
+    ("FLOAT", "1e20", "MODIFY v BIGINT", {MYSQL}),
+    ("FLOAT", "1e9", "MODIFY v BIGINT", set[str]()),
+    ("DATE", "'2024-00-10'", "MODIFY v TIME", {MYSQL}),
+    ("DATE", "'2024-02-10'", "MODIFY v TIME", set[str]()),
+    ("DECIMAL(20,6)", "12345678901234.123456", "MODIFY v JSON", {TIDB, MYSQL}),
+    ("INT", "3", "MODIFY v ENUM('a', '3', 'c')", {MYSQL}),
+    ("INT", "3", "MODIFY v ENUM('a', 'b', 'c')", set[str]()),
+    ("BIT(64)", "b'1' << 63", "MODIFY v DOUBLE", {TIDB, MYSQL}),
+    ("BIT(64)", "1", "MODIFY v DOUBLE", set[str]()),
+    ("INT", "20240229", "MODIFY v TIME", {TIDB, MYSQL}),
+    ("INT", "101112", "MODIFY v TIME", set[str]()),
+    ("DECIMAL(9,1)", "1.5", "MODIFY v ENUM('a', 'b')", {MYSQL}),
+    ("INT(6) ZEROFILL", "101", "MODIFY v DATE", {MYSQL}),
+    ("VARCHAR(40)", "'-15'", "MODIFY v INT", set[str]()),
+    ("VARCHAR(40)", "'2024-02-29T10:11:12'", "MODIFY v TIME", {TIDB, MYSQL}),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12.5'", "MODIFY v DATETIME(3)", set[str]()),
+    ("DATETIME", "'2024-02-29 23:59:59'", "MODIFY v DATE", set[str]()),
+    ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "MODIFY v DATETIME", set[str]()),
+    ("FLOAT", "16777216", "MODIFY v DOUBLE", set[str]()),
+    ("INT COMMENT 'no zerofill'", "7", "MODIFY v VARCHAR(9)", set[str]()),
+    ("DECIMAL(9,2)", "7", "MODIFY v VARCHAR(9)", set[str]()),
+    ("FLOAT", "NULL", "ALTER v SET DEFAULT 5", set[str]()),
+]
+"""A column, its value, what it becomes, and the sources that make another value of it than MariaDB."""
+
+
+@pytest.mark.parametrize(("before", "value", "statement", "held"), CONVERTED)
+def test_values_that_servers_convert_otherwise(
+    target: str, before: str, value: str, statement: str, held: set[str]
+) -> None:
+    """Where the upstream's server makes other values of them, the operator is asked; not where it makes the same, or
+    where the table is empty."""
+    for source, rows in [*((source, 1) for source in (TIDB, MYSQL, MARIADB)), (TIDB, 0)]:
+        with admin(target) as session:
+            session.execute("CREATE DATABASE m")
+            session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+            session.execute(f"INSERT INTO m.t SELECT 1, {value} FROM DUAL WHERE {rows}")
+            events = in_one_partition([schema_change(TS, f"ALTER TABLE t {statement}"), boundary(TS + 1)])
+            is_held = rows and source in held
+            with pytest.raises(HeldError, match="makes other values of") if is_held else nullcontext():
+                run_all(target, events, ddl=ddl_rules(source=source))
+            drop_all(session)
+
+
+SHORTENED = [
+    ("DATETIME(6)", "'2024-02-29 23:59:59.6'", "DATETIME", True),
+    ("DATETIME(6)", "'2024-02-29 23:59:59.123'", "TIMESTAMP(3) NULL", False),
+    ("TIMESTAMP(6) NULL", "'2024-02-29 23:59:59.1235'", "DATETIME(3)", True),
+    ("TIME(3)", "'10:11:12.5'", "TIME", True),
+    ("TIME(3)", "'10:11:12.5'", "TIME(6)", False),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12.6'", "DATETIME", True),
+    ("VARCHAR(40)", "'2024-02-29 10:11:12'", "DATETIME", False),
+]
+"""What a column is, holds and becomes, and whether a server that cannot cut fractions makes another value of it."""
+
+
+def convert(url: str, source: str, before: str, value: str, after: str, *, is_held: bool) -> None:
+    """Has a column become another one, where the upstream made another value of what it holds, or the same."""
+    with admin(url) as session:
+        drop_all(session)
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        events = in_one_partition([schema_change(TS, f"ALTER TABLE t MODIFY v {after}"), boundary(TS + 1)])
+        with pytest.raises(HeldError, match="makes other values of v") if is_held else nullcontext():
+            run_all(url, events, ddl=ddl_rules(source=source))
+
+
+def convert_shortened(url: str) -> None:
+    """MariaDB cuts fractions of seconds, and this server rounds them."""
+    for before, value, after, is_held in SHORTENED:
+        convert(url, MARIADB, before, value, after, is_held=is_held)
+    convert(url, MYSQL, *SHORTENED[0][:3], is_held=False)
+
+
+def test_fractions_that_no_mode_cuts(old_mysql_target: str) -> None:
+    """MySQL 5.7 has no TIME_TRUNCATE_FRACTIONAL."""
+    convert_shortened(old_mysql_target)
+
+
+WITHOUT_STRICT = [
+    ("VARCHAR(9)", "'1.5'", "INT", 2),
+    ("JSON", "'\"5\"'", "DECIMAL(9)", 5),
+    ("CHAR(30)", "'2024-02-29T10:11:12'", "DATETIME", datetime(2024, 2, 29, 10, 11, 12)),
+]
+
+
+@pytest.mark.parametrize(("before", "value", "after", "made"), WITHOUT_STRICT)
+def test_values_of_an_upstream_that_is_not_strict(
+    mysql_target: str, before: str, value: str, after: str, made: object
+) -> None:
+    """MariaDB takes less of them than MySQL where its mode is not strict, which no message tells."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        events = in_one_partition([schema_change(TS, f"ALTER TABLE t MODIFY v {after}"), boundary(TS + 1)])
+        with pytest.raises(HeldError, match="makes other values of"):
+            run_all(mysql_target, events, ddl=ddl_rules(source=MARIADB))
+        drop_all(session)
+        session.execute("CREATE DATABASE m")
+        session.execute(f"CREATE TABLE m.t (id INT PRIMARY KEY, v {before})")
+        session.execute(f"INSERT INTO m.t VALUES (1, {value})")
+        run_all(mysql_target, events, ddl=ddl_rules(source=MYSQL))
+        assert session.value("SELECT v FROM m.t") == made
+
+
+BY_MODE = [
+    ("ALTER TABLE t ADD v VARCHAR(9) DEFAULT ('7' || 8)", True),
+    ("ALTER TABLE t ADD v VARCHAR(9) AS (CONCAT(\"n\", 'x')) STORED", True),
+    ('CREATE TABLE u (a INT, b VARCHAR(9) AS (concat("a", 1)))', True),
+    ('CREATE TABLE u (a INT, CHECK (a <> "a"))', True),
+    ("CREATE VIEW u AS SELECT 1 || n AS x FROM t", True),
+    ('ALTER TABLE t ADD v VARCHAR(9) AS (CONCAT(n, "x||y")) STORED', False),
+    ('ALTER TABLE t ADD v ENUM("n", \'x\') DEFAULT "n"', False),
+    ('ALTER TABLE t ADD v INT AS (n | 1) STORED COMMENT "n"', False),
+]
+
+
+@pytest.mark.parametrize(("statement", "is_held"), BY_MODE)
+def test_expressions_that_mean_something_by_the_mode(
+    target: str, session: Session, statement: str, is_held: bool
+) -> None:
+    """What || and double quotes mean depends on the upstream's session: the operator is asked, and may say that they
+    mean what they do by default."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY, n INT)")
+    session.execute("INSERT INTO t VALUES (1, 2)")
+    with pytest.raises(HeldError, match="by the sql_mode of the upstream's session") if is_held else nullcontext():
+        run(target, statement)
+    if is_held:
+        decide(target, session, JournalState.APPROVED)
+        run(target, statement)
+    assert outcome(session) == ("done", "ran")
+
+
+NEW = [
+    ("YEAR DEFAULT 0", 2000, 0),
+    ("YEAR(4) NOT NULL DEFAULT FALSE", 2000, 0),
+    ("YEAR DEFAULT '0' COMMENT 'DEFAULT 0'", 2000, 2000),
+    ("DOUBLE(9,2) DEFAULT 2.675", None, 2.67),
+    ("VARBINARY(9) DEFAULT 0x00E4", None, b"\0\xe4"),
+    ("BINARY(1) DEFAULT b'11100100'", None, b"\xe4"),
+    ("VARBINARY(9) DEFAULT 0xE441", None, b"\xe4A"),
+    ("VARBINARY(9) DEFAULT 0x0041", b"\0A", b"\0A"),
+    ("INT DEFAULT 0xE4", 228, 228),
+    ("DATE DEFAULT '2024-02-29 23:59:59.9'", None, None),
+]
+"""A new column, and what the rows that are there have of it in TiDB and in MySQL; None where the target makes another
+value of it."""
+
+
+@pytest.mark.parametrize(("column", "of_tidb", "of_mysql"), NEW)
+@pytest.mark.parametrize("source", [TIDB, MYSQL])
+def test_a_default_that_servers_take_otherwise(
+    target: str, session: Session, source: str, column: str, of_tidb: object, of_mysql: object
+) -> None:
+    """The rows that are there get the upstream's value, or the operator is asked."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    session.execute("INSERT INTO t VALUES (1)")
+    events = in_one_partition([schema_change(TS, f"ALTER TABLE t ADD COLUMN v {column}"), boundary(TS + 1)])
+    expected = of_tidb if source == TIDB else of_mysql
+    if expected is None:
+        with pytest.raises(HeldError, match="gives the rows that are there other values"):
+            run_all(target, events, ddl=ddl_rules(source=source))
+    else:
+        run_all(target, events, ddl=ddl_rules(source=source))
+        assert session.value("SELECT v FROM t") == expected
