@@ -34,6 +34,8 @@ _STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
 COPIED: Final = ("a copied table", "no event filter and a copy")
 """What the bridge goes on with when a table that it left out, or of which it left out rows, has been copied as the
 upstream had it at applied_ts, into the target."""
+HELD_ONCE: Final = frozenset({"add unique", "drop unique"})
+"""Schema changes that wait for people at the first of merged shards; the others confirm what was decided."""
 TABLES_CHANGE: Final = ("fewer tables", "more tables", "a copied table")
 FILTER_CHANGES: Final = ("an event filter", "no event filter", "another event filter", "no event filter and a copy")
 """What the bridge goes on with.  The event filter of a run is that of the time before, or the one that it gets."""
@@ -141,8 +143,8 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("event filter", _OTHERS["event filter"], "quarantine", _OTHERS["quarantine"]),
     # A row that goes over to another shard stops what is ordered by event time.
     Rule("route", {"shards"}, "protocol", {name for name, wire in WIRES.items() if not wire.has_commit_ts}),
-    # Every other one is held, and waits for people.
-    Rule("route", {"shards"}, "schema change", _OTHERS["schema change"] - {"add column"}),
+    # Every other one is never run as it came, waits at each shard, or makes values that the late shard's type lacks.
+    Rule("route", {"shards"}, "schema change", _OTHERS["schema change"] - {"add column", *HELD_ONCE}),
     # Filters speak of the upstream's database.
     Rule("route", {"shards"}, "left out", {"table filter"}),
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
@@ -211,7 +213,8 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("decision", UNLIKE, "shape", set(SHAPES) - {"single key"}),
     # A retry looks for the row as it was upstream.
     Rule("decision", {"replace unlike"}, "quarantine", _OTHERS["quarantine"]),
-    Rule("decision", _OTHERS["decision"], "event filter", _OTHERS["event filter"]),
+    # Two things are then left out; and messages do not tell what a change by hand has made of rows that were left out.
+    Rule("decision", {*UNLIKE, "by hand"}, "event filter", _OTHERS["event filter"]),
     Rule("decision", UNLIKE, "route", {"shards"}),
     Rule("operations", {"swap", "pass on"}, "shape", set(SHAPES) - OTHER_UNIQUES),
     # Without a commit ts nothing tells that two updates are one transaction, which only its end makes valid.
@@ -241,7 +244,12 @@ def besides(excluded: Sequence[Rule]) -> Collection[Pair]:
 
 def is_sound(choice: Choice) -> bool:
     """What pairs alone do not tell: without a commit ts, a schema change that is sent again did happen again; and the
-    late shard's has the commit ts of rows that were sent before, which only a boundary completes."""
+    late shard's has the commit ts of rows that were sent before, which only a boundary completes.  What waits for
+    people at the first shard is decided as it came; while it waits at the other, rows that were refused are missing.
+    """
+    is_held_once = choice["route"] == "shards" and choice["schema change"] in HELD_ONCE
+    if is_held_once and (choice["decision"] not in {"approve", "replace alike"} or choice["quarantine"] != NONE):
+        return False
     is_told_twice = choice["redelivery"] != NONE or choice["route"] == "shards"
     return not (is_told_twice and choice["schema change"] != NONE and choice["protocol"] in _UNBOUNDED)
 

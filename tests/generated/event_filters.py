@@ -57,13 +57,14 @@ class FilteredTable:
 
     def steps(self, loaded: Sequence[Row], steps: Sequence[Step]) -> list[Step]:
         """The steps with the states that the target has instead of the upstream's."""
-        rows = {self._key(row): row for row in loaded}
         table, made = self.table, []
+        rows = {self._key(table, row): row for row in loaded}
         for number, step in enumerate(steps):
             before = {**step.before, table.name: list(rows.values())}
             if step.ddl and step.ddl[0].name == table.name:
                 table = step.ddl[1]
-                rows = {key: table.complete(with_defaults(table, row)) for key, row in rows.items()}
+                completed = [table.complete(with_defaults(table, row)) for row in rows.values()]
+                rows = {self._key(table, row): row for row in completed}
                 if step.ddl[2].startswith("TRUNCATE") and "truncate table" not in self.left_out(number):
                     rows.clear()
             mine = [change for change in self.told(step.changes) if change.table.name == table.name]
@@ -76,8 +77,8 @@ class FilteredTable:
         """Those row changes of the step of that number, of any table, that are not left out."""
         return [one for one in told if one.table.name not in self.names or _kind(one) not in self.left_out(number)]
 
-    def _key(self, row: Row) -> Hashable:
-        return self.equality.key(self.table, self.table.uniques[0], row)
+    def _key(self, table: Table, row: Row) -> Hashable:
+        return self.equality.key(table, table.uniques[0], row)
 
 
 def _kind(change: Change) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bridge.config import Settings
 from tests.generated.decisions import WAITING
-from tests.generated.dimensions import DIMENSIONS, NONE, Choice, fits
+from tests.generated.dimensions import DIMENSIONS, HELD_ONCE, NONE, Choice, fits
 from tests.generated.event_filters import EVENT_FILTERS
 from tests.generated.tables import Routing
 
@@ -35,7 +35,9 @@ def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, 
     if choice["event filter"] != NONE:
         filters.append({"matcher": ["M.t0", "m.renamed"], "ignore-event": EVENT_FILTERS[choice["event filter"]]})
     if choice["decision"] != NONE:
-        given["ddl"] = {random.choice(("hold", "refuse")): WAITING}
+        # At the other shards nothing is confirmed that is refused.
+        is_held_once = choice["route"] == "shards" and choice["schema change"] in HELD_ONCE
+        given["ddl"] = {"hold" if is_held_once else random.choice(("hold", "refuse")): WAITING}
     return Settings.model_validate({**given, "filter": rules, "event_filters": filters})
 
 

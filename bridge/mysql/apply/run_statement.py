@@ -123,6 +123,14 @@ def execute_statement(
     check_matched(statement, matched)
 
 
+def check_size(session: Session, statement: Statement) -> None:
+    """Raises RefusedRowsError or ApplyError for a statement that the target would not read."""
+    try:
+        session.require_packet(statement.sql)
+    except TooLargeError as error:
+        raise _refused(statement, error) from error
+
+
 def check_matched(statement: Statement, matched: int) -> None:
     """Raises RefusedRowsError when a statement did not match the rows that it must match."""
     if statement.expect is None or matched == statement.expect:

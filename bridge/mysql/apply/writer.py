@@ -19,7 +19,7 @@ from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import key_equality, load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.run_statement import Ahead, Sent, execute_statement, refused_transaction
+from bridge.mysql.apply.run_statement import Ahead, Sent, check_size, execute_statement, refused_transaction
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -206,6 +206,8 @@ class Writer:
             session = self.session()
             session.begin()
             try:
+                for statement in source(self._rendering()):  # a little longer than those of safe mode
+                    check_size(session, statement)
                 for statement in source(self._rendering(safe_mode=True)):
                     execute_statement(session, statement, safe_mode=True)
             except RefusedRowsError as refusal:

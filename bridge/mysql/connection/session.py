@@ -155,7 +155,7 @@ class Session:
         former.  Here they are a DataError, like any other value that does not fit.  Raises TooLargeError for a
         statement that the server would not read: it would cut the connection instead of saying so.
         """
-        self._require_packet(sql)
+        self.require_packet(sql)
         with self._whole_exchange():
             self._raw._execute_command(COMMAND.COM_QUERY, sql)
             meanwhile()
@@ -180,7 +180,8 @@ class Session:
                 " SESSION_VARIABLES_ADMIN",
             )
 
-    def _require_packet(self, sql: bytes) -> None:
+    def require_packet(self, sql: bytes) -> None:
+        """Raises TooLargeError for a statement that the server would not read."""
         size = len(sql) + 1
         if size <= _LEAST_PACKET:
             return

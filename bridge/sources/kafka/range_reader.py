@@ -101,17 +101,18 @@ class RangeReader:
             return [(wanted, []) for wanted in ranges]
         self._assign(*ranges)
         count = size = 0
-        while left and size < CHUNK_BYTES:
+        last_progress = time.monotonic()
+        # A partition that is written to gives messages beyond its range for ever, also while another one gives none.
+        while left and size < CHUNK_BYTES and time.monotonic() - last_progress < _POLL_SECONDS:
             most = sum(rest.size for rest in left.values())
-            came = self._consumer.consume(min(self._max_request, most), timeout=_POLL_SECONDS)
-            if not came:
-                break
-            for message in came:
+            for message in self._consumer.consume(min(self._max_request, most), timeout=_POLL_SECONDS):
                 where = (message.topic(), message.partition())
                 if where in left:
                     received[where].append(message)
                     left[where] = left[where]._replace(start=_next_offset([message], left[where].start))
-                    count, size = count + 1, size + len(message.value() or b"")
+                    if message.error() is None:
+                        count, size = count + 1, size + len(message.value() or b"")
+                        last_progress = time.monotonic()
             left = {where: rest for where, rest in left.items() if rest.size}
             self._adapt_request_size(max(1, count), size)
         self._consumer.unassign()
@@ -161,7 +162,7 @@ class RangeReader:
         errors = [message.error() for message in received if message.error() is not None]
         for error in errors:
             if error.code() not in HARMLESS:
-                raise refusal_error(wanted, next_offset, error, self._acls)
+                raise refusal_error(wanted, _next_offset(received, next_offset), error, self._acls)
         if not errors and (not received or received[-1].offset() < wanted.end):
             return received
         return [message for message in received if message.error() is None and message.offset() < wanted.end]

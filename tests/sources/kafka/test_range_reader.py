@@ -124,6 +124,39 @@ def test_of_ranges_read_together_one_may_be_gone(kafka: Kafka, three: tuple[str,
     assert caught.value.where == "three/1"
 
 
+class Busy(Counting):
+    """A client whose Kafka gets one more message in partition 0 of a topic before each request."""
+
+    def __init__(self, consumer: Any, kafka: Kafka, topic: str) -> None:
+        super().__init__(consumer)
+        self._topic, self._producer = topic, ordered_producer(kafka.bootstrap_servers)
+        self.consume, self._requests = self._more, 0
+
+    def _more(self, count: int, timeout: float) -> Any:
+        self._requests += 1
+        assert self._requests < 1_000, "it asks for ever"
+        self._producer.produce(self._topic, value=b"", partition=0)
+        assert self._producer.flush(60) == 0
+        return self._consumer.consume(count, timeout=timeout)
+
+
+def test_a_partition_that_is_written_to_does_not_hide_that_another_one_is_gone(kafka: Kafka) -> None:
+    """Messages beyond its range come for ever: the reader waited for the other partition as long as they did."""
+    kafka.create_topic("busy", 2)
+    producer = ordered_producer(kafka.bootstrap_servers)
+    for number in range(20):
+        producer.produce("busy", value=b"x", partition=number % 2)
+    assert producer.flush(60) == 0
+    reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
+    busy: Any = Busy(reader._consumer, kafka, "busy")
+    reader._consumer = busy
+    assert sum(len(lot.offset) for lot in reader.read([OffsetRange("busy", n, 5, 10) for n in (0, 1)])) == 10
+    with pytest.raises(SourceError, match="Kafka no longer holds the messages from offset 500 on") as caught:
+        list(reader.read([OffsetRange("busy", 0, 5, 10), OffsetRange("busy", 1, 500, 501)]))
+    reader.close()
+    assert caught.value.where == "busy/1"
+
+
 def test_a_reading_that_was_given_up_ends_with_the_next_one(
     kafka: Kafka, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
