@@ -7,7 +7,7 @@ as incomplete; one of which it has the insert is whole, as inserts hold every co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,7 +38,7 @@ from bridge.verify.log.loaded.expected_tables import (
 )
 from bridge.verify.log.logged_shapes import LoggedShape
 from bridge.verify.log.row_groups import ReplicatedTable
-from bridge.verify.log.told_columns import known_names, unread
+from bridge.verify.log.told_columns import is_surely_told, known_names, unread
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
@@ -52,6 +52,13 @@ _OF_UNKNOWN_KEYS: Final = (
     "its key was changed, and the messages do not tell which of its rows those of the earlier key are now; compare it"
     " with the source (--against upstream)"
 )
+
+
+def _of_changed_types(names: Iterable[str]) -> str:
+    return (
+        f"the type of its key ({', '.join(sorted(names))}) was changed, and the messages do not tell what the earlier"
+        " values have become; compare it with the source (--against upstream)"
+    )
 
 
 def key_range(numbers: KeyNumbers) -> KeyRange:
@@ -69,6 +76,7 @@ class LoggedTable:
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     lost: why the log does not say what the rows are, "" where it does.
+    doubt: why rows that differ may be right, "" where they are not.
     overwrites: whether an image may have taken the place of another spelling's row, of which no message says that it
     went.
     may_hide_updates: whether it has no key, and its inserts may be updates that do not tell the row before.
@@ -84,6 +92,7 @@ class LoggedTable:
     lost: str
     overwrites: bool
     may_hide_updates: bool
+    doubt: str = ""
 
     @property
     def name(self) -> TableName:
@@ -296,6 +305,7 @@ def logged_table(
         lost,
         any(shape.overwrites or shape.hides_updates for shape in shapes),
         hides_updates and not replicated.key and bool(shapes) and not any(shape.updates for shape in shapes),
+        _doubt(replicated, shapes),
     )
 
 
@@ -321,6 +331,19 @@ def _is_rekeyed(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
     return bool(set(replicated.key) & set(shape.retyped.split(SEP))) or (
         shape.converted and any(replicated.table.columns[part].charset for part in replicated.key)
     )
+
+
+def _doubt(replicated: ReplicatedTable, shapes: Sequence[LoggedShape]) -> str:
+    """Gives the reason why keys of the log may not be those that the target's rows have now, "" where they are."""
+    columns = replicated.table.columns
+    unsure = {
+        name
+        for shape in shapes
+        for name, look in shape.looks
+        if name in replicated.key and name in _known_names(replicated, shape)
+        if not is_surely_told(columns[name], look)
+    }
+    return _of_changed_types(columns[name].name for name in unsure) if unsure else ""
 
 
 def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:

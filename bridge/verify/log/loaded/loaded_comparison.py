@@ -99,7 +99,7 @@ class LoadedComparison:
         if table.lost:
             result.schema += (table.lost,)
         elif part.refused:
-            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
+            result.schema += (table.doubt or f"what the messages say does not fit the table: {part.refused}",)
         else:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
@@ -116,6 +116,9 @@ class LoadedComparison:
         if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
+        if differences and table.doubt:
+            result.schema += (table.doubt,)
+            return
         result.count(differences)
         if not table.is_whole:
             result.not_covered = _not_covered(part, reader, result)
