@@ -43,7 +43,6 @@ from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
-_KNOWN: Final = f"{_EXPECTED}.{quote_name(KNOWN)}"
 _WITHOUT_KEY: Final = (
     "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
     " now; compare it with the source (--against upstream)"
@@ -165,8 +164,11 @@ class LoggedTable:
         spelled = [literal(self.definition.columns[part], _ACTUAL) for part in self.replicated.key]
         separator = f",x'{SEP.encode().hex()}',"
         texts = [f"CONVERT({one} USING utf8mb4)" for one in spelled if one is not None]
-        same = f"CONCAT({separator.join(texts)})={_EXPECTED}.{quote_name(SPELLING)}" if None not in spelled else "1=0"
-        return f"({_EXPECTED}.{quote_name(WENT_AT)}<0 OR {_EXPECTED}.{quote_name(GONE)}=0 OR {same})"
+        same = f"CONCAT({separator.join(texts)})={self._own(SPELLING)}" if None not in spelled else "1=0"
+        return f"({self._own(WENT_AT)}<0 OR {self._own(GONE)}=0 OR {same})"
+
+    def _own(self, name: str) -> str:
+        return f"{_EXPECTED}.{self.expected_table.own(name)}"
 
     @property
     def _same_key(self) -> str:
@@ -186,7 +188,9 @@ class LoggedTable:
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
-        whole = PartlyKnown(_KNOWN, frozenset(range(len(shape.expected)))) if self.expected_table.may_lack else None
+        whole = None
+        if self.expected_table.may_lack:
+            whole = PartlyKnown(self._own(KNOWN), frozenset(range(len(shape.expected))))
         expected = Side(
             reader,
             f"{self.expected_table.name} {_EXPECTED}",
@@ -214,10 +218,10 @@ class LoggedTable:
             return None
         common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
         always = frozenset(i for i, name in enumerate(self.expected_table.named_columns) if name in common)
-        return PartlyKnown(_KNOWN, always)
+        return PartlyKnown(self._own(KNOWN), always)
 
     def _expected_rows(self) -> str:
-        stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
+        stays = f"{self._own(GONE)}=0"
         doubts = list(self._doubts())
         if not doubts:
             return stays
@@ -227,7 +231,7 @@ class LoggedTable:
     def _doubts(self) -> Iterator[str]:
         """Writes the conditions for rows that may be there or not."""
         rank, went_in, went_at, commit_ts, may_be_gone = (
-            f"{_EXPECTED}.{quote_name(name)}" for name in (RANK, WENT_IN, WENT_AT, COMMIT_TS, MAY_BE_GONE)
+            self._own(name) for name in (RANK, WENT_IN, WENT_AT, COMMIT_TS, MAY_BE_GONE)
         )
         if self.expected_table.may_be_gone:
             yield f"{may_be_gone}=1"
