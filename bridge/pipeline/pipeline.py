@@ -169,6 +169,7 @@ class Pipeline:
                 ahead = messages_ahead(applier.order.positions, extents)
                 if not ahead:
                     ends.source.answered(READING)
+                    applier.note_empty()
                 working.report_on(applier, counts.messages + ahead)
                 has_ended = reading.run(self._spark, applier, progress.pending, ahead=ahead, once=plan.once)
             except OrderChanged as changed:
