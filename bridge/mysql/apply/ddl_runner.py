@@ -43,8 +43,10 @@ from bridge.tso import tso_ms
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
+_COLUMN_EXISTS: Final = 1060
 _UNKNOWN: Final = frozenset({1051, 4091, 4092})
 """Unknown table; unknown sequence and view (MariaDB)."""
+_MADE: Final = frozenset({_TABLE_EXISTS, _COLUMN_EXISTS})
 _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
 _NO_SUCH_DATABASE: Final = 1049
 _NO_SUCH_TABLE: Final = 1146
@@ -241,7 +243,7 @@ class SchemaChangeRunner:
             raise self._hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
-        if ruling.verdict is ShardVerdict.CONFIRM and (kept := self._kept(session, change, rewritten)):
+        if not shard.makes and (kept := self._kept(session, change, rewritten)):
             raise self._hold(session, change, kept_rows(shard, kept.id), rewritten)
         return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
 
@@ -369,11 +371,12 @@ class SchemaChangeRunner:
         except MySQLError as error:
             if isinstance(error, TRANSIENT):
                 raise
-            if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
-                routes = self._rules.routes
-                if kept := skipped_before(self._journal, session, routes, change, plan.text, plan.classified):
-                    words = f"what it makes is there with what it held before, as {kept.id} was skipped"
-                    raise self._refused_by_target(session, change, plan, words) from error
+            outcome = exists_already(session, self._schema, change, plan.text, plan.classified, error)
+            kept = self._kept(session, change, plan.rewritten) if outcome or error_code(error) in _MADE else None
+            if kept is not None:
+                words = f"what it makes is there with what it held before, as {kept.id} was skipped"
+                raise self._refused_by_target(session, change, plan, words) from error
+            if outcome:
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"
