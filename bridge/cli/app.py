@@ -19,6 +19,7 @@ from bridge.cli.groups import config, ctl, ddl, quarantine
 from bridge.cli.help_layout import Heading, command, page_app, page_of
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline
+from bridge.cli.stop_signals import end_before_work
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
@@ -31,6 +32,8 @@ REPLICATE: Final = "Replicate"
 WATCH: Final = "Check and watch"
 DECIDE: Final = "Decide"
 LEARN: Final = "Learn"
+_STOPPED: Final = {"run": 0, "replay": 4}
+"""The exit codes of commands that a signal ends cleanly."""
 STOPPED_EARLY: Final = (
     "stopped before the end, messages were quarantined, a schema change is held, or --until was not reached"
 )
@@ -88,7 +91,7 @@ def run(
     def follow(pipeline: Any) -> Any:
         return pipeline.follow(output.log_status, take_over=take_over)
 
-    outcome = run_pipeline(settings, follow, once=False, code=0)
+    outcome = run_pipeline(settings, follow, once=False, code=_STOPPED["run"])
     output.stopped(outcome, as_json=as_json)
 
 
@@ -125,7 +128,7 @@ def replay(
         with progress_bars.ProgressBar() as bar:
             return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
-    outcome = run_pipeline(settings, catch_up, once=True, code=4)
+    outcome = run_pipeline(settings, catch_up, once=True, code=_STOPPED["replay"])
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
@@ -359,6 +362,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Runs the `bridge` command.  The manual (operating) lists its exit codes; an expected failure is one line."""
     gc.set_threshold(_GARBAGE_OBJECTS)
     given = sys.argv[1:] if arguments is None else arguments
+    if given and given[0] in _STOPPED:
+        end_before_work(_STOPPED[given[0]])
     sys.exit(exit_code(lambda: _run_command(given)))
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 import typer
+from typer._click.exceptions import UsageError as WrongUsage
 from typer.core import TyperCommand, TyperGroup
 
 SETTINGS_FAILED: Final = "wrong usage or settings"
@@ -39,7 +40,20 @@ class Heading(StrEnum):
     OPTIONS = "Options"
 
 
-class PageCommand(TyperCommand):
+class _NamedInErrors:
+    """Has errors of its arguments name the command, for the page that they point to: typer names none where the value
+    of a flag is missing."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments."""
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]  # of the command beside it
+        except WrongUsage as error:
+            error.ctx = error.ctx or ctx
+            raise
+
+
+class PageCommand(_NamedInErrors, TyperCommand):
     """A command whose flags are listed in groups.
 
     example: how it is called; exits: its exit codes, each with what it means.
@@ -58,7 +72,7 @@ class PageCommand(TyperCommand):
         _write_use(formatter, self.example, self.exits)
 
 
-class PageGroup(TyperGroup):
+class PageGroup(_NamedInErrors, TyperGroup):
     """A command that has commands, which are listed in groups with their first sentence.
 
     example: how one of them is called; exits: the exit codes of all of them.

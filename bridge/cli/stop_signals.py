@@ -33,6 +33,12 @@ _TWICE: Final = 130
 """The exit code when a second signal came."""
 
 
+def end_before_work(code: int) -> None:
+    """Has the signals end the process with a code, until a work takes them: nothing has begun yet."""
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: os._exit(code))
+
+
 class StopSignals:
     """Takes the signals for as long as the block lasts, and sees to it that the process ends once one has come.
 

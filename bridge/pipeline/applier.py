@@ -98,6 +98,10 @@ class Applier(Generic[BatchT]):
             self._held = ""
         self.phases.enter(Phase.FOLDING)
 
+    def note_empty(self) -> None:
+        """Notes that the source holds nothing that is still to be read."""
+        self._has_read = True
+
     def take(self, batch: BatchT) -> None:
         """Takes one micro-batch, then applies everything that is due.
 

@@ -205,6 +205,7 @@ class Pipeline:
         ahead = messages_ahead(applier.order.positions, extents)
         if not ahead:
             working.ends.source.answered(READING)
+            applier.note_empty()
         working.report_on(applier, counts.messages + ahead)
         return applier, reading.run(self._spark, applier, progress.pending, ahead=ahead, once=plan.once)
 

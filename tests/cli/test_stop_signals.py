@@ -94,3 +94,15 @@ def test_signals_of_a_work_that_has_ended_end_nothing() -> None:
     found = subprocess.run([sys.executable, "-c", program.replace("asked.wait()", "pass"), "nothing"],
                            stdout=subprocess.PIPE, text=True, timeout=20, check=False)  # fmt: skip
     assert (found.returncode, found.stdout) == (0, "ready\nended\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("command", "code"), [("run", 0), ("replay", 4)])
+def test_a_signal_before_the_settings_are_read_is_a_clean_stop(number: int, command: str, code: int) -> None:
+    """What follows the start takes half a second.  A signal then ended the process with 143."""
+    program = (
+        "import os\nfrom bridge.cli import app\n"
+        f"app.page_of = lambda *_: os.kill(os.getpid(), {int(number)})\napp.main(['{command}'])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (code, "", "")

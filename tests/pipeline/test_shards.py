@@ -190,6 +190,23 @@ def test_a_column_that_comes_again_where_it_was_kept(target: str, session: Sessi
     assert session.rows("SELECT id, v FROM s.t ORDER BY id") == [(1, 5), (2, 5), (12, 5), (22, 7)]
 
 
+def test_a_column_that_comes_again_with_another_default(target: str, session: Session) -> None:
+    """Where its own drop was skipped, no other shard has run the same: it is held as well.  It ended in error 1060."""
+    events = [*(ddl(10 + n, f"s{n}", MAKE) for n in (1, 2)), insert(13, "s1", 1, 1), insert(13, "s2", 2, 2)]
+    events += [ddl(14, "s1", "ALTER TABLE t DROP COLUMN v"), ddl(15, "s1", "ALTER TABLE t ADD COLUMN v INT DEFAULT 5")]
+    events += [insert(16, "s1", 3, 7)]
+    with pytest.raises(HeldError):
+        run(target, *events)
+    assert bridge("ddl", "skip", "14", "--target", target).code == 0
+    with pytest.raises(HeldError, match=r"rows of s1\.t hold in s\.t what they held before, as 14-\w+ was skipped"):
+        run(target, *events)
+    session.execute("ALTER TABLE s.t ALTER COLUMN v SET DEFAULT 5")
+    session.execute("UPDATE s.t SET v = 5 WHERE id = 1")
+    assert bridge("ddl", "done", "15", "--target", target).code == 0
+    run(target, *events)
+    assert session.rows("SELECT id, v FROM s.t ORDER BY id") == [(1, 5), (2, 2), (3, 7)]
+
+
 def test_what_other_shards_have_skipped_is_no_matter(target: str, session: Session) -> None:
     """Nor is what was dropped since, by any of them: a column that a shard gets for the first time, or anew, is
     right."""

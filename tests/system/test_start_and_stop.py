@@ -104,7 +104,7 @@ def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
     line, no traceback."""
     name, more = topic(PARTITIONS), ("--set", "stream.status_seconds=1")
     with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target, *more) as process:
-        process.says("waiting_for=")
+        process.says("waiting_for=.partition . has had no boundary")
         with Feed(kafka.bootstrap_servers, name) as feed:
             feed.open_bank()
             feed.go_on(beats=1)

@@ -129,7 +129,9 @@ def test_rows_of_one_shard_do_not_get_the_default_of_another(target: str, tmp_pa
 
 ANEW = [
     ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v INT", "ALTER TABLE m.t DROP COLUMN v"),
+    ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v VARCHAR(9)", "ALTER TABLE m.t DROP COLUMN v"),
     ("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v INT)", "DROP TABLE m.t"),
+    ("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(9))", "DROP TABLE m.t"),
 ]
 
 

@@ -72,11 +72,11 @@ def misread(change: ShardStatement, what: str) -> str:
 
 
 def kept_rows(change: ShardStatement, skipped: str) -> str:
-    """Says why a statement is held that another shard's made true, but for the rows of its own.  skipped: the id of
-    what the operator skipped."""
+    """Says why a statement is held whose column the merged table has, with what rows of its own shard held before.
+    skipped: the id of what the operator skipped."""
     return (
-        f"rows of {change.shard} hold in {change.target} what they held before, as {skipped} was skipped; give them by"
-        " hand what this statement gave them upstream, and say `bridge ddl done`"
+        f"rows of {change.shard} hold in {change.target} what they held before, as {skipped} was skipped; give them,"
+        " and the table, by hand what this statement gave them upstream, and say `bridge ddl done`"
     )
 
 

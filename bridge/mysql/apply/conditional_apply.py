@@ -1,4 +1,4 @@
-"""Applies a row change that was quarantined, if the target's row is still as the change found it."""
+"""Applies row changes that were quarantined, if the target's rows are still as the changes found them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def apply_if_unchanged(session: Session, net: NetChanges, change: Event, renderi
     if reason:
         return reason
     for statement in _statements(net, change, rendering):
+        execute_statement(session, statement, safe_mode=True)
+    return ""
+
+
+def apply_circle(session: Session, net: NetChanges, changes: Iterable[Event], rendering: Rendering) -> str:
+    """Does the same with updates of one table that trade unique values, whose net changes are `net`: all are checked,
+    then all values are freed before any is written."""
+    for change in changes:
+        if reason := _changed_since(session, net.table, change):
+            return reason
+    for statement in render(net, rendering):
         execute_statement(session, statement, safe_mode=True)
     return ""
 

@@ -9,7 +9,7 @@ from pymysql.err import MySQLError
 from bridge.model import Table
 from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import TRANSIENT
-from bridge.quoting import quote_name
+from bridge.quoting import free_name, quote_name
 from bridge.rows.arrow_images import TEXT, parts_of, runs, wrapped
 from bridge.rows.keys.key_spellings import Spellings
 from bridge.rows.sql.scratch_tables import definition
@@ -24,17 +24,18 @@ def ask(session: Session, scratch_schema: str, table: Table, key: tuple[str, ...
     scratch = quote_name(scratch_schema, "spellings")
     definitions = [definition(table.columns[part].name, table.columns[part]) for part in key]
     columns = [quote_name(table.columns[part].name) for part in key]
+    number = quote_name(free_name("key number", key))
     lengths = table.prefixes.get(key, (None,) * len(key))
     compared = [f"LEFT({c},{n})" if n else c for c, n in zip(columns, lengths, strict=True)]
     session.execute(f"DROP TEMPORARY TABLE IF EXISTS {scratch}")
     # Servers with sql_require_primary_key want a primary key of every table.
-    number = "`key number` BIGINT AUTO_INCREMENT PRIMARY KEY"
-    session.execute(f"CREATE TEMPORARY TABLE {scratch} ({','.join([number, *definitions])})")
-    into = f"INSERT INTO {scratch} (`key number`,{','.join(columns)}) VALUES "
+    numbered = f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY"
+    session.execute(f"CREATE TEMPORARY TABLE {scratch} ({','.join([numbered, *definitions])})")
+    into = f"INSERT INTO {scratch} ({number},{','.join(columns)}) VALUES "
     _insert(session, into, _numbered_rows(literals, len(key)))
     session.execute("SET SESSION group_concat_max_len = 4294967295")
     found = session.rows(
-        f"SELECT GROUP_CONCAT(`key number` ORDER BY `key number`) FROM {scratch}"
+        f"SELECT GROUP_CONCAT({number} ORDER BY {number}) FROM {scratch}"
         f" GROUP BY {','.join(compared)} HAVING COUNT(*) > 1"
     )
     session.execute(f"DROP TEMPORARY TABLE {scratch}")

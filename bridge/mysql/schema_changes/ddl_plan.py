@@ -123,11 +123,9 @@ class Planner:
             raise self.hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
-        if ruling.verdict is not ShardVerdict.CONFIRM:
-            return ""
-        if kept := self._kept(session, change, rewritten):
+        if not shard.makes and (kept := self._kept(session, change, rewritten)):
             raise self.hold(session, change, kept_rows(shard, kept.id), rewritten)
-        return ruling.why
+        return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
 
     def _require_read_alike(
         self, session: Session, change: SchemaChange, shard: ShardStatement, rewritten: Rewritten

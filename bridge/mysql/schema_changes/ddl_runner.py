@@ -30,8 +30,10 @@ from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, Jour
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
+_COLUMN_EXISTS: Final = 1060
 _UNKNOWN: Final = frozenset({1051, 4091, 4092})
 """Unknown table; unknown sequence and view (MariaDB)."""
+_MADE: Final = frozenset({_TABLE_EXISTS, _COLUMN_EXISTS})
 _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
 _NO_SUCH_TABLE: Final = 1146
 _DENIED: Final = frozenset({1044, 1142, 1227})
@@ -158,11 +160,13 @@ class SchemaChangeRunner:
         except MySQLError as error:
             if isinstance(error, TRANSIENT):
                 raise
-            if outcome := exists_already(session, self._schema, change, plan.text, plan.classified, error):
+            outcome = exists_already(session, self._schema, change, plan.text, plan.classified, error)
+            if outcome or error_code(error) in _MADE:
                 routes = self._rules.routes
                 if kept := skipped_before(self._journal, session, routes, change, plan.text, plan.classified):
                     words = f"what it makes is there with what it held before, as {kept.id} was skipped"
                     raise self._refused_by_target(session, change, plan, words) from error
+            if outcome:
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
                 return "ran, after an interruption had dropped some of its tables"

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.model import Column, Table
-from bridge.quoting import quote_name
+from bridge.quoting import free_name, quote_name
 from bridge.rows.arrow_images import joined, parts_of, wrapped
 from bridge.rows.net_changes import KeyedChanges, PatchedRows, WrittenRows
 from bridge.rows.sql.conditions import WrittenColumns, key_conditions, keys_of, set_by_themselves
@@ -51,8 +51,10 @@ class _TemporaryTable(NamedTuple):
     def made(self, columns: Iterable[tuple[str, Column]]) -> Iterator[str]:
         """Gives the statements that create it.  columns: with the names that they have in it."""
         yield f"DROP TEMPORARY TABLE IF EXISTS {self.name}"
+        mine = list(columns)
+        number = quote_name(free_name("kept number", [name for name, _ in mine]))
         # Servers with sql_require_primary_key want a primary key of every table; the rows' own keys may be prefixes.
-        lines = ["`kept number` BIGINT AUTO_INCREMENT PRIMARY KEY", *(definition(*column) for column in columns)]
+        lines = [f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY", *(definition(*column) for column in mine)]
         yield f"CREATE TEMPORARY TABLE {self.name} ({','.join(lines)})"
 
     def dropped(self) -> str:
@@ -69,13 +71,15 @@ class PatchStatements:
         self._parts = _TemporaryTable.of(net.table, rendering, "parts", *rows)
         self._whole = _TemporaryTable.of(net.table, rendering, "whole", *rows)
         self._names = list(map(quote_name, self._written.names))
-        self._origins = [quote_name(_origin(i)) for i in range(len(net.key))]
+        names = [free_name(f"kept key {number}", net.table.columns) for number in range(len(net.key))]
+        self._by_origin = [(name, net.table.columns[part]) for name, part in zip(names, net.key, strict=True)]
+        self._origins = list(map(quote_name, names))
 
     def keep(self) -> Iterator[Statement]:
         """Keeps the parts; for rows that are written anew, it keeps the whole rows as they will be."""
         columns = self._table.columns
-        key = [(_origin(i), columns[part]) for i, part in enumerate(self._net.key)]
-        for sql in self._parts.made([*key, *((name, columns[name.lower()]) for name in self._written.names)]):
+        written = ((name, columns[name.lower()]) for name in self._written.names)
+        for sql in self._parts.made([*self._by_origin, *written]):
             yield self._statement(Stage.KEEP, sql)
         head = f"INSERT INTO {self._parts.name} ({','.join([*self._origins, *self._names])}) VALUES ("
         images = self._rows.images
@@ -125,11 +129,6 @@ class PatchStatements:
 
     def _statement(self, stage: Stage, sql: str, *, expect: int | None = None) -> Statement:
         return Statement(stage, self._table.name, sql.encode(), expect, is_part=True)
-
-
-def _origin(number: int) -> str:
-    """Names the column that holds a part of the key by which a row is there."""
-    return f"kept key {number}"
 
 
 def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ as incomplete; one of which it has the insert is whole, as inserts hold every co
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,12 +38,11 @@ from bridge.verify.log.loaded.expected_tables import (
 )
 from bridge.verify.log.logged_shapes import LoggedShape
 from bridge.verify.log.row_groups import ReplicatedTable
-from bridge.verify.log.told_columns import known_names, unread
+from bridge.verify.log.told_columns import is_surely_told, known_names, unread
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED: Final = "x"
 _ACTUAL: Final = "t"
-_KNOWN: Final = f"{_EXPECTED}.{quote_name(KNOWN)}"
 _WITHOUT_KEY: Final = (
     "it has no key, and messages hold parts of its rows: the log does not tell which rows they mean, nor what they are"
     " now; compare it with the source (--against upstream)"
@@ -52,6 +51,13 @@ _OF_UNKNOWN_KEYS: Final = (
     "its key was changed, and the messages do not tell which of its rows those of the earlier key are now; compare it"
     " with the source (--against upstream)"
 )
+
+
+def _of_changed_types(names: Iterable[str]) -> str:
+    return (
+        f"the type of its key ({', '.join(sorted(names))}) was changed, and the messages do not tell what the earlier"
+        " values have become; compare it with the source (--against upstream)"
+    )
 
 
 def key_range(numbers: KeyNumbers) -> KeyRange:
@@ -69,6 +75,7 @@ class LoggedTable:
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     lost: why the log does not say what the rows are, "" where it does.
+    doubt: why rows that differ may be right, "" where they are not.
     overwrites: whether an image may have taken the place of another spelling's row, of which no message says that it
     went.
     may_hide_updates: whether it has no key, and its inserts may be updates that do not tell the row before.
@@ -84,6 +91,7 @@ class LoggedTable:
     lost: str
     overwrites: bool
     may_hide_updates: bool
+    doubt: str = ""
 
     @property
     def name(self) -> TableName:
@@ -156,8 +164,11 @@ class LoggedTable:
         spelled = [literal(self.definition.columns[part], _ACTUAL) for part in self.replicated.key]
         separator = f",x'{SEP.encode().hex()}',"
         texts = [f"CONVERT({one} USING utf8mb4)" for one in spelled if one is not None]
-        same = f"CONCAT({separator.join(texts)})={_EXPECTED}.{quote_name(SPELLING)}" if None not in spelled else "1=0"
-        return f"({_EXPECTED}.{quote_name(WENT_AT)}<0 OR {_EXPECTED}.{quote_name(GONE)}=0 OR {same})"
+        same = f"CONCAT({separator.join(texts)})={self._own(SPELLING)}" if None not in spelled else "1=0"
+        return f"({self._own(WENT_AT)}<0 OR {self._own(GONE)}=0 OR {same})"
+
+    def _own(self, name: str) -> str:
+        return f"{_EXPECTED}.{self.expected_table.own(name)}"
 
     @property
     def _same_key(self) -> str:
@@ -177,7 +188,9 @@ class LoggedTable:
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
         partly = self._partly
-        whole = PartlyKnown(_KNOWN, frozenset(range(len(shape.expected)))) if self.expected_table.may_lack else None
+        whole = None
+        if self.expected_table.may_lack:
+            whole = PartlyKnown(self._own(KNOWN), frozenset(range(len(shape.expected))))
         expected = Side(
             reader,
             f"{self.expected_table.name} {_EXPECTED}",
@@ -205,10 +218,10 @@ class LoggedTable:
             return None
         common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
         always = frozenset(i for i, name in enumerate(self.expected_table.named_columns) if name in common)
-        return PartlyKnown(_KNOWN, always)
+        return PartlyKnown(self._own(KNOWN), always)
 
     def _expected_rows(self) -> str:
-        stays = f"{_EXPECTED}.{quote_name(GONE)}=0"
+        stays = f"{self._own(GONE)}=0"
         doubts = list(self._doubts())
         if not doubts:
             return stays
@@ -218,7 +231,7 @@ class LoggedTable:
     def _doubts(self) -> Iterator[str]:
         """Writes the conditions for rows that may be there or not."""
         rank, went_in, went_at, commit_ts, may_be_gone = (
-            f"{_EXPECTED}.{quote_name(name)}" for name in (RANK, WENT_IN, WENT_AT, COMMIT_TS, MAY_BE_GONE)
+            self._own(name) for name in (RANK, WENT_IN, WENT_AT, COMMIT_TS, MAY_BE_GONE)
         )
         if self.expected_table.may_be_gone:
             yield f"{may_be_gone}=1"
@@ -296,6 +309,7 @@ def logged_table(
         lost,
         any(shape.overwrites or shape.hides_updates for shape in shapes),
         hides_updates and not replicated.key and bool(shapes) and not any(shape.updates for shape in shapes),
+        _doubt(replicated, shapes),
     )
 
 
@@ -321,6 +335,19 @@ def _is_rekeyed(replicated: ReplicatedTable, shape: LoggedShape) -> bool:
     return bool(set(replicated.key) & set(shape.retyped.split(SEP))) or (
         shape.converted and any(replicated.table.columns[part].charset for part in replicated.key)
     )
+
+
+def _doubt(replicated: ReplicatedTable, shapes: Sequence[LoggedShape]) -> str:
+    """Gives the reason why keys of the log may not be those that the target's rows have now, "" where they are."""
+    columns = replicated.table.columns
+    unsure = {
+        name
+        for shape in shapes
+        for name, look in shape.looks
+        if name in replicated.key and name in _known_names(replicated, shape)
+        if not is_surely_told(columns[name], look)
+    }
+    return _of_changed_types(columns[name].name for name in unsure) if unsure else ""
 
 
 def _hold_parts(shapes: Sequence[LoggedShape]) -> bool:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from bridge.events import SEP, Kind
 from bridge.protocols.values.untyped import split_forms
 from bridge.verify.log.row_groups import LogPlan, in_target, row_groups
-from bridge.verify.log.told_columns import numbered_columns, worded_columns
+from bridge.verify.log.told_columns import looks_of, numbered_columns, worded_columns
 
 _NEVER: Final = (1 << 63) - 1
 DROPPED: Final = " "
@@ -38,6 +38,7 @@ class LoggedShape(NamedTuple):
     undefaulted: as of the span.
     updates: whether some change is an update; only_deletes: whether all of them are deletes.
     worded: columns that were changed since, and of which some value is a text (`worded_columns`).
+    looks: columns whose type was changed since, with the looks of their values (`looks_of`).
     """
 
     schema: str
@@ -57,6 +58,7 @@ class LoggedShape(NamedTuple):
     updates: bool = False
     worded: str = ""
     only_deletes: bool = False
+    looks: tuple[tuple[str, str], ...] = ()
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -77,7 +79,8 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         span = group.span
         if span.table is None:
             continue
-        names = [span.now(name) for name in split_forms(group.columns)[0].split(SEP)]
+        texts, forms = split_forms(group.columns)
+        names = [span.now(name) for name in texts.split(SEP)]
         handle = [span.now(name) or DROPPED for name in group.key.split(SEP) if name]
         by_value = (
             changes.filter(pa.array(group_of == number)) if span.retyped or span.converted or span.altered else None
@@ -90,8 +93,9 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         of_names, changed = (columns, key, retyped, by_number), (span.altered, span.converted_ever)
         undefaulted = SEP.join(sorted(span.undefaulted))
         worded = "" if by_value is None else SEP.join(sorted(worded_columns(span, by_value, names)))
+        looks = () if by_value is None else tuple(sorted(looks_of(span, by_value, names, forms)))
         more = undefaulted, bool(updates[number]), worded, not others[number]
-        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, *more))
+        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, *more, looks=looks))
     return found
 
 

@@ -177,7 +177,7 @@ def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Ta
             texts = Cells(whole(changes[image]), group_of, widths).joined(kept)
             changes = changes.set_column(changes.schema.get_field_index(image), image, texts.cast(pa.string()))
     tables = [(one.replicated.table, one.columns) for one in alike]
-    return shapes_typed(tables, group_of, changes, CheckedTypes())
+    return shapes_typed(tables, group_of, changes, CheckedTypes(), [one.span.retyped for one in alike])
 
 
 def _keyed_steps(alike: Sequence[_Alike | None], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.model import Column
+from bridge.protocols.values.column_types import column_type
 from bridge.rows.arrow_images import parts_of
 from bridge.rows.literal_offsets import whole
 from bridge.verify.log.changes.lineage import Span
@@ -17,6 +19,31 @@ BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longb
 """How the types of columns begin that hold bytes."""
 _TIMES: Final = ("date", "time")
 _IMAGES: Final = ("before", "after")
+_DATE: Final = r"\d{4}-\d\d-\d\d"
+_TIME: Final = r"\d\d:\d\d:\d\d(\.\d+)?"
+_LOOKS: Final = {
+    "integer": r"^-?\d+$",
+    "digits": r"^'-?\d+'$",
+    "date": f"^'{_DATE}'$",
+    "moment": f"^'{_DATE} {_TIME}'$",
+    "time": rf"^'-?\d*{_TIME}'$",
+    "bytes": "^x'",
+    "text": "^'",
+    "other": "",
+}
+"""How literals look, by the first of these patterns that they match."""
+RAW_LOOK: Final = "raw"
+"""The look of values of which only the column's type tells what they mean (`untyped`)."""
+_NUMBERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
+_SURE_TYPES: Final = {
+    "integer": _NUMBERS,
+    "digits": _NUMBERS,
+    "date": ("date", "datetime", "timestamp"),
+    "moment": ("datetime", "timestamp"),
+    "time": ("time",),
+    "bytes": BINARY,
+}
+_SURE_TEXTS: Final = ("digits", "date", "text")
 
 
 def numbered_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -> set[str]:
@@ -32,6 +59,40 @@ def worded_columns(span: Span, changes: pa.Table, names: Sequence[str | None]) -
     those of the character set that its column had then.  changes: as above.
     """
     return _with_values(changes, names, {*filter(None, names)} if span.converted else span.retyped, "^'")
+
+
+def looks_of(span: Span, changes: pa.Table, names: Sequence[str | None], forms: Sequence[str]) -> set[tuple[str, str]]:
+    """Gives the columns whose type was changed since, each with every look that its values have.  changes: as above;
+    forms: of the columns (`untyped`)."""
+    positions = [i for i, name in enumerate(names) if name in span.retyped]
+    found = {(names[i] or "", RAW_LOOK) for i in positions if forms[i]}
+    ready = [i for i in positions if not forms[i]]
+    if ready:
+        images = [parts_of(whole(changes[image]), ready) for image in _IMAGES]
+        for i, both in zip(ready, zip(*images, strict=True), strict=True):
+            found |= {(names[i] or "", look) for values in both for look in _looks(values)}
+    return found
+
+
+def _looks(values: pa.Array) -> Iterator[str]:
+    left = values.drop_null()
+    for look, pattern in _LOOKS.items():
+        is_like = pc.match_substring_regex(left, pattern)
+        if pc.any(is_like).as_py():
+            yield look
+        left = left.filter(pc.invert(is_like))
+
+
+def is_surely_told(column: Column, look: str) -> bool:
+    """Tells whether values of a look, in a column whose type was changed since, have surely become what the server
+    makes of their literals.
+
+    Others may have become something else: a TIME becomes the number 101112, which the text '10:11:12' does not; a FLOAT
+    has other digits as a DOUBLE; a moment becomes a local time as text, with as many digits as its column had.
+    """
+    if column.charset:
+        return look in _SURE_TEXTS
+    return column_type(column.type, nullable=column.nullable).word in _SURE_TYPES.get(look, ())
 
 
 def _with_values(changes: pa.Table, names: Sequence[str | None], among: Collection[str], pattern: str) -> set[str]:

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
-from bridge.quoting import quote_name
+from bridge.quoting import free_name, quote_name
 from bridge.rows.arrow_images import TEXT, runs
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
 from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers, divided
 
+# The names of the bridge's own columns, as far as the table has none of that name (`ExpectedTable.own`).
 GONE: Final = "bridge gone"
 KNOWN: Final = "bridge known"
 MAY_BE_GONE: Final = "bridge may be gone"
@@ -131,12 +132,16 @@ class ExpectedTable:
         """Whether some messages have more columns than others."""
         return len({frozenset(shape.split(SEP)) for shape in self.shapes}) > 1
 
+    def own(self, name: str) -> str:
+        """Gives one of the bridge's own columns, quoted.  name: one of those above."""
+        return quote_name(free_name(name, self.definition.columns))
+
     def create(self) -> str:
         """Gives the statement that makes it."""
         lines = [
             _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
         ]
-        lines += [f"{quote_name(name)} {kind}" for name, kind in self._meta()]
+        lines += [f"{self.own(name)} {kind}" for name, kind in self._meta()]
         if self.key:
             lines.append(self._index())
         if self.index:
@@ -183,7 +188,7 @@ class ExpectedTable:
         if rows.num_rows == 0:
             return
         columns = [quote_name(self.definition.columns[name].name) for name in names]
-        meta = [quote_name(name) for name, _ in self._meta()]
+        meta = [self.own(name) for name, _ in self._meta()]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES "
         tail = self._last_wins(by_time=by_time) if self.key else ""
         must_fit = known is not None and not rows["may_be_gone"][0].as_py()
@@ -210,20 +215,40 @@ class ExpectedTable:
             yield Insert(head, rows_of, tail, must_fit, rows["is_converted"][0].as_py())
 
     def _last_wins(self, *, by_time: bool) -> str:
-        newer = _LATER_BY_TIME if by_time else _LATER
+        newer = self._later_by_time() if by_time else self._later()
         if self.is_rekeyed:
-            rank = quote_name(RANK)
+            rank = self.own(RANK)
             newer = f"VALUES({rank})>{rank} OR (VALUES({rank})={rank} AND ({newer}))"
         meta = [name for name, _ in self._meta()]
         names = [
-            *(column.name for _, column in self._columns()),
-            *(name for name in meta if name not in {*_DECIDE, *_ANY}),
-            *(name for name in _DECIDE if name in meta),
+            *(quote_name(column.name) for _, column in self._columns()),
+            *(self.own(name) for name in meta if name not in {*_DECIDE, *_ANY}),
+            *(self.own(name) for name in _DECIDE if name in meta),
         ]
-        any_of = [(name, both) for name, both in _ANY.items() if name in meta]
-        told = [f"{name}=IF({newer},VALUES({name}),{name})" for name in map(quote_name, names)]
-        told += (f"{quote_name(name)}={both}({quote_name(name)},VALUES({quote_name(name)}))" for name, both in any_of)
+        any_of = [(self.own(name), both) for name, both in _ANY.items() if name in meta]
+        told = [f"{name}=IF({newer},VALUES({name}),{name})" for name in names]
+        told += (f"{name}={both}({name},VALUES({name}))" for name, both in any_of)
         return " ON DUPLICATE KEY UPDATE " + ",".join(told)
+
+    def _later(self) -> str:
+        """Writes the condition for steps that are later by their commit_ts."""
+        ts, gone = self.own(COMMIT_TS), self.own(GONE)
+        return f"VALUES({ts})>{ts} OR (VALUES({ts})={ts} AND VALUES({gone})<={gone})"
+
+    def _later_by_time(self) -> str:
+        """Decides between steps by event time: within a partition its order counts, between partitions the event time,
+        then their own order, in which the bridge merges them."""
+        same = [f"VALUES({name})={name}" for name in map(self.own, (TOPIC, PARTITION, OFFSET, INDEX))]
+        gone = self.own(GONE)
+        in_partition = f"{self._greater(OFFSET, INDEX)} OR ({' AND '.join(same[2:])} AND VALUES({gone})<={gone})"
+        return f"IF({' AND '.join(same[:2])},{in_partition},{self._greater(COMMIT_TS, TOPIC, PARTITION)})"
+
+    def _greater(self, first: str, *others: str) -> str:
+        """Writes the condition for rows that are later than another one by these columns, the first of which counts
+        most."""
+        name = self.own(first)
+        later = f"VALUES({name})>{name}"
+        return f"({later} OR (VALUES({name})={name} AND {self._greater(*others)}))" if others else later
 
     def _meta(self) -> list[tuple[str, str]]:
         """The columns that are added, and their types: those that would be the same in all rows are left out."""
@@ -255,29 +280,6 @@ def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
         kind = "longtext" if column.data_type == "varchar" else "longblob"
     text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
     return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
-
-
-def _later(names: Sequence[str]) -> str:
-    """Writes the condition for rows that are later than another one by these columns, the first of which counts
-    most."""
-    name, *rest = map(quote_name, names)
-    later = f"VALUES({name})>{name}"
-    return f"({later} OR (VALUES({name})={name} AND {_later(names[1:])}))" if rest else later
-
-
-_IMAGE_WINS: Final = f"VALUES({quote_name(GONE)})<={quote_name(GONE)}"
-_LATER: Final = (
-    f"VALUES({quote_name(COMMIT_TS)})>{quote_name(COMMIT_TS)}"
-    f" OR (VALUES({quote_name(COMMIT_TS)})={quote_name(COMMIT_TS)} AND {_IMAGE_WINS})"
-)
-_LATER_BY_TIME: Final = (
-    f"IF(VALUES({quote_name(TOPIC)})={quote_name(TOPIC)} AND VALUES({quote_name(PARTITION)})={quote_name(PARTITION)},"
-    f"{_later((OFFSET, INDEX))} OR (VALUES({quote_name(OFFSET)})={quote_name(OFFSET)}"
-    f" AND VALUES({quote_name(INDEX)})={quote_name(INDEX)} AND {_IMAGE_WINS}),"
-    f"{_later((COMMIT_TS, TOPIC, PARTITION))})"
-)
-"""Decides between steps by event time: within a partition its order counts, between partitions the event time, then
-their own order, in which the bridge merges them."""
 
 
 def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:

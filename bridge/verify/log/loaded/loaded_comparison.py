@@ -100,7 +100,7 @@ class LoadedComparison:
         if table.lost:
             result.schema += (table.lost,)
         elif part.refused:
-            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
+            result.schema += (table.doubt or f"what the messages say does not fit the table: {part.refused}",)
         else:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
@@ -117,6 +117,9 @@ class LoadedComparison:
         if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
+        if differences and table.doubt:
+            result.schema += (table.doubt,)
+            return
         result.count(differences)
         if not table.is_whole:
             result.not_covered = _not_covered(part, reader, result)
@@ -194,13 +197,13 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
     if not table.replicated.key:
         return shown_row(table.shape, difference)
     columns = [table.shape.actual[i] for i in table.shape.key]
+    commit_ts, topic, partition, offset = map(table.expected_table.own, (COMMIT_TS, TOPIC, PARTITION, OFFSET))
     found = reader.rows(
-        f"SELECT {quote_name(COMMIT_TS)},CONVERT({quote_name(TOPIC)} USING utf8mb4),"
-        f"CONCAT({quote_name(PARTITION)},'/',{quote_name(OFFSET)})"
+        f"SELECT {commit_ts},CONVERT({topic} USING utf8mb4),CONCAT({partition},'/',{offset})"
         f" FROM {table.expected_table.name}"
         f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
     )
     if not found:
         return shown_row(table.shape, difference)
-    commit_ts, topic, place = found[0]
-    return shown_row(table.shape, difference, commit_ts, f"{topic}/{place}")
+    ts, where, place = found[0]
+    return shown_row(table.shape, difference, ts, f"{where}/{place}")
