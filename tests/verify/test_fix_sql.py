@@ -16,7 +16,10 @@ from bridge.mysql.probe import probe
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
 from bridge.verify.source.translated_table import StatementTranslator
+from tests.generated.verifying import verify_events
 from tests.support.clients import mariadb_client, mysql_client, run_file
+from tests.support.pipelines import run_all
+from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import Pair, execute, said
 
 CLIENTS: dict[str, Callable[[], list[str]]] = {"mariadb": mariadb_client, "mysql": mysql_client}
@@ -249,3 +252,24 @@ def test_a_table_of_tidb(server: str, request: pytest.FixtureRequest) -> None:
     text, why = translator.translate(TIDB_TABLE, "app")
     assert text is not None, why
     execute(url, f"CREATE DATABASE app; USE app; {text}; INSERT INTO t (id, v) VALUES (1, 'a')")
+
+
+@pytest.mark.parametrize("key", ["id", ""])
+def test_a_zero_keeps_its_sign(target: str, tmp_path: Path, key: str) -> None:
+    """-0 is equal to 0, and a fix file writes it as it was."""
+    made = f"CREATE TABLE t (id INT, d DOUBLE, f FLOAT{', PRIMARY KEY (id)' * bool(key)})"
+    log = [schema_change(5, made)]
+    log += [
+        row_change(10, "t", ["id", "d", "f"], key.split(), after=[n, Literal("-0.0e0"), Literal("-0.0e0")])
+        for n in (1, 2)
+    ]
+    events = in_one_partition([*log, boundary(11)])
+    execute(target, "CREATE DATABASE m")
+    run_all(target, events)
+    execute(target, "UPDATE m.t SET d = 0, f = 0 WHERE id = 1")
+    assert verify_events(target, events).is_equal
+    execute(target, "DELETE FROM m.t WHERE id = 2")
+    file = tmp_path / "fix.sql"
+    assert not verify_events(target, events, fixes=file).is_equal
+    run_file(target, file)
+    assert execute(target, "SELECT id, CONCAT(d), CONCAT(f) FROM m.t ORDER BY id") == [(1, "0", "0"), (2, "-0", "-0")]

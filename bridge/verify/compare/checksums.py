@@ -5,8 +5,9 @@ is, any other value after its length in bytes; NULL is written as the letter N, 
 different rows have different texts.  A row's hash is the first 64 bits of the MD5 of its text; sets of rows are
 compared by their number and the sum of their hashes (in an XOR, rows that come in pairs would cancel).
 
-The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double, and -0 is 0.  Of the smallest ones,
-it is the text of the value times 2^1000, and p-1000.
+The rule for FLOAT and DOUBLE: the shortest decimal text of the value as a double.  Of the smallest ones, it is the text
+of the value times 2^1000, and p-1000.  The text of -0 is another one than that of 0, so that it is written as it was;
+rows that differ only there are loaded, and are equal.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def canonical(column: ColumnInfo, alias: str = "") -> str:
         case ValueClass.INTEGER | ValueClass.DECIMAL:
             return f"{name}+0" if "zerofill" in column.type else name
         case ValueClass.FLOAT | ValueClass.DOUBLE:
-            return _real(f"({name}+0e0)")
+            return _real(f"({name}*1e0)")
         case ValueClass.NUMBER:
             return f"CAST({name} AS UNSIGNED)"
         case ValueClass.NAME if column.data_type == "set" and not _EMPTY_MEMBER.search(column.type):
@@ -111,7 +112,7 @@ def _real(number: str) -> str:
     """
     size = f"ABS({number})"
     text = f"IF({size}=0 OR {size}>=1e-99,{size},CONCAT({size}*{2.0**_SCALE!r},'p-{_SCALE}'))"
-    return f"CONCAT(IF({number}<0,'-',''),{text})"
+    return f"CONCAT(IF({number}<0 OR ({number}=0 AND LEFT({number},1)='-'),'-',''),{text})"
 
 
 def real_number(value: bytes) -> float:
