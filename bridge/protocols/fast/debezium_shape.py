@@ -22,6 +22,8 @@ _IMAGES: Final = ("before", "after")
 _MARKS: Final = (b'"db":', b',"serve', b'"op":"')
 """The table is between the first two, and the operation behind the last one."""
 _WORDS: Final = np.array([int.from_bytes(mark, "little") for mark in _MARKS])
+_MANY: Final = 32
+"""Fewer keys are looked at one by one."""
 _SIZES: Final = np.array([len(mark) for mark in _MARKS])
 
 
@@ -44,8 +46,10 @@ class FastDebeziumDecoder(FastJsonDecoder):
         """Keeps the rows whose messages' keys name the same columns as the lesson's key; the value does not name
         them."""
         is_named = np.zeros(len(forms), np.bool_)
+        places_by_form = np.argsort(forms, kind="stable")
+        ends = np.cumsum(np.bincount(forms))
         for form in set(forms.tolist()):
-            places = np.flatnonzero(forms == form)
+            places = places_by_form[ends[form - 1] if form else 0 : ends[form]]
             names, wanted = self._reader.guard(form)
             is_named[places] = _are_named(names, wanted, [keys[number] for number in rows.numbers[places].tolist()])
         return rows.only(is_named)
@@ -74,7 +78,7 @@ def _are_named(names: HandleKeys, wanted: list[str], keys: Sequence[bytes | None
     from bridge.protocols.fast.compiled.functions import match_numbers
 
     found = np.zeros(len(keys), np.uint8)
-    around = names.around_number(wanted)
+    around = names.around_number(wanted) if len(keys) >= _MANY else None
     if around is not None:
         texts, (head, tail) = Texts.of(keys), (np.frombuffer(text + bytes(BEHIND), np.uint8) for text in around)
         sizes = map(len, around)
