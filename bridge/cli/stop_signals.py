@@ -68,6 +68,8 @@ class StopSignals:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         signal.set_wakeup_fd(self._before)
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)  # which stays while the interpreter ends; `_nothing` does not
         if isinstance(error, BridgeError):
             self._code = error.exit_code
         self._has_ended.set()
