@@ -127,10 +127,10 @@ def test_kafka_is_asked_sooner_while_messages_come(clock: Clock) -> None:
     began = clock.now
     brokers.ends_now = {A: 2}
     planner.next(waits)
-    assert clock.now - began == pytest.approx(0.1)
+    assert clock.now - began == pytest.approx(0.06)
     waits.left = 3
     assert planner.next(waits) is None
-    assert clock.now - began == pytest.approx(0.1 + 0.1 + 3 * 0.2)
+    assert clock.now - began == pytest.approx(0.06 + 0.06 + 3 * 0.2)
 
 
 def test_what_is_there_already_is_not_waited_for(clock: Clock) -> None:
