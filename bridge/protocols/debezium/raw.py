@@ -21,13 +21,12 @@ from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
+from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, is_text, unquoted
 from bridge.protocols.values.literals import NULL
 from bridge.protocols.values.usual_values import Usual
 
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
-_BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
@@ -78,7 +77,7 @@ def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConve
 
 
 def _year(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: literals.year_number(_number(literal))
+    return lambda literal: values.year(_number(literal))
 
 
 def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
@@ -183,7 +182,7 @@ def _epoch(literal: str, lost: Lost) -> str:
 
 _INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
 _REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
-_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(_BINARY_WORDS, _binary)}
+_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary)}
 _JSON: Final[dict[str, _Rule]] = {
     **_INTEGERS,
     **_STRINGS,
@@ -247,7 +246,7 @@ def _usual_real(_arguments: str, column: ColumnType) -> Usual | None:
 def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
     if column.word == "decimal":
         return usual.TEXT_OF_DECIMAL
-    is_base64 = column.word in _BINARY_WORDS and DebeziumModes.read(arguments).binary == "base64"
+    is_base64 = column.word in BINARY_WORDS and DebeziumModes.read(arguments).binary == "base64"
     return usual.TEXT_OF_BYTES if is_base64 else None
 
 
@@ -256,7 +255,7 @@ def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
         return _USUAL_DATETIMES.get(_datetime_unit(DebeziumModes.read(arguments), column))
     if column.word == "json":
         return usual.JSON_DOCUMENT
-    if column.word in _BINARY_WORDS:
+    if column.word in BINARY_WORDS:
         return _usual_string(arguments, column)
     return _usual_real(arguments, column) or _usual_number(arguments, column)
 

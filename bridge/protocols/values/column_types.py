@@ -13,6 +13,8 @@ RawConverter = Callable[[str], str]
 Lost = Callable[[str], None]
 """Is called with a reason in words when the format has lost a part of a value."""
 
+BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+"""The first words of the types of bytes."""
 _TYPE: Final = re.compile(r"([a-z0-9_]+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?")
 _DEFAULT_PRECISION: Final = {"decimal": 10, "bit": 1}
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
