@@ -99,7 +99,7 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.time.IsoTime": values.iso_text,
     "io.debezium.time.IsoTimestamp": values.iso_text,
     "io.debezium.time.ZonedTimestamp": values.zoned_timestamp,
-    "io.debezium.time.Year": literals.year_number,
+    "io.debezium.time.Year": values.year,
     "io.debezium.data.Enum": literals.text,
     "io.debezium.data.EnumSet": literals.text,
     "io.debezium.data.Json": json_numbers.document,
