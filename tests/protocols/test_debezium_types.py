@@ -68,6 +68,8 @@ TICDC_TYPES = [
     (named("int32", "time.Year"), 2155, "2155", ""), (named("int32", "time.Year"), 0, "0", ""),
     # names, JSON, vectors (enums, jsons, vecs)
     (named("string", "data.Enum", parameters={"allowed": "a,g\\,h"}), "g,h", "'g,h'", ""),
+    (named("string", "data.Enum", parameters={"allowed": "a,,\\,"}), "", "''", "enum"),
+    (named("string", "data.Enum"), "a", "'a'", "enum"),
     (named("string", "data.EnumSet"), "x,y,z,w w,q'q", r"'x,y,z,w w,q\'q'", ""),
     (named("string", "data.EnumSet"), "", "''", ""),
     (named("string", "data.Json"), '{"a": 1}', """'{"a": 1}'""", ""),

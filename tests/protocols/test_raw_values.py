@@ -47,6 +47,8 @@ CASES = [
     ("json:,connect,", "blob", "'AP8='", "x'00ff'"), ("json:,connect,", "decimal(10,2)", "1.5e0", "1.50"),
     # the native connector adds 1900 to the 0 that the binlog holds
     (CONNECT, "year(4)", "1900", "0"), (TICDC, "year", "0", "0"), (TICDC, "year", "1901", "1901"),
+    ("enum", "enum('a',',')", "''", "''"), ("enum", "enum('','a')", "NULL", "NULL"),
+    ("ckafka:,", "enum('a')", "''", "''"),
     # texts of official Canal, and of the Open Protocol without flags, which may be bytes
     ("utf8", "varchar(10)", r"'ä\\'", r"'ä\\'"), ("utf8", "binary(4)", r"'ä\0'", "x'c3a40000'"),
     ("utf8", "varbinary(10)", r"'\\'", "x'5c'"), ("utf8", "blob", "''", "''"), ("utf8", "binary(2)", "NULL", "NULL"),
@@ -123,6 +125,7 @@ def test_form(form: str, column: str, raw: str, ready: str) -> None:
         (TICDC, "date not null", "0", "'1970-01-01'", "zero date"),
         (CONNECT, "datetime not null", "0", "'1970-01-01 00:00:00'", "zero date"),
         ("epoch", "date", "'1970-01-01'", "'1970-01-01'", "zero date"),
+        *((form, "enum('a','')", "''", "''", "error value") for form in (TICDC, CONNECT, "enum", "ckafka:,")),
     ],
 )
 def test_losses_are_said(form: str, column: str, raw: str, ready: str, words: str) -> None:

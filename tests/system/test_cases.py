@@ -227,7 +227,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, e + 0, e, s + 0 FROM shop.t": [(1, 1.0, "new", 3.0), (2, 0.0, "", 0.0), (3, None, None, None)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "d05",

@@ -13,7 +13,15 @@ from typing import Final
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, unquoted
+from bridge.protocols.values.column_types import (
+    BINARY_WORDS,
+    ColumnType,
+    Form,
+    Lost,
+    RawConverter,
+    enum_names,
+    unquoted,
+)
 from bridge.protocols.values.literals import NULL, Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
 from bridge.protocols.values.usual_values import Usual
@@ -38,7 +46,9 @@ def ckafka_form(timezone: str | None, binary: str | None) -> str:
     return f"ckafka:{timezone or ''},{binary or ''}"
 
 
-def _converter(arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
+def _converter(arguments: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+    if column.word == "enum":
+        return enum_names(column, lost)
     timezone, _, binary = arguments.partition(",")
     convert = _by_column(column, timezone, binary)
     return None if convert is None else _of_literal(convert)
