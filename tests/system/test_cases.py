@@ -201,9 +201,8 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, v FROM shop.t": [(1, 0.1), (2, 1234567.891)]},
         MYSQL,
-        broken=True,
     ),
-    Case("c12_nvarchar", "antlr#1377", "canal-json", {"SELECT id, v FROM shop.t": [(1, "ä")]}, MYSQL, broken=True),
+    Case("c12_nvarchar", "antlr#1377", "canal-json", {"SELECT id, v FROM shop.t": [(1, "ä")]}, MYSQL),
     Case(
         "c01_geometry",
         "canal#4673, canal#3101",
@@ -214,7 +213,6 @@ CASES_OF_REPORTS = (
             ]
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "c02_json_zero",
@@ -222,7 +220,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, n, CAST(j AS CHAR) FROM shop.t": [(1, 2, "null"), (2, 2, '{"a": 1}')]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c04_enum_zero",
@@ -230,7 +227,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, e + 0, e, s + 0 FROM shop.t": [(1, 1.0, "new", 3.0), (2, 0.0, "", 0.0), (3, None, None, None)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "d05",

@@ -199,15 +199,15 @@ class DebeziumDecoder(PlainDecoder):
 def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
     """Removes from an update the columns whose values the connector did not have: they did not change.
 
-    Raises DecodeError for an insert, which has no other values for them, and where the old row does hold a value: then
-    the placeholder's text may be a value that was written.
+    An insert has all its values, and the placeholder's text is one of them.  Raises DecodeError where the old row does
+    hold a value: then the placeholder's text may be a value that was written.
     """
     row, before = payload[state.image or ""], payload.get("before")
-    if type(row) is not dict:
+    if type(row) is not dict or state.kind is Kind.INSERT:
         return payload
     missing = {name for name, found in row.items() if found in _UNAVAILABLE}
     for name in missing:
-        if state.kind is Kind.INSERT or (before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE):
+        if before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE:
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
     rest = {name: found for name, found in row.items() if name not in missing}
     if before is None or state.image == "before":
