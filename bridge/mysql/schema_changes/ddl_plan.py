@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from bridge.ddl.by_table.kept_keys import kept_key
 from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
@@ -33,6 +34,10 @@ from bridge.mysql.state.shard_journal import ShardJournal
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
+_KEEPS_KEY: Final = (
+    "{}, but {}: without this statement, rows that differ upstream would overwrite each other; drop the key by hand as"
+    " upstream and say bridge ddl done, or approve the statement"
 )
 log = structlog.get_logger()
 
@@ -90,6 +95,11 @@ class Planner:
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
+        if decision.verdict is Verdict.IGNORE and rewritten.text:
+            around = OnTarget(session, self._journal)
+            kept = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
+            if kept:
+                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, kept), rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
