@@ -152,6 +152,11 @@ EVENT_FIELDS: Final = pa.schema(list(EVENT_SCHEMA)[3:])
 """The fields of `Event` alone."""
 
 
+def key_names(key: str) -> list[str]:
+    """Gives the names that an `Event.key` holds."""
+    return [name for name in key.split(SEP) if name]
+
+
 class Position(NamedTuple):
     """The position of a message."""
 

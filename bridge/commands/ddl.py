@@ -113,8 +113,8 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"
     around = OnTarget(session, journal)
-    if kept := kept_key(text, known, around.unique_keys, around.column_definition):
-        return f"rows that differ upstream would overwrite each other: {kept}"
+    if what := kept_key(text, known, around.unique_keys, around.column_definition):
+        return f"rows that differ upstream would overwrite each other: {what}"
     is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
     return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 

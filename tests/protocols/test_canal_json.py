@@ -250,8 +250,8 @@ def test_old_row_in_another_order() -> None:
     ],
 )
 def test_key(fields: dict[str, object], key: str) -> None:
-    """pkNames is the primary key: [] in TiCDC, also where the key is a unique index, and null in official Canal say that
-    there is none; a message without it says nothing."""
+    """pkNames is the primary key: [] in TiCDC, also where the key is a unique index, and null in official Canal say
+    that there is none; a message without it says nothing."""
     columns = {"a": ("int", "1"), "b": ("int", "2")}
     message = orjson.loads(canal("INSERT", columns))
     del message["pkNames"]

@@ -113,7 +113,11 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
         layout = state.layout
-        if layout is None or layout.shape != message.get("mysqlType") or layout.handle != message.get("pkNames", _UNSAID):
+        if (
+            layout is None
+            or layout.shape != message.get("mysqlType")
+            or layout.handle != message.get("pkNames", _UNSAID)
+        ):
             layout = self._layout(message, rows[0])
         events = []
         for index, row in enumerate(rows):

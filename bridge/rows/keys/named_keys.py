@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from bridge.errors import ApplyError
-from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Position
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Position, key_names
 from bridge.model import Table
 
 _KEY_FIX: Final = (
@@ -37,10 +37,10 @@ def key_conflict(table: Table, columns: str, key: str) -> str:
     if key in {NO_KEY, NO_PRIMARY_KEY}:
         said = "has no primary key" if key == NO_PRIMARY_KEY else "has no key"
     else:
-        named = set(key.lower().split(SEP))
+        named = set(key_names(key.lower()))
         if not named <= present or any(named.issubset(candidate) for candidate in judged):
             return ""
-        said = f"has the key ({', '.join(key.split(SEP))})"
+        said = f"has the key ({', '.join(key_names(key))})"
     which = "primary key" if primary else "unique key"
     return f"by its message, the upstream's table {said}, but the target's has the {which} ({', '.join(judged[0])})"
 
@@ -54,7 +54,7 @@ def require_key(table: Table, columns: str, key: str, changes: pa.Table, first: 
         change = changes.slice(first, 1).to_pylist()[0]
         position = Position(change["topic"], change["partition"], change["offset"])
         raise ApplyError(
-            f"{why}: rows that differ upstream would overwrite each other",
+            f"rows that differ upstream would overwrite each other: {why}",
             where=f"{position}, {table.name}, commit ts {change['commit_ts']}",
             fix=_KEY_FIX,
         )

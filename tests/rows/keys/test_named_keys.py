@@ -42,6 +42,7 @@ def table(*keys: str, primary: str = "") -> Table:
 def test_which_keys_go_together(target: Table, said: str, why: str) -> None:
     """A key of the target is right where each of its values has one row upstream: it holds a key of the upstream."""
     said = said.replace(" ", SEP)
-    assert key_conflict(target, SEP.join(["a", "b", "c"]), said).removeprefix(
-        "by its message, the upstream's table "
-    ) == why
+    assert (
+        key_conflict(target, SEP.join(["a", "b", "c"]), said).removeprefix("by its message, the upstream's table ")
+        == why
+    )
