@@ -14,7 +14,7 @@ from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import wrong_without
 from bridge.ddl.lexer import UnreadableError, statements
-from bridge.ddl.parser import Refused, classify
+from bridge.ddl.parser import PassedOver, Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
@@ -161,6 +161,8 @@ class Translation:
 def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
     """Tells how `statement`, with `schema` as the current database, would run."""
     known = classify(statement, schema)
+    if isinstance(known, PassedOver):
+        return Translation(statement, schema, Verdict.ALLOW, known.reason)
     classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
     try:
         found = rewrite(statement, schema, site)

@@ -245,7 +245,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id FROM shop.t": [(1,)]},
         MYSQL,
-        broken=True,
     ),
     Case("c13_check", "tidb#6765, tidb#41711", "canal-json", {"SELECT id FROM d.c": [(1,), (2,), (3,)]}, broken=True),
     Case(
