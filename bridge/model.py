@@ -67,6 +67,7 @@ class Table:
     prefixes: of unique keys that hold the beginnings of columns only, how long each part is, None for a whole column.
     counts: whether it has an AUTO_INCREMENT column.
     keeps_gone: whether rows may stay in it that are gone upstream.
+    primary: the primary key, which is then the first of `keys`; () when there is none.
     turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
     """
 
@@ -79,6 +80,7 @@ class Table:
     stored_name: TableName | None = None
     keeps_gone: bool = False
     turns_bits: bool = False
+    primary: tuple[str, ...] = ()
 
     @property
     def stored(self) -> TableName:

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
+from bridge.ddl.by_table.kept_keys import dropped_key, kept_key
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import wrong_without
 from bridge.ddl.lexer import UnreadableError, statements
-from bridge.ddl.parser import Refused, classify
+from bridge.ddl.parser import PassedOver, Refused, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
@@ -71,6 +72,11 @@ def release(
                     f"the replacement cannot run: {known.reason}",
                     fix="run it by hand, then say `bridge ddl done`",
                 )
+        elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, settings)):
+            raise UsageError(
+                f"{entry.id} is not done: {what}, and rows that differ upstream would overwrite each other",
+                fix="drop the key on the target by hand, then say `bridge ddl done`; or `bridge ddl approve` it",
+            )
         outcome = _DONE if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
             state, outcome = JournalState.DONE, _DONE
@@ -89,6 +95,14 @@ def release(
         return replace(entry, state=state)
 
 
+def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
+    text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
+    known = classify(text, schema)
+    if isinstance(known, Refused):
+        return ""
+    return dropped_key(text, known, OnTarget(session, Journal(table.name, table.schema)).unique_keys)
+
+
 def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
     known = classify(text, schema)
@@ -99,6 +113,8 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"
     around = OnTarget(session, journal)
+    if what := kept_key(text, known, around.unique_keys, around.column_definition):
+        return f"rows that differ upstream would overwrite each other: {what}"
     is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
     return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 
@@ -145,6 +161,8 @@ class Translation:
 def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
     """Tells how `statement`, with `schema` as the current database, would run."""
     known = classify(statement, schema)
+    if isinstance(known, PassedOver):
+        return Translation(statement, schema, Verdict.ALLOW, known.reason)
     classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
     try:
         found = rewrite(statement, schema, site)

@@ -47,8 +47,9 @@ class Policy:
 
     def decide(self, classes: Iterable[ChangeClass]) -> Decision:
         """Gives the strictest verdict on the classes of a statement.  A statement is held when only a part of it is
-        ignored."""
-        verdicts = {change: self.by_class.get(change, self.default) for change in classes}
+        ignored.  What changes nothing is allowed, whatever the settings say."""
+        named_in_settings = (change for change in classes if change is not ChangeClass.NOTHING)
+        verdicts = {change: self.by_class.get(change, self.default) for change in named_in_settings}
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
             named = [change.value for change, said in verdicts.items() if said is verdict]
             if named:

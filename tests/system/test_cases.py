@@ -184,7 +184,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, name FROM d.t1": [(1, "Bob"), (1, "Cid")]},
         ("--set", "ddl.ignore=drop primary key"),
         kept={"SELECT id, name FROM d.t1": [(1, "Ann")]},
-        broken=True,
     ),
     Case(
         "c60_drop_unique",
@@ -193,7 +192,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, mail FROM d.u": [(1, "a"), (2, "a")]},
         ("--set", "ddl.ignore=drop index"),
         kept={"SELECT id, mail FROM d.u": [(1, "a")]},
-        broken=True,
     ),
     Case(
         "c12b_float8",
@@ -243,7 +241,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id FROM shop.t": [(1,)]},
         MYSQL,
-        broken=True,
     ),
     Case("c13_check", "tidb#6765, tidb#41711", "canal-json", {"SELECT id FROM d.c": [(1,), (2,), (3,)]}, broken=True),
     Case(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-from bridge.events import Code, Event, Kind
+from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.protocols.canal.types import canal_types, column_of
 from bridge.protocols.decoder import (
     MAX_CACHED,
@@ -42,6 +42,10 @@ _STATEMENT: Final = (
     "the message holds a statement instead of rows: the upstream's binlog_format is not ROW, and nothing tells what "
     "the statement changed"
 )
+_UNSAID: Final = ()
+"""Stands for the `pkNames` of a message that has none, and so says nothing of keys.  Both TiCDC and Canal always write
+it: it is empty (TiCDC) or null (Canal) for a table without a primary key (TiCDC Canal-JSON; Canal 1.1.7,
+MQMessageUtils)."""
 _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
@@ -111,7 +115,11 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
         layout = state.layout
-        if layout is None or layout.shape != message.get("mysqlType") or layout.handle != message.get("pkNames"):
+        if (
+            layout is None
+            or layout.shape != message.get("mysqlType")
+            or layout.handle != message.get("pkNames", _UNSAID)
+        ):
             layout = self._layout(message, rows[0])
         events = []
         for index, row in enumerate(rows):
@@ -132,14 +140,14 @@ class CanalJsonDecoder(PlainDecoder):
         return events
 
     def _layout(self, message: dict[str, Any], row: object) -> Layout:
-        types, handle = message.get("mysqlType"), message.get("pkNames")
+        types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
             raise DecodeError(f"a row of data is {shown(row)}, not an object")
         if not row:
             raise DecodeError(_NO_COLUMNS)
         if not isinstance(types, dict):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
-        if handle is not None and not isinstance(handle, list):
+        if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
         is_official, sql_types = "_tidb" not in message, message.get("sqlType")
         told = sql_types if isinstance(sql_types, dict) else {}
@@ -147,7 +155,10 @@ class CanalJsonDecoder(PlainDecoder):
             column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
         ]
         layout = make_layout(
-            types, handle, [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)]
+            types,
+            handle,
+            [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
+            "" if handle is _UNSAID else NO_PRIMARY_KEY,
         )
         with_all = with_forms(layout.columns, [one.form for one in columns])
         layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import Code, Event, Kind
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.protocols.debezium.columns import column_reader, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
@@ -216,18 +216,20 @@ def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[st
     return {**payload, "before": was, state.image or "": rest}
 
 
-def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:
+def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes) -> Layout:
     if type(row) is not dict or not row:
         raise DecodeError(f"the row is {shown(row)}, not an object with columns")
     if "" in row:
         raise DecodeError("a column has no name")
+    # The connectors for MySQL and MariaDB may take a unique key for the primary key, and may not
+    without_names = "" if handle is None else NO_KEY if modes is TICDC_MODES else NO_PRIMARY_KEY
     if schema is None:
-        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row])
+        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row], without_names)
         return layout.raw(with_forms(layout.columns, [f"json:{modes}"]))
     fields = _row_fields(schema)
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
-    layout = make_layout(schema, handle, columns)
+    layout = make_layout(schema, handle, columns, without_names)
     with_all = with_forms(layout.columns, [reader.form for reader in readers])
     return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
 
