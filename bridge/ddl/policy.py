@@ -81,9 +81,16 @@ class DdlRules:
     timezone: str | None = None
 
     def decide(self, change: Classified, statement: str = "") -> Decision:
-        """Decides on a change by the settings.  A view that would show more than is replicated is held."""
+        """Decides on a change by the settings.  One that is half outside of the filter is held, and so is a view that
+        would show more than is replicated."""
         said = self._filtered(change, statement) or self.policy.decide(change.classes)
-        outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
+        if said.verdict is not Verdict.ALLOW:
+            return said
+        left_out = [name for name in change.tables if not self.tables(*name)]
+        if left_out and len(left_out) < len(change.tables):
+            named = ", ".join(map(str, dict.fromkeys(left_out)))
+            return Decision(Verdict.HOLD, f"it changes tables inside of the filter and outside of it: {named}")
+        outside = list(self._read_outside(change))
         return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
 
     def _filtered(self, change: Classified, statement: str) -> Decision | None:
@@ -117,9 +124,7 @@ class DdlRules:
     def _read_outside(self, change: Classified) -> Iterator[str]:
         """Tells in words what a view reads that is not replicated."""
         for name in change.reads.names:
-            if not name.schema:
-                yield f"{name.table}, and neither the view nor the message says in which database that is"
-            elif what := self._forbidden(name.schema):
+            if what := self._forbidden(name.schema):
                 yield f"{name}, {what}"
             elif not self.tables(*name):
                 yield f"{name}, which is outside of the filter"

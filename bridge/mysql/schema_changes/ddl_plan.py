@@ -16,7 +16,7 @@ from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
-from bridge.ddl.parser import Classified, PassedOver, Refused, classify
+from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
@@ -181,6 +181,8 @@ class Planner:
     def _allowed(
         self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
     ) -> Rewritten:
+        if isinstance(found, Unclear):
+            raise self.hold(session, change, found.reason, None)
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason, replacement)
         if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
@@ -191,7 +193,7 @@ class Planner:
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the text that was sent before the interruption."""
-        classified = classify(entry.run_text, change.schema)
+        classified = classify(entry.run_text, change.schema, is_certain=True)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
         return StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
@@ -239,7 +241,7 @@ class Planner:
             f"the bridge does not run this statement: {reason}; the statement is: {replacement or change.text}",
             where=where_of(change),
             fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
-            " in its place; then start the bridge again",
+            f" in its place, bridge ddl done {change.id} says that its effect is there; then start the bridge again",
         )
 
 
@@ -256,8 +258,10 @@ def where_of(change: SchemaChange) -> str:
 
 
 def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
+    is_unclear = isinstance(classify(change.text, change.schema), Unclear)
+    ways = "replace (with the databases of all names), skip or done" if is_unclear else "approve, skip, replace or done"
     return HeldError(
         f"a schema change is held: {entry.outcome}",
         where=where_of(change),
-        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
+        fix=f"bridge ddl {ways} {entry.id}",
     )

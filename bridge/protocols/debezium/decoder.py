@@ -9,11 +9,14 @@ heartbeats and transaction metadata hold nothing that the other messages do not 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 import orjson
 
+from bridge.ddl.by_table.told_tables import with_told_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.model import TableName
 from bridge.protocols.debezium.columns import column_reader, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
@@ -22,6 +25,7 @@ from bridge.protocols.decoder import (
     FAILURES,
     MAX_CACHED,
     MAX_COMMIT_TS,
+    MAX_NAME,
     DecodeError,
     DecodeOptions,
     PlainDecoder,
@@ -45,6 +49,8 @@ _DDL_MARK: Final = b'"ddl"'
 
 _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
 _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
+_ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
+"""A table in `tableChanges`: "database"."table"."""
 _NO_SNAPSHOT: Final = (None, False, "false")
 SNAPSHOT_LEAD_MS: Final = 60_000
 """How much earlier than it says a snapshot's schema change counts, so that it comes before the snapshot's rows.
@@ -290,12 +296,29 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
     if _is_no_change(sql, source):
         return []
     schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
-    table = check_name(source.get("table") or "", "table")
+    sql = with_told_databases(sql, schema, list(_tables_told(payload)))
     commit_ts, by_time = _commit_ts(payload, source)
     place = _place(source) if by_time else None
     if by_time and _is_of_snapshot(source):
         commit_ts, place = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms"), None
-    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)]
+    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, _table(source), text=sql, by_time=by_time, place=place)]
+
+
+def _table(source: dict[str, Any]) -> str:
+    """Gives the table that the source of a schema change names, for people to read; "" where it lists several, as
+    Debezium 3 does for a statement of several tables."""
+    table = source.get("table")
+    return table if type(table) is str and len(table) <= MAX_NAME and "," not in table else ""
+
+
+def _tables_told(payload: dict[str, Any]) -> Iterator[TableName]:
+    """Gives the tables that `tableChanges` names: the `id` of each, which lists both of a rename where TiCDC writes it,
+    and `previousId` where there is one."""
+    changes = payload.get("tableChanges")
+    for change in changes if type(changes) is list else ():
+        for text in (change.get("id"), change.get("previousId")) if type(change) is dict else ():
+            for schema, table in _ID.findall(text) if type(text) is str else ():
+                yield TableName(schema.replace('""', '"'), table.replace('""', '"'))
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
