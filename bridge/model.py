@@ -111,6 +111,8 @@ class PartitionStart(NamedTuple):
     floor: changes at or after `offset` with a TSO below it are in the target already.  None when that is applied_ts.  A
         number means the order of the partitions, in which applied_ts is only a counter.
     begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
+    place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
+    and 0 where none has.
     """
 
     offset: int
@@ -118,6 +120,8 @@ class PartitionStart(NamedTuple):
     read: int
     floor: int | None = None
     begin: int = 0
+    place: str = ""
+    place_ts: int = 0
 
 
 Positions = Mapping[PartitionId, PartitionStart]
@@ -146,6 +150,8 @@ class SchemaChange:
     text: str
     position: str
     """topic/partition/offset of its first copy."""
+    late: str = ""
+    """Why it came too late, behind rows that it should have come before; "" where it did not."""
 
     @property
     def statement_hash(self) -> str:
