@@ -68,6 +68,7 @@ class Table:
     counts: whether it has an AUTO_INCREMENT column.
     keeps_gone: whether rows may stay in it that are gone upstream.
     turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
+    guards_spelling: whether no row may be overwritten by one whose key is spelled otherwise.
     """
 
     name: TableName
@@ -79,6 +80,7 @@ class Table:
     stored_name: TableName | None = None
     keeps_gone: bool = False
     turns_bits: bool = False
+    guards_spelling: bool = False
 
     @property
     def stored(self) -> TableName:
