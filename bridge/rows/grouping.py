@@ -24,8 +24,12 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
     for one in columns:
         if not _is_repeated(one):
             codes = combined(codes, one.dictionary_encode(null_encoding="encode"))
-    first = pa.array(ends(codes)[0])
-    return list(zip(*(one.take(first).to_pylist() for one in columns), strict=True)), codes
+    first = ends(codes)[0]
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    rows_of = pa.array(first[order])
+    return list(zip(*(one.take(rows_of).to_pylist() for one in columns), strict=True)), rank[codes]
 
 
 def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
@@ -44,13 +48,14 @@ def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
 
 
 def combined(codes: Longs, values: pa.DictionaryArray) -> Longs:
-    """Numbers the combinations of codes and values from 0, in the order in which they come."""
+    """Numbers the combinations of codes and values from 0, without a gap and in no order: Arrow promises none for
+    dictionaries."""
     indices: Longs = values.indices.to_numpy().astype(np.int64)
     return numbered(codes * len(values.dictionary) + indices) if codes.any() else indices
 
 
 def numbered(codes: Longs) -> Longs:
-    """Numbers equal codes from 0, in the order in which they come."""
+    """Numbers equal codes from 0, without a gap and in no order: Arrow promises none for dictionaries."""
     found: Longs = pa.array(codes).dictionary_encode().indices.to_numpy().astype(np.int64)
     return found
 

@@ -61,7 +61,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, v FROM shop.t": [(1, 3), (100, 0), (101, 0), (102, 0), (104, 0)]},
         MYSQL,
         before=("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, v INT)"),
-        broken=True,
     ),
     Case(
         "c10_rename",

@@ -7,8 +7,9 @@ decision 13).  While a schema change waits, no partition is applied beyond its f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -383,14 +384,13 @@ def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
     return int(offsets[first]) if first < len(offsets) else step.after_rows[where]
 
 
-def _by_partition(events: pa.Table) -> Iterable[tuple[PartitionId, pa.Table]]:
-    """Cuts events, in the order of topic and partition, into those of each partition."""
-    counts = events.group_by(["topic", "partition"], use_threads=False).aggregate([([], "count_all")])
-    start = 0
-    names = ("topic", "partition", "count_all")
-    for topic, partition, count in zip(*(counts[name].to_pylist() for name in names), strict=True):
-        yield (topic, partition), events.slice(start, count)
-        start += count
+def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
+    """Cuts events, in the order of topic and partition, where one of these changes."""
+    topics, partitions = (events[name].combine_chunks() for name in ("topic", "partition"))
+    is_other = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(partitions[1:], partitions[:-1]))
+    cuts = (np.flatnonzero(is_other) + 1).tolist()
+    for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
+        yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import random
 
-from bridge.events import Code, Event, Kind
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge.events import EVENT_SCHEMA, Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
@@ -62,6 +67,33 @@ def shown(found: list[Step]) -> list[object]:
 
 def offsets(held: PartitionBacklog, ts: int = 1 << 62) -> list[int]:
     return [start.offset for start in held.restart_positions(ts).values()]
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(st.sampled_from("ab1._-"), min_size=1, max_size=4), st.integers(0, 63), st.integers(1, 3)),
+        min_size=1,
+        max_size=70,
+        unique_by=lambda drawn: drawn[:2],
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_each_partition_has_its_own_events(drawn: list[tuple[str, int, int]], chance: random.Random) -> None:
+    """Any number of topics and partitions, any number of messages in each, read in any order: each queue has the
+    messages of its partition, in their order.  Arrow does not promise in which order it gives groups."""
+    wheres = [(topic, partition) for topic, partition, _ in drawn]
+    placed = [(where, offset) for where, (_, _, count) in zip(wheres, drawn, strict=True) for offset in range(count)]
+    chance.shuffle(placed)
+    held = PartitionBacklog({where: PartitionStart(0, 0, 0, 0) for where in wheres}, 0)
+    events = [
+        dict(zip(EVENT_SCHEMA.names, (*where, offset, *row(5000 + offset)), strict=True)) for where, offset in placed
+    ]
+    read = {(topic, partition): count for topic, partition, count in drawn}
+    held.take_in(pa.Table.from_pylist(events, EVENT_SCHEMA), read, 0.0)
+    rows = pa.concat_tables([step.rows for step in steps(held)]).select(["topic", "partition", "offset"]).to_pylist()
+    for topic, partition, count in drawn:
+        offsets_of = [r["offset"] for r in rows if (r["topic"], r["partition"]) == (topic, partition)]
+        assert offsets_of == list(range(count))
 
 
 LATER: list[tuple[str, int, int, bool]] = [
