@@ -69,6 +69,7 @@ class Table:
     keeps_gone: whether rows may stay in it that are gone upstream.
     primary: the primary key, which is then the first of `keys`; () when there is none.
     turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
+    guards_spelling: whether no row may be overwritten by one whose key is spelled otherwise.
     """
 
     name: TableName
@@ -81,6 +82,7 @@ class Table:
     keeps_gone: bool = False
     turns_bits: bool = False
     primary: tuple[str, ...] = ()
+    guards_spelling: bool = False
 
     @property
     def stored(self) -> TableName:

@@ -112,7 +112,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT BINARY name, v FROM d.u": [(b"a", 1), (b"A", 2)]},
         kept={"SELECT BINARY name, v FROM d.u": [(b"a", 1)]},
-        broken=True,
     ),
     Case(
         "c49_truncate_dbz_noext",
