@@ -9,11 +9,12 @@ from typing import Any
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
+from bridge.ddl.by_table.kept_keys import dropped_key, kept_key
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import wrong_without, wrong_without_unclear
 from bridge.ddl.lexer import UnreadableError, statements
-from bridge.ddl.parser import Refused, Unclear, classify
+from bridge.ddl.parser import PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
@@ -70,6 +71,11 @@ def release(
                     f"the replacement cannot run: {known.reason}",
                     fix="run it by hand, then say `bridge ddl done`",
                 )
+        elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, settings)):
+            raise UsageError(
+                f"{entry.id} is not done: {what}, and rows that differ upstream would overwrite each other",
+                fix="drop the key on the target by hand, then say `bridge ddl done`; or `bridge ddl approve` it",
+            )
         if state is JournalState.APPROVED and isinstance(found := classify(entry.statement, entry.schema), Unclear):
             raise UsageError(
                 f"{entry.id} is not approved, since the target may take other tables for those it changed upstream:"
@@ -95,6 +101,14 @@ def release(
         return replace(entry, state=state)
 
 
+def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
+    text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
+    known = classify(text, schema, is_certain=True)
+    if isinstance(known, Refused):
+        return ""
+    return dropped_key(text, known, OnTarget(session, Journal(table.name, table.schema)).unique_keys)
+
+
 def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
     came = classify(entry.statement, entry.schema)
     if isinstance(came, Unclear):
@@ -108,6 +122,8 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"
     around = OnTarget(session, journal)
+    if what := kept_key(text, known, around.unique_keys, around.column_definition):
+        return f"rows that differ upstream would overwrite each other: {what}"
     is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
     return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 
@@ -154,6 +170,8 @@ class Translation:
 def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
     """Tells how `statement`, with `schema` as the current database, would run."""
     known = classify(statement, schema)
+    if isinstance(known, PassedOver):
+        return Translation(statement, schema, Verdict.ALLOW, known.reason)
     classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
     try:
         found = rewrite(statement, schema, site)

@@ -14,6 +14,7 @@ from typing import Final
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
+from bridge.ddl.other_statements import changes_no_table
 from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
 from bridge.ddl.views import Reads, reads
 from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
@@ -89,6 +90,13 @@ class Refused:
     known: Classified | None = None
 
 
+class PassedOver(Refused):
+    """A statement that changes no table and no row.  It is never run; to whoever would run it, it is refused."""
+
+
+_CHANGES_NOTHING: Final = PassedOver("it changes no table")
+
+
 @dataclass(frozen=True)
 class Unclear(Refused):
     """A statement that the bridge understands, but for the databases of some names: the message does not tell the
@@ -109,6 +117,8 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
     except UnreadableError as error:
         return Refused(str(error))
+    if all(changes_no_table(found) for found in readings.values()):
+        return _CHANGES_NOTHING
     for found in readings.values():
         if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
             return Refused("it holds several statements")
@@ -220,7 +230,15 @@ def _classify(reader: TokenReader) -> Classified:
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
         recovered = reader.table()
         return _plain(StatementKind.RECOVER_TABLE, recovered, *([reader.table()] if reader.accept("TO") else []))
+    if "ROLLBACK" in {reader.peek().word, reader.peek(1).word}:
+        raise NotUnderstoodError(_ROLLED_BACK)
     raise NotUnderstoodError
+
+
+_ROLLED_BACK: Final = (
+    "it rolls back rows that were sent already (the upstream logs it only for those), and nothing undoes them: make"
+    " these rows what they are upstream, then skip it"
+)
 
 
 def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bridge.ddl.by_table.event_filters import EventFilter, ignored_classes
 from bridge.ddl.classes import ChangeClass
-from bridge.ddl.collation_tables import SOURCES, CollationRules
+from bridge.ddl.collation_tables import SOURCES, CollationRules, is_tidb
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
@@ -47,8 +47,9 @@ class Policy:
 
     def decide(self, classes: Iterable[ChangeClass]) -> Decision:
         """Gives the strictest verdict on the classes of a statement.  A statement is held when only a part of it is
-        ignored."""
-        verdicts = {change: self.by_class.get(change, self.default) for change in classes}
+        ignored.  What changes nothing is allowed, whatever the settings say."""
+        named_in_settings = (change for change in classes if change is not ChangeClass.NOTHING)
+        verdicts = {change: self.by_class.get(change, self.default) for change in named_in_settings}
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
             named = [change.value for change, said in verdicts.items() if said is verdict]
             if named:
@@ -78,6 +79,11 @@ class DdlRules:
     event_filters: tuple[EventFilter, ...] = ()
     routes: Routes = field(default_factory=Routes)
     timezone: str | None = None
+
+    @property
+    def is_from_tidb(self) -> bool:
+        """Whether the source is TiDB, as far as the settings say."""
+        return is_tidb(self.source)
 
     def decide(self, change: Classified, statement: str = "") -> Decision:
         """Decides on a change by the settings.  One that is half outside of the filter is held, and so is a view that

@@ -142,7 +142,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread
-    if ChangeClass.NOTHING in reread.classes:
+    if reread.classes == (ChangeClass.NOTHING,):
         return Rewritten(None, classified, (*steps, RewriteStep(text, "", "it holds no action for this target")))
     routed = routed_statement(text, reread, schema, site.routes, tidb=tidb)
     source = None

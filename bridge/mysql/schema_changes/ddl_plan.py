@@ -11,11 +11,12 @@ from typing import Final
 
 import structlog
 
+from bridge.ddl.by_table.kept_keys import kept_key
 from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
-from bridge.ddl.parser import Classified, Refused, Unclear, classify
+from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
@@ -33,6 +34,11 @@ from bridge.mysql.state.shard_journal import ShardJournal
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
+_NO_TABLE: Final = "nothing to run: it changes no table"
+_KEEPS_KEY: Final = (
+    "{}, but {}: without this statement, rows that differ upstream would overwrite each other; drop the key by hand as"
+    " upstream and say bridge ddl done, or approve the statement"
 )
 log = structlog.get_logger()
 
@@ -86,10 +92,19 @@ class Planner:
 
     def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> StatementToRun | None:
         """Rewrites a change for the target, and does with it what the policy says, or the operator who approved it."""
+        if isinstance(classify(change.text, change.schema), PassedOver):
+            self._journal.record(session, change, JournalState.DONE, outcome=_NO_TABLE)
+            log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
+            return None
         rewritten = self._rewritten(session, change, approved=approved)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
+        if decision.verdict is Verdict.IGNORE and rewritten.text:
+            around = OnTarget(session, self._journal)
+            kept = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
+            if kept:
+                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, kept), rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
@@ -99,6 +114,8 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
+        if change.late and not approved:
+            raise self.hold(session, change, change.late, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from bridge.ddl.by_table.told_tables import with_told_databases
-from bridge.events import Code, Event, Kind
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import TableName
 from bridge.protocols.debezium.columns import column_reader, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
@@ -37,7 +37,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.values.event_time import event_ts, place_in_binlog
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
-from bridge.tso import tso_ms
+from bridge.tso import ms_tso, tso_ms
 
 TICDC: Final = "TiCDC"
 _CONNECTORS: Final = frozenset({TICDC, "mysql", "mariadb", None})
@@ -51,6 +51,7 @@ _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
 _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
 _ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 """A table in `tableChanges`: "database"."table"."""
+_INCREMENTAL: Final = "incremental"
 _NO_SNAPSHOT: Final = (None, False, "false")
 SNAPSHOT_LEAD_MS: Final = 60_000
 """How much earlier than it says a snapshot's schema change counts, so that it comes before the snapshot's rows.
@@ -205,15 +206,15 @@ class DebeziumDecoder(PlainDecoder):
 def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
     """Removes from an update the columns whose values the connector did not have: they did not change.
 
-    Raises DecodeError for an insert, which has no other values for them, and where the old row does hold a value: then
-    the placeholder's text may be a value that was written.
+    An insert has all its values, and the placeholder's text is one of them.  Raises DecodeError where the old row does
+    hold a value: then the placeholder's text may be a value that was written.
     """
     row, before = payload[state.image or ""], payload.get("before")
-    if type(row) is not dict:
+    if type(row) is not dict or state.kind is Kind.INSERT:
         return payload
     missing = {name for name, found in row.items() if found in _UNAVAILABLE}
     for name in missing:
-        if state.kind is Kind.INSERT or (before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE):
+        if before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE:
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
     rest = {name: found for name, found in row.items() if name not in missing}
     if before is None or state.image == "before":
@@ -222,18 +223,20 @@ def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[st
     return {**payload, "before": was, state.image or "": rest}
 
 
-def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:
+def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes) -> Layout:
     if type(row) is not dict or not row:
         raise DecodeError(f"the row is {shown(row)}, not an object with columns")
     if "" in row:
         raise DecodeError("a column has no name")
+    # The connectors for MySQL and MariaDB may take a unique key for the primary key, and may not
+    without_names = "" if handle is None else NO_KEY if modes is TICDC_MODES else NO_PRIMARY_KEY
     if schema is None:
-        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row])
+        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row], without_names)
         return layout.raw(with_forms(layout.columns, [f"json:{modes}"]))
     fields = _row_fields(schema)
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
-    layout = make_layout(schema, handle, columns)
+    layout = make_layout(schema, handle, columns, without_names)
     with_all = with_forms(layout.columns, [reader.form for reader in readers])
     return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
 
@@ -253,12 +256,19 @@ def _field(fields: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _commit_ts(payload: dict[str, Any], source: dict[str, Any]) -> tuple[int, bool]:
-    """Gives the commit_ts, and whether it is only the event time from the binlog (which a snapshot may lack)."""
+    """Gives the commit_ts, and whether it is only the event time from the binlog (which a snapshot may lack).
+
+    The rows of an incremental snapshot have the connector's clock, which no commit of the server has: they get the
+    whole second of it, so that their place decides (`bridge.rows.moments`).
+    """
     if "commit_ts" in source:
         return check_commit_ts(source["commit_ts"], "commit_ts"), False
     if source.get("connector") == TICDC:
         raise DecodeError("source.commit_ts is missing", Code.NO_COMMIT_TS)
-    return event_ts(source.get("ts_ms") or payload.get("ts_ms"), "source.ts_ms"), True
+    ts = event_ts(source.get("ts_ms") or payload.get("ts_ms"), "source.ts_ms")
+    if source.get("snapshot") == _INCREMENTAL:
+        ts = ms_tso(tso_ms(ts) // 1000 * 1000)
+    return ts, True
 
 
 def _place(source: dict[str, Any]) -> str | None:
@@ -270,7 +280,7 @@ def _place(source: dict[str, Any]) -> str | None:
     name, file, position = source.get("name"), source.get("file"), source.get("pos")
     if type(name) is not str or type(file) is not str or type(position) is not int:
         return None
-    return place_in_binlog(name, file, position)
+    return place_in_binlog(name, file, position, source.get("server_id"), source.get("gtid"))
 
 
 def _watermark(source: dict[str, Any]) -> Event:
