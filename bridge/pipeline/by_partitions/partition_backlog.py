@@ -132,9 +132,10 @@ class PartitionBacklog:
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
-            self._queues[where].note(mine)
+            kept = self._without_quarantined(fresh)
+            self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
-            if self._queues[where].append(self._without_quarantined(fresh), now):
+            if self._queues[where].append(kept, now):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end

@@ -139,10 +139,11 @@ class PartitionQueue:
         self._runs: deque[_Run] = deque()
         self._count = 0
 
-    def note(self, events: pa.Table) -> None:
-        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
-        if self.unreadable is None and (at := _first_unreadable(events)) is not None:
-            self._note_times(events.slice(0, at))
+    def note(self, events: pa.Table, kept: pa.Table) -> None:
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go.  kept: those of them that are appended; a
+        schema change that cannot be read and is not among them holds nothing back."""
+        if self.unreadable is None and (at := _first_unreadable(kept)) is not None:
+            self._note_times(kept.slice(0, at))
             self.unreadable = Moment.at(self.seen, self.places.values())
         self._note_times(events)
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
