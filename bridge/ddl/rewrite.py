@@ -91,6 +91,10 @@ RULES: Final[tuple[RewriteRule, ...]] = (
 )
 
 
+_OPENED: Final = "executable comments opened, as the upstream ran them"
+_ANSI: Final = "names in double quotes are in backticks, as the upstream's session had ANSI_QUOTES"
+
+
 class RewriteStep(NamedTuple):
     """One change that a rule made."""
 
@@ -134,11 +138,8 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     if isinstance(classified, Refused):
         return classified
     text = opened(statement)
-    steps = (
-        [RewriteStep(statement, text, "executable comments opened, as the upstream ran them")]
-        if text != statement
-        else []
-    )
+    steps = [RewriteStep(statement, text, _ANSI if '"' in statement and '"' not in text else _OPENED)]
+    steps = steps if text != statement else []
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread

@@ -73,7 +73,6 @@ CASES_OF_REPORTS = (
         },
         MYSQL,
         kept={"SELECT id FROM archive.orders": [(99,)], "SELECT id FROM shop.orders": [(1,)]},
-        broken=True,
     ),
     Case(
         "c11_drop",
@@ -85,7 +84,6 @@ CASES_OF_REPORTS = (
         },
         MYSQL,
         kept={"SELECT id FROM archive.b": [(1,)], "SELECT id FROM shop.a": [(1,)]},
-        broken=True,
     ),
     Case(
         "c77b_rename_unqualified_other_there",
@@ -96,7 +94,6 @@ CASES_OF_REPORTS = (
             "SELECT id, v FROM d2.t2": [(1, 2), (3, 3)],
         },
         kept={"SELECT id, v FROM d2.t1": [(77, 77)], "SELECT id, v FROM test.t1": [(1, 2)]},
-        broken=True,
     ),
     Case(
         "c62_view_join",
@@ -104,7 +101,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id FROM e.v": [(1,)]},
         kept={"SELECT table_name FROM information_schema.views WHERE table_schema = 'e'": []},
-        broken=True,
     ),
     Case(
         "c01a_oldcoll_ci",
@@ -228,7 +224,6 @@ CASES_OF_REPORTS = (
         "debezium",
         {"SELECT table_name FROM information_schema.tables WHERE table_schema = 'shop'": [("after",)]},
         MYSQL,
-        broken=True,
     ),
     Case("d09", "airbyte#14745", "debezium", {"SELECT id, c FROM shop.t": [(1, "x")]}, source("mariadb"), broken=True),
     Case(
@@ -293,7 +288,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, n, c FROM shop.orders": [(1, 10, None), (2, 2, None), (3, 3, 7)]},
         (*MYSQL, "--filter", "shop.orders"),
         kept={"SELECT id, n FROM shop.orders": [(1, 10), (2, 2)]},
-        broken=True,
     ),
     Case(
         "debezium_3.3.0_defaults",
