@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.detect import Sample, recognise_message
 from bridge.protocols.values.json_message import json_object
@@ -18,7 +18,10 @@ _NATIVE: Final = frozenset({"mysql", "mariadb"})
 _WITHOUT_TRUNCATE: Final = (3, 2)
 """Since this version Debezium keeps TRUNCATE out of its topic of schema changes (DBZ-9085), and it has left op t out
 since 2.0 (DBZ-5497, skipped.operations)."""
-_LOSSY_TIMES: Final = {"org.apache.kafka.connect.data.Time": "connect", "io.debezium.time.IsoTime": "isostring"}
+_LOSSY_TIMES: Final[dict[str, TimeMode]] = {
+    "org.apache.kafka.connect.data.Time": "connect",
+    "io.debezium.time.IsoTime": "isostring",
+}
 """The Connect types of TIME in the modes of time.precision.mode that hold times of a day only (Debezium's page on the
 connector for MySQL, Temporal values)."""
 _UTF16: Final = re.compile(r"\b(?:CHARSET|CHARACTER\s+SET)\b\s*=?\s*'?(utf16|ucs2)\b", re.IGNORECASE)
@@ -113,9 +116,8 @@ class _Connector:
 
     def _of_times(self, modes: DebeziumModes) -> Iterator[Loss]:
         columns: dict[str, None] = {}
-        found: set[str] = set()
-        if not any(map(_fields, self._rows)):
-            found = {modes.time}.intersection(_LOSSY_TIMES.values())
+        is_bare = not any(map(_fields, self._rows))
+        found = {mode for mode in _LOSSY_TIMES.values() if is_bare and mode == modes.time}
         for message in self._rows:
             for name, field in _fields(message).items():
                 if mode := _LOSSY_TIMES.get(str(field.get("name"))):
