@@ -143,7 +143,7 @@ class PartitionBacklog:
 
     @property
     def snapshots_begun(self) -> list[PartitionId]:
-        """The partitions in which a snapshot begins with what was taken in last, although the binlog was read before."""
+        """The partitions in which what was taken in last begins a snapshot, though the binlog was read before."""
         return [where for where, queue in self._queues.items() if queue.begins_snapshot]
 
     @property
