@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import pyarrow as pa
+import structlog
 
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange
@@ -17,6 +18,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.by_partitions.unread_topics import ADD_TOPIC, unread_topics
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
 from bridge.pipeline.filtering.wanted_changes import is_wanted
@@ -32,6 +34,14 @@ SETTLE_SECONDS: Final = 10.0
 """How long rows are held when boundaries have begun to come again; TiCDC sends them about once a second."""
 SETTLE_AGAIN_SECONDS: Final = 100.0
 """After a wait in vain, the bridge does not wait for boundaries again for so long."""
+
+_SHOWN: Final = 5
+_SNAPSHOT_FIX: Final = (
+    "rows that were deleted upstream while the connector was off are not in it, and stay on the target: bridge verify"
+    " --against upstream shows them"
+)
+
+log = structlog.get_logger()
 
 RunsLike = Callable[[SchemaChange], Mapping[int, str]]
 """Finds the schema changes that ran with the same text, in the millisecond of this one: commit ts and position."""
@@ -109,6 +119,8 @@ class PartitionOrder:
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
+        if begun := self._backlog.snapshots_begun:
+            log.warning("snapshot_again", partitions=_named(begun), fix=_SNAPSHOT_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
         self._counts.repeated.update(repeated)
 
@@ -182,6 +194,10 @@ class PartitionOrder:
         """
         if not is_wanted(change, self._tables, self._counts.tables):
             return None
+        for table, topic in unread_topics(change, {topic for topic, _ in self._backlog.partitions}).items():
+            log.warning(
+                "table_is_not_read", table=str(table), topic=topic, fix=ADD_TOPIC.format(topic, change.commit_ts)
+            )
         runs = self._runs_like(change)
         if not by_time:
             return None if change.commit_ts in runs else change
@@ -317,6 +333,11 @@ class PartitionOrder:
         if self._until is not None and self._backlog.is_at_bound:
             return "nothing: --until is reached"
         return "nothing: everything that was read is in the target"
+
+
+def _named(partitions: Sequence[PartitionId]) -> str:
+    names = ", ".join(f"{topic}/{partition}" for topic, partition in partitions[:_SHOWN])
+    return names + (f" and {len(partitions) - _SHOWN:,} more" if len(partitions) > _SHOWN else "")
 
 
 def _partition_of(position: str) -> str:

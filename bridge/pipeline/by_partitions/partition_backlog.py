@@ -142,6 +142,11 @@ class PartitionBacklog:
         return dropped
 
     @property
+    def snapshots_begun(self) -> list[PartitionId]:
+        """The partitions in which what was taken in last begins a snapshot, though the binlog was read before."""
+        return [where for where, queue in self._queues.items() if queue.begins_snapshot]
+
+    @property
     def partitions(self) -> list[PartitionId]:
         """Every partition."""
         return list(self._queues)
