@@ -23,6 +23,7 @@ from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
 from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
 from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
+from bridge.rows.keys.named_keys import require_key
 from bridge.rows.keys.other_spellings import expected_keys, refuse_other_spellings
 from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
@@ -161,8 +162,10 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
     shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
-    for schema, name, columns, named in kinds:
+    first_of = ends(kind_of)[0]
+    for kind, (schema, name, columns, named) in enumerate(kinds):
         table = catalog[TableName(schema, name)]
+        require_key(table, columns, named, changes, first_of[kind])
         key = choose_key(table, columns, named)
         number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
         if number_of[-1] == len(shapes):

@@ -141,7 +141,6 @@ CASES_OF_REPORTS = (
         "debezium",
         {"SELECT id FROM shop.t": [(3,)]},
         source("mariadb"),
-        broken=True,
     ),
     Case(
         "d19a",
@@ -149,7 +148,6 @@ CASES_OF_REPORTS = (
         "debezium",
         {"SELECT id FROM shop.t": [(2,), (9,)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c08_late_truncate",
@@ -158,7 +156,6 @@ CASES_OF_REPORTS = (
         {"SELECT id FROM shop.t": [(3,)]},
         MYSQL,
         kept={"SELECT COUNT(*) FROM shop.t WHERE id = 3": [(0,)]},
-        broken=True,
     ),
     Case(
         "c05_same_second",
@@ -183,7 +180,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, name FROM d.t1": [(1, "Bob"), (1, "Cid")]},
         ("--set", "ddl.ignore=drop primary key"),
         kept={"SELECT id, name FROM d.t1": [(1, "Ann")]},
-        broken=True,
     ),
     Case(
         "c60_drop_unique",
@@ -192,7 +188,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, mail FROM d.u": [(1, "a"), (2, "a")]},
         ("--set", "ddl.ignore=drop index"),
         kept={"SELECT id, mail FROM d.u": [(1, "a")]},
-        broken=True,
     ),
     Case(
         "c12b_float8",
@@ -200,9 +195,8 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, v FROM shop.t": [(1, 0.1), (2, 1234567.891)]},
         MYSQL,
-        broken=True,
     ),
-    Case("c12_nvarchar", "antlr#1377", "canal-json", {"SELECT id, v FROM shop.t": [(1, "ä")]}, MYSQL, broken=True),
+    Case("c12_nvarchar", "antlr#1377", "canal-json", {"SELECT id, v FROM shop.t": [(1, "ä")]}, MYSQL),
     Case(
         "c01_geometry",
         "canal#4673, canal#3101",
@@ -213,7 +207,6 @@ CASES_OF_REPORTS = (
             ]
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "c02_json_zero",
@@ -221,7 +214,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, n, CAST(j AS CHAR) FROM shop.t": [(1, 2, "null"), (2, 2, '{"a": 1}')]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c04_enum_zero",
@@ -229,7 +221,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, e + 0, e, s + 0 FROM shop.t": [(1, 1.0, "new", 3.0), (2, 0.0, "", 0.0), (3, None, None, None)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "d05",
@@ -246,7 +237,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id FROM shop.t": [(1,)]},
         MYSQL,
-        broken=True,
     ),
     Case("c13_check", "tidb#6765, tidb#41711", "canal-json", {"SELECT id FROM d.c": [(1,), (2,), (3,)]}),
     Case(

@@ -15,7 +15,7 @@ from bridge.quoting import quote_name
 from bridge.rows.arrow_images import joined, parts_of, runs, wrapped
 from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.rows.net_changes import Image
-from bridge.rows.sql import set_names
+from bridge.rows.sql import enum_zeros, set_names
 from bridge.rows.sql.statement import STATEMENT_BYTES, cut_to_statements
 
 KEYS_PER_DELETE = 2000
@@ -45,6 +45,10 @@ class WrittenColumns(NamedTuple):
         kept = [i for i, column in enumerate(found) if not column.generated]
         names = tuple(found[i].name for i in kept)
         return cls(names, None if len(kept) == len(found) else tuple(kept))
+
+    def with_zeros(self, table: Table, images: pa.Array) -> pa.Array:
+        """Gives images of the columns that are written with the literals by which ENUM's error values are written."""
+        return enum_zeros.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
 
     def literals_of(self, image: Image) -> list[str]:
         """Gives the literals of an image that are written."""

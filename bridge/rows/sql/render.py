@@ -26,7 +26,7 @@ from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
 from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
 from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.rows.sql import set_names
+from bridge.rows.sql import enum_zeros, set_names
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
@@ -119,7 +119,7 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     yield from _multi_row(table, into, rows.freed, "")
     takes_loads = rendering.load_bytes and table.name in rendering.loadable
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
-        images = yield from _loaded(table, into, images, rendering.load_bytes)
+        images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
     texts = () if net.expected is None else spelled_texts(table, net.key)
     guarded = next((name for name in into.names if name.lower() in texts), "")
@@ -172,7 +172,7 @@ def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str
         return
     names = ",".join(quote_name(name) for name in into.names)
     head, tail = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES (".encode(), f"){suffix}".encode()
-    images = images if into.positions is None else joined(parts_of(images, into.positions))
+    images = into.with_zeros(table, images if into.positions is None else joined(parts_of(images, into.positions)))
     for body in cut_to_rows(images):
         yield Statement(Stage.WRITE, table.name, b"".join((head, body, tail)))
 
@@ -252,4 +252,5 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
 
 
 def _assigned(table: Table, name: str, literal: str) -> str:
-    return set_names.assigned(table.columns[name.lower()], literal)
+    column = table.columns[name.lower()]
+    return enum_zeros.written(column.type, set_names.assigned(column, literal))
