@@ -233,15 +233,14 @@ CASES_OF_REPORTS = (
         {"SELECT id FROM shop.t": [(1,)]},
         MYSQL,
     ),
-    Case("c13_check", "tidb#6765, tidb#41711", "canal-json", {"SELECT id FROM d.c": [(1,), (2,), (3,)]}, broken=True),
+    Case("c13_check", "tidb#6765, tidb#41711", "canal-json", {"SELECT id FROM d.c": [(1,), (2,), (3,)]}),
     Case(
         "c19_shard_index",
         "docs#8721",
         "canal-json",
         {"SELECT id, a, b FROM d.s": [(1, 1, 1)]},
-        broken=("mysql_target",),
     ),
-    Case("c61_hybrid_drop", "tidb PR 35429", "canal-json", {"SELECT * FROM d.t2": []}, broken=True),
+    Case("c61_hybrid_drop", "tidb PR 35429", "canal-json", {"SELECT * FROM d.t2": []}),
     Case(
         "c91_0_partly",
         "kin of tidb PR 35429",

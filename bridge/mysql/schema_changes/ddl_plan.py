@@ -185,7 +185,8 @@ class Planner:
         target = self._around.capabilities(session)
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
-        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved, zone)
+        rules = self._rules
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, rules.enforces_checks)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
