@@ -109,6 +109,7 @@ class PartitionStart(NamedTuple):
     floor: changes at or after `offset` with a TSO below it are in the target already.  None when that is applied_ts.  A
         number means the order of the partitions, in which applied_ts is only a counter.
     begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
+    seen: in the order of the partitions, the highest time (TSO) of what lies before `offset`, as far as it is known.
     """
 
     offset: int
@@ -116,6 +117,7 @@ class PartitionStart(NamedTuple):
     read: int
     floor: int | None = None
     begin: int = 0
+    seen: int = 0
 
 
 Positions = Mapping[PartitionId, PartitionStart]
@@ -136,14 +138,20 @@ def topic_begins(positions: Positions) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One schema change of the upstream; its copies in several partitions count as one."""
+    """One schema change of the upstream; its copies in several partitions count as one.
+
+    position: topic/partition/offset of its first copy.
+    place: where it is in the upstream's log, as messages without a commit ts tell it; "" when they do not.
+    doubt: why only the operator can tell whether it is to run; "" when nothing speaks against it.
+    """
 
     commit_ts: int
     schema: str
     table: str
     text: str
     position: str
-    """topic/partition/offset of its first copy."""
+    place: str = ""
+    doubt: str = ""
 
     @property
     def statement_hash(self) -> str:

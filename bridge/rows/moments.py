@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.model import SchemaChange
 from bridge.protocols.values.event_time import binlog_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
@@ -101,3 +102,34 @@ def _are_by_place(ts: int, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_
 
 def _whole(found: pa.Array | pa.ChunkedArray) -> pa.Array:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def is_same_place(one: str, other: str) -> bool | None:
+    """Tells whether two places ("" for none) are one; None when nothing can be told of them."""
+    if not one or not other or binlog_of(one) != binlog_of(other):
+        return None
+    return one == other
+
+
+def is_older(
+    rows: pa.Table, times: npt.NDArray[np.int64], seen: npt.NDArray[np.int64], change: SchemaChange
+) -> npt.NDArray[np.bool_]:
+    """Tells which rows are sent again from before a schema change that ran.
+
+    rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
+    seen: for each row, the highest time that its partition had shown before it; what is later is no repetition.
+    Rows of the millisecond of the schema change, or of its second where times are whole seconds, count as older only if
+    their partition had shown a later time: before that, they may come for the first time.
+    """
+    millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
+    by_time = rows["by_time"].to_numpy(zero_copy_only=False)
+    of_time = (millis < at) | ((millis == at) & (times < seen))
+    older = np.where(by_time, of_time, times <= change.commit_ts)
+    if change.place and rows["place"].null_count < rows.num_rows:
+        last = at + (_SECOND_MS - 1 if at % _SECOND_MS == 0 else 0)
+        same = pc.fill_null(pc.starts_with(rows["place"], binlog_of(change.place)), False)
+        before = pc.fill_null(pc.less(rows["place"], change.place), False)
+        same, before = (found.to_numpy(zero_copy_only=False) for found in (_whole(same), _whole(before)))
+        older = np.where(same, before & (millis <= last), older)
+    found: npt.NDArray[np.bool_] = older & (times <= seen)
+    return found

@@ -214,7 +214,8 @@ def dump_positions(positions: Positions) -> str:
     """Writes positions as the progress row holds them."""
     by_topic: dict[str, dict[str, list[int | None]]] = {}
     for (topic, partition), start in positions.items():
-        by_topic.setdefault(topic, {})[str(partition)] = list(start if start.begin else start[:-1])
+        end = len(start) if start.seen else -1 if start.begin else -2
+        by_topic.setdefault(topic, {})[str(partition)] = list(start[:end])
     return orjson.dumps(by_topic).decode()
 
 

@@ -40,7 +40,8 @@ class Stop:
         """The event as a schema change, which it must be."""
         event = self.event
         position = Position(event["topic"], event["partition"], event["offset"])
-        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position))
+        place = event["place"] or ""
+        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position), place)
 
     @property
     def moment(self) -> Moment:
@@ -104,12 +105,13 @@ class PartitionQueue:
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
+    applied: the highest time of what was taken out so far (TSO).
     places: by binlog, the place of the last event so far.
     has_rows: whether any event so far was a row change.
     """
 
-    def __init__(self, read: int, now: float) -> None:
-        self.read, self.boundary, self.arrived, self.seen = read, 0, now, 0
+    def __init__(self, read: int, now: float, applied: int = 0) -> None:
+        self.read, self.boundary, self.arrived, self.seen, self.applied = read, 0, now, 0, applied
         self.places: dict[str, str] = {}
         self.has_rows = False
         self._runs: deque[_Run] = deque()
@@ -195,6 +197,10 @@ class PartitionQueue:
             np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)]),
             np.concatenate([np.empty(0, np.bool_), *(part.by_time for part in parts)]),
         )
+
+    def note_applied(self, time: int) -> None:
+        """Notes the time (TSO) of what is taken out."""
+        self.applied = max(self.applied, time)
 
     def drop(self, stop: Stop) -> None:
         """Removes a stop."""
