@@ -11,6 +11,7 @@ from cramjam import snappy
 
 from bridge.events import Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split, untyped
 
@@ -198,6 +199,15 @@ def test_official_partial_rows() -> None:
     assert [row_of(e, e.after) for e in events] == [
         {"id": "1", "c": "'x'"}, {"id": "2", "b": "1", "c": "'y'"}, {"id": "3", "c": "'z'"},
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("gtid", ["", None, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "0-1-5", 7])
+def test_official_gtids_are_places(gtid: object) -> None:
+    """Of rows and of schema changes; without them there is no place."""
+    place = place_in_gtid_set(gtid) if isinstance(gtid, str) else None
+    empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
+    [change] = official(type="TRUNCATE", isDdl=True, sql="TRUNCATE t", gtid=gtid, **empty)
+    assert {event.place for event in (*official(gtid=gtid), change)} == {place}
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,6 @@ CASES_OF_REPORTS = (
         "debezium",
         {"SELECT id FROM shop.t": [(3,)]},
         source("mariadb"),
-        broken=True,
     ),
     Case(
         "d19a",
@@ -147,7 +146,6 @@ CASES_OF_REPORTS = (
         "debezium",
         {"SELECT id FROM shop.t": [(2,), (9,)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c08_late_truncate",
@@ -156,7 +154,6 @@ CASES_OF_REPORTS = (
         {"SELECT id FROM shop.t": [(3,)]},
         MYSQL,
         kept={"SELECT COUNT(*) FROM shop.t WHERE id = 3": [(0,)]},
-        broken=True,
     ),
     Case(
         "c05_same_second",

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
-from bridge.rows.moments import Moment, newest_places
+from bridge.rows.moments import Moment, Places, newest_places
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class _Run:
         self.offsets: Longs = table["offset"].to_numpy()
         self.by_time = table["by_time"].to_numpy()
         self.stops: Longs = np.flatnonzero(table["kind"].to_numpy() > Kind.DELETE)
+        self._places: Places | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -72,7 +73,15 @@ class _Run:
         part.table, part.arrived, part.on_disk = self.table.slice(start, end - start), self.arrived, self.on_disk
         part.times, part.offsets, part.by_time = (c[start:end] for c in (self.times, self.offsets, self.by_time))
         part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
+        part._places = None if self._places is None else self._places.slice(start, end)
         return part
+
+    @property
+    def places(self) -> Places:
+        """The places of the events, which are read when they are first asked for."""
+        if self._places is None:
+            self._places = Places.of(self.table["place"])
+        return self._places
 
     def to_disk(self) -> None:
         """Moves the events to an unlinked file that is mapped into memory, so that the kernel can drop and reload its
@@ -92,7 +101,7 @@ class _Run:
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, later = self.table.slice(0, end), np.zeros(end, np.bool_)
         for bound in bounds:
-            later |= bound.is_before(rows)
+            later |= bound.is_before(rows, self.places.slice(0, end) if bound.places else None)
         if not later.any():
             return end
         return int(np.searchsorted(self.offsets, self.offsets[int(later.argmax())], "left"))
@@ -106,7 +115,7 @@ class PartitionQueue:
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
     applied: the highest time of what was taken out so far (TSO).
-    places: by binlog, the place of the last event so far.
+    places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
     """
 
@@ -120,7 +129,9 @@ class PartitionQueue:
     def note(self, events: pa.Table) -> None:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py())
-        self.places |= newest_places(events)
+        for names, place in newest_places(events).items():
+            self.places.pop(names, None)  # the newest comes last
+            self.places[names] = place
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 
     def append(self, events: pa.Table, now: float) -> bool:

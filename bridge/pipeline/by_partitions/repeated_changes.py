@@ -17,7 +17,8 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
 from bridge.model import SchemaChange, TableName
-from bridge.rows.moments import is_same_place
+from bridge.protocols.values.event_time import FILE, GTID
+from bridge.rows.moments import coordinates_of
 from bridge.tso import ms_tso, tso_ms
 
 _SECOND_MS: Final = 1000
@@ -42,7 +43,7 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
     anew = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in taken))
     if not alike:
         return change
-    told = [is_same_place(one.place, change.place) for one in alike]
+    told = [_is_same_place(one.place, change.place) for one in alike]
     if True in told:
         return None
     if None not in told:
@@ -66,6 +67,17 @@ def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> Sch
     if any(_tables(one) & tables for one in between) or set(known.classes) & _MAY_FOLLOW_ITSELF:
         return change
     return replace(change, doubt=_UNCLEAR) if known.swaps else None
+
+
+def _is_same_place(one: str, other: str) -> bool | None:
+    """Tells whether two places ("" for none) are one; None when nothing can be told of them.  A GTID is the same on
+    every server, files and positions are not."""
+    places = [coordinates_of(place) if place else {} for place in (one, other)]
+    for kind in (GTID, FILE):
+        first, second = ({n: at for n, at in place.items() if n.startswith(kind)} for place in places)
+        if first.keys() & second.keys():
+            return first == second
+    return None
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})

@@ -20,8 +20,8 @@ from bridge.ddl.parser import Classified, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs
-from bridge.rows.moments import is_older
-from bridge.tso import ms_tso, tso_ms
+from bridge.rows.moments import Places
+from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
 """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
@@ -118,6 +118,27 @@ class RepeatedRows:
         for name in known.tables:
             target = self._routes.target(name)
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
+
+
+def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) -> Bools:
+    """Tells which rows are sent again from before a schema change that ran.
+
+    rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
+    seen: for each row, the highest time that its partition had shown before it; what is later is no repetition.
+    Where time alone tells, rows of the millisecond of the schema change, which may be a whole second, count as older
+    only if their partition had shown a later time: before that, they may come for the first time.  The same holds where
+    the place tells that a row of a later time is older: its binlog may be a new one, after RESET MASTER.
+    """
+    millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
+    by_time = rows["by_time"].to_numpy(zero_copy_only=False)
+    older = np.where(by_time, millis <= at, times <= change.commit_ts)
+    is_clear = np.where(by_time, millis < at, older)
+    if change.place and rows["place"].null_count < rows.num_rows:
+        is_comparable, behind = Places.of(rows["place"]).compared(change.place, times < change.commit_ts)
+        is_clear |= is_comparable & (millis == at)
+        older = np.where(is_comparable, ~behind, older)
+    found: Bools = older & np.where(is_clear, times <= seen, times < seen)
+    return found
 
 
 def _folded(name: _RowsOf) -> _RowsOf:

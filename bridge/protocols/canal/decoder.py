@@ -23,7 +23,7 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.values.event_time import event_ts
+from bridge.protocols.values.event_time import event_ts, place_in_gtid_set
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_types
@@ -108,6 +108,7 @@ class CanalJsonDecoder(PlainDecoder):
         if type(rows) is not list or not rows:
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
+        place = _place(message) if extension is None else None
         layout = state.layout
         if layout is None or layout.shape != message.get("mysqlType") or layout.handle != message.get("pkNames"):
             layout = self._layout(message, rows[0])
@@ -123,7 +124,7 @@ class CanalJsonDecoder(PlainDecoder):
                 before, after = after, None
             fields = (
                 kind, commit_ts, index, state.schema, state.table, layout.columns, layout.key, before, after, cut,
-                extension is None, None,
+                extension is None, place,
             )  # fmt: skip
             events.append(_new_event(Event, fields))
         state.layout = layout
@@ -167,7 +168,9 @@ def _schema_change(message: dict[str, Any]) -> Event:
         raise DecodeError(f"the statement of a schema change is {shown(sql)}")
     check_name(schema, "schema")
     check_name(table, "table")
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=extension is None)
+    by_time = extension is None
+    place = _place(message) if by_time else None
+    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)
 
 
 def _without_rows(message: dict[str, Any], kind: object) -> list[Event]:
@@ -193,6 +196,12 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
         return event_ts(message["es"], "es")
     ts = extension["commitTs"]
     return ts if type(ts) is int and 0 < ts <= MAX_COMMIT_TS else check_commit_ts(ts, "commitTs")
+
+
+def _place(message: dict[str, Any]) -> str | None:
+    """Gives the place that official Canal's `gtid` tells; None without GTIDs."""
+    gtids = message.get("gtid")
+    return place_in_gtid_set(gtids) if gtids and type(gtids) is str else None
 
 
 def _cut(extension: dict[str, Any]) -> Code | None:

@@ -33,7 +33,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.values.event_time import event_ts, place_in_binlog
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
-from bridge.tso import tso_ms
+from bridge.tso import ms_tso, tso_ms
 
 TICDC: Final = "TiCDC"
 _CONNECTORS: Final = frozenset({TICDC, "mysql", "mariadb", None})
@@ -45,6 +45,7 @@ _DDL_MARK: Final = b'"ddl"'
 
 _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
 _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
+_INCREMENTAL: Final = "incremental"
 _NO_SNAPSHOT: Final = (None, False, "false")
 SNAPSHOT_LEAD_MS: Final = 60_000
 """How much earlier than it says a snapshot's schema change counts, so that it comes before the snapshot's rows.
@@ -247,12 +248,19 @@ def _field(fields: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def _commit_ts(payload: dict[str, Any], source: dict[str, Any]) -> tuple[int, bool]:
-    """Gives the commit_ts, and whether it is only the event time from the binlog (which a snapshot may lack)."""
+    """Gives the commit_ts, and whether it is only the event time from the binlog (which a snapshot may lack).
+
+    The rows of an incremental snapshot have the connector's clock, which no commit of the server has: they get the
+    whole second of it, so that their place decides (`bridge.rows.moments`).
+    """
     if "commit_ts" in source:
         return check_commit_ts(source["commit_ts"], "commit_ts"), False
     if source.get("connector") == TICDC:
         raise DecodeError("source.commit_ts is missing", Code.NO_COMMIT_TS)
-    return event_ts(source.get("ts_ms") or payload.get("ts_ms"), "source.ts_ms"), True
+    ts = event_ts(source.get("ts_ms") or payload.get("ts_ms"), "source.ts_ms")
+    if source.get("snapshot") == _INCREMENTAL:
+        ts = ms_tso(tso_ms(ts) // 1000 * 1000)
+    return ts, True
 
 
 def _place(source: dict[str, Any]) -> str | None:
@@ -264,7 +272,7 @@ def _place(source: dict[str, Any]) -> str | None:
     name, file, position = source.get("name"), source.get("file"), source.get("pos")
     if type(name) is not str or type(file) is not str or type(position) is not int:
         return None
-    return place_in_binlog(name, file, position)
+    return place_in_binlog(name, file, position, source.get("server_id"), source.get("gtid"))
 
 
 def _watermark(source: dict[str, Any]) -> Event:
