@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
-from bridge.model import SchemaChange, TableName
+from bridge.model import SchemaChange
 from bridge.protocols.values.event_time import FILE, GTID
 from bridge.rows.moments import coordinates_of
 from bridge.tso import ms_tso, tso_ms
@@ -63,8 +63,8 @@ def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> Sch
     known = classify(change.text, change.schema)
     if not isinstance(known, Classified):
         return change
-    tables = _tables(change)
-    if any(_tables(one) & tables for one in between) or set(known.classes) & _MAY_FOLLOW_ITSELF:
+    others = [other for one in between if isinstance(other := classify(one.text, one.schema), Classified)]
+    if any(_touch_one_thing(known, other) for other in others) or set(known.classes) & _MAY_FOLLOW_ITSELF:
         return change
     return replace(change, doubt=_UNCLEAR) if known.swaps else None
 
@@ -83,9 +83,10 @@ def _is_same_place(one: str, other: str) -> bool | None:
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})
 
 
-def _tables(change: SchemaChange) -> set[TableName]:
-    known = classify(change.text, change.schema)
-    return set(known.tables) | {TableName(known.database, "")} if isinstance(known, Classified) else set()
+def _touch_one_thing(one: Classified, other: Classified) -> bool:
+    """Tells whether two statements change one table, or one of them the other's database."""
+    schemas = [{table.schema for table in known.tables} | {known.database} - {""} for known in (one, other)]
+    return bool(set(one.tables) & set(other.tables)) or one.database in schemas[1] or other.database in schemas[0]
 
 
 def _partition_of(position: str) -> str:
