@@ -208,7 +208,7 @@ class VerifySection(Section):
     shown_rows: int = Field(default=10, ge=0)
     """How many differing rows of a table are shown column by column."""
     grace_seconds: float = Field(default=10, ge=0)
-    """With a MySQL or MariaDB source: how long, beyond the bridge's lag, a row may differ before it counts."""
+    """With a MySQL or MariaDB source: how long a row may differ after the target has caught up, before it counts."""
     max_load: Annotated[tuple[str, ...], _after(_check_limits)] = ()
     """Wait before each chunk while a status variable of either server is above its limit (`Threads_running=25`)."""
 

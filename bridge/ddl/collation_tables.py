@@ -38,6 +38,11 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
 }
 
 
+def is_tidb(source: str) -> bool:
+    """Tells whether a name in SOURCES is TiDB's."""
+    return source.partition("-")[0] == "tidb"
+
+
 @dataclass(frozen=True)
 class KnownCollations:
     """The collations of a target.

@@ -142,14 +142,14 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread
-    if ChangeClass.NOTHING in reread.classes:
+    if reread.classes == (ChangeClass.NOTHING,):
         return Rewritten(None, classified, (*steps, RewriteStep(text, "", "it holds no action for this target")))
     routed = routed_statement(text, reread, schema, site.routes, tidb=tidb)
     source = None
     if routed.text != text or routed.schema != schema:
         steps += [RewriteStep(text[edit.start : edit.end], edit.text, edit.why) for edit in routed.edits]
         text, schema, source = routed.text, routed.schema, classified
-        reread = classify(text, schema, tidb=tidb)
+        reread = classify(text, schema, tidb=tidb, is_certain=True)
         assert isinstance(reread, Classified), text  # it was classified when it was routed
         classified = reread
     parts = statement_parts(text, reread, tidb=tidb)
@@ -162,7 +162,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
 
 
 def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:
-    after = classify(text, schema, tidb=tidb)
+    after = classify(text, schema, tidb=tidb, is_certain=True)
     if isinstance(after, Refused):
         return False
     names, left = ({(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after))

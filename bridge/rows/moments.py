@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.protocols.values.event_time import COORDINATES_SEP, FILE, GTID, NUMBER_DIGITS, SNAPSHOT_SERVER
+from bridge.protocols.values.event_time import (
+    COORDINATES_SEP,
+    FILE,
+    GTID,
+    NUMBER_DIGITS,
+    POSITION_BITS,
+    SNAPSHOT_SERVER,
+)
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 Bools = npt.NDArray[np.bool_]
@@ -146,6 +153,15 @@ class Moment:
             later = np.where(is_comparable & by_place, behind, later)
         return later
 
+    def shows_before(self, ts: int, place: str) -> bool:
+        """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place."""
+        times = np.array([ts])
+        if not _are_by_place(self.ts, times)[0]:
+            return False
+        event = Places.of(pa.array([place]))
+        compared = (event.compared(own, times < self.ts) for own in self.places)
+        return any(is_comparable[0] and behind[0] for is_comparable, behind in compared)
+
 
 def coordinates_of(place: str) -> dict[str, int]:
     """Gives the numbers of a place by their names."""
@@ -169,12 +185,14 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
                     names, slots = names | group[0], slots + group[1]
             groups = [*apart, (names, slots)]
     for _, slots in groups:
-        in_place = sorted(
-            (order[at] for at in sorted(slots)), key=cmp_to_key(lambda a, b: _order(moments[a], moments[b]))
-        )
+        in_place = sorted((order[at] for at in sorted(slots)), key=cmp_to_key(partial(_compare, moments)))
         for at, number in zip(sorted(slots), in_place, strict=True):
             order[at] = number
     return order
+
+
+def _compare(moments: Sequence[Moment], one: int, other: int) -> int:
+    return _order(moments[one], moments[other])
 
 
 def _order(one: Moment, other: Moment) -> int:
@@ -207,6 +225,19 @@ def newest_places(events: pa.Table) -> dict[str, str]:
 def names_of(place: str) -> str:
     """Names the coordinates of a place: places with the same names are comparable."""
     return COORDINATES_SEP.join(coordinates_of(place))
+
+
+def shown(place: str) -> str:
+    """Shows a place to people: binlog.000003/4711 of server 1, or the last number of each GTID."""
+    parts = []
+    for name, number in coordinates_of(place).items():
+        if name.startswith(GTID):
+            parts.append(f"{name.removeprefix(GTID).rpartition('/')[2]}:{number}")
+        else:
+            base, _, server = name.removeprefix(FILE).rpartition("/")
+            file, position = number >> POSITION_BITS, number & ((1 << POSITION_BITS) - 1)
+            parts.append(f"{base.rpartition('/')[2]}.{file:06}/{position} of server {server}")
+    return ", ".join(parts)
 
 
 def _are_of_snapshot(one: str, other: str) -> bool:

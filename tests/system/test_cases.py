@@ -112,7 +112,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT BINARY name, v FROM d.u": [(b"a", 1), (b"A", 2)]},
         kept={"SELECT BINARY name, v FROM d.u": [(b"a", 1)]},
-        broken=True,
     ),
     Case(
         "c49_truncate_dbz_noext",
@@ -178,7 +177,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, name FROM d.t1": [(1, "Bob"), (1, "Cid")]},
         ("--set", "ddl.ignore=drop primary key"),
         kept={"SELECT id, name FROM d.t1": [(1, "Ann")]},
-        broken=True,
     ),
     Case(
         "c60_drop_unique",
@@ -187,7 +185,6 @@ CASES_OF_REPORTS = (
         {"SELECT id, mail FROM d.u": [(1, "a"), (2, "a")]},
         ("--set", "ddl.ignore=drop index"),
         kept={"SELECT id, mail FROM d.u": [(1, "a")]},
-        broken=True,
     ),
     Case(
         "c12b_float8",
@@ -195,9 +192,8 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, v FROM shop.t": [(1, 0.1), (2, 1234567.891)]},
         MYSQL,
-        broken=True,
     ),
-    Case("c12_nvarchar", "antlr#1377", "canal-json", {"SELECT id, v FROM shop.t": [(1, "ä")]}, MYSQL, broken=True),
+    Case("c12_nvarchar", "antlr#1377", "canal-json", {"SELECT id, v FROM shop.t": [(1, "ä")]}, MYSQL),
     Case(
         "c01_geometry",
         "canal#4673, canal#3101",
@@ -208,7 +204,6 @@ CASES_OF_REPORTS = (
             ]
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "c02_json_zero",
@@ -216,7 +211,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, n, CAST(j AS CHAR) FROM shop.t": [(1, 2, "null"), (2, 2, '{"a": 1}')]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c04_enum_zero",
@@ -224,7 +218,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, e + 0, e, s + 0 FROM shop.t": [(1, 1.0, "new", 3.0), (2, 0.0, "", 0.0), (3, None, None, None)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "d05",
@@ -241,7 +234,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id FROM shop.t": [(1,)]},
         MYSQL,
-        broken=True,
     ),
     Case("c13_check", "tidb#6765, tidb#41711", "canal-json", {"SELECT id FROM d.c": [(1,), (2,), (3,)]}, broken=True),
     Case(

@@ -11,11 +11,12 @@ from typing import Final
 
 import structlog
 
+from bridge.ddl.by_table.kept_keys import kept_key
 from bridge.ddl.by_table.routing import RoutingError
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
@@ -33,6 +34,11 @@ from bridge.mysql.state.shard_journal import ShardJournal
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
+_NO_TABLE: Final = "nothing to run: it changes no table"
+_KEEPS_KEY: Final = (
+    "{}, but {}: without this statement, rows that differ upstream would overwrite each other; drop the key by hand as"
+    " upstream and say bridge ddl done, or approve the statement"
 )
 log = structlog.get_logger()
 
@@ -86,10 +92,19 @@ class Planner:
 
     def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> StatementToRun | None:
         """Rewrites a change for the target, and does with it what the policy says, or the operator who approved it."""
+        if isinstance(classify(change.text, change.schema), PassedOver):
+            self._journal.record(session, change, JournalState.DONE, outcome=_NO_TABLE)
+            log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
+            return None
         rewritten = self._rewritten(session, change, approved=approved)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
+        if decision.verdict is Verdict.IGNORE and rewritten.text:
+            around = OnTarget(session, self._journal)
+            kept = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
+            if kept:
+                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, kept), rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
@@ -168,6 +183,8 @@ class Planner:
     def _allowed(
         self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
     ) -> Rewritten:
+        if isinstance(found, Unclear):
+            raise self.hold(session, change, found.reason, None)
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason, replacement)
         if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
@@ -178,7 +195,7 @@ class Planner:
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the text that was sent before the interruption."""
-        classified = classify(entry.run_text, change.schema)
+        classified = classify(entry.run_text, change.schema, is_certain=True)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
         return StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
@@ -226,7 +243,7 @@ class Planner:
             f"the bridge does not run this statement: {reason}; the statement is: {replacement or change.text}",
             where=where_of(change),
             fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
-            " in its place; then start the bridge again",
+            f" in its place, bridge ddl done {change.id} says that its effect is there; then start the bridge again",
         )
 
 
@@ -243,8 +260,10 @@ def where_of(change: SchemaChange) -> str:
 
 
 def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
+    is_unclear = isinstance(classify(change.text, change.schema), Unclear)
+    ways = "replace (with the databases of all names), skip or done" if is_unclear else "approve, skip, replace or done"
     return HeldError(
         f"a schema change is held: {entry.outcome}",
         where=where_of(change),
-        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
+        fix=f"bridge ddl {ways} {entry.id}",
     )

@@ -106,6 +106,18 @@ class OnTarget:
         lines = (definition(self._session, self.stored_name(table) or table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
+    def unique_keys(self, table: TableName) -> dict[str, tuple[str, ...]]:
+        """Gives the columns of each unique key, the primary key included, by the key's name; all in lower case."""
+        rows = self._session.rows(
+            "SELECT index_name, column_name FROM information_schema.statistics"
+            " WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index",
+            tuple(self.stored_name(table) or table),
+        )
+        found: dict[str, tuple[str, ...]] = {}
+        for name, column in rows:
+            found[name.lower()] = (*found.get(name.lower(), ()), (column or "").lower())
+        return found
+
     def constraint_kind(self, table: TableName, name: str) -> str:
         """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
         found = self._session.value(

@@ -45,7 +45,6 @@ class Merged:
     message_ts: the commit_ts that the messages of the row changes have.
     order: the numbers of the row changes in what was given, one partition after the other.
     numbers: the numbers and the offsets of each partition's rows.
-    times: the commit_ts that the messages of each partition's rows have.
     """
 
     table: pa.Table
@@ -53,7 +52,6 @@ class Merged:
     message_ts: Longs
     order: Longs
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
-    times: Mapping[PartitionId, Longs]
 
 
 def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount) -> Merged:
@@ -85,7 +83,6 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount)
         message_ts[order],
         order,
         {where: (numbers[rows], offsets[order][rows]) for where, rows in mine.items()},
-        {where: message_ts[order][rows] for where, rows in mine.items()},
     )
 
 

@@ -86,6 +86,8 @@ class PartitionOrder:
         self._written_at = -math.inf
         self._waiting = ""
         self._read_ts = 0
+        self._is_cut = False
+        self._taken_at = self._looked_at = clock()
         self._bad: Sequence[BadMessage] = ()
         self._settled_ts: int | None = None
         self._settling_since: float | None = None
@@ -103,6 +105,7 @@ class PartitionOrder:
 
     def take(self, batch: UnsortedBatch) -> None:
         """Takes one micro-batch, all of whose changes may be due now."""
+        self._taken_at, self._is_cut = self._clock(), batch.is_cut
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
@@ -134,7 +137,8 @@ class PartitionOrder:
     def tick(self) -> None:
         """Counts a partition as having passed a schema change when it was idle for the limit and was read to its
         end."""
-        silent = self._backlog.silent(self._clock(), self._idle.seconds)
+        self._looked_at = self._clock()
+        silent = self._backlog.silent(self._looked_at, self._idle.seconds)
         if any(where not in self._ends_asked for where in silent):
             ends = self._idle.ends(silent)
             if ends is None:
@@ -259,6 +263,11 @@ class PartitionOrder:
     def resolved_ts(self) -> int:
         """The highest event time that was read (TSO)."""
         return max(self.applied_ts, self._read_ts)
+
+    @property
+    def quiet_seconds(self) -> float:
+        """For how long nothing has come of a source that was read to its end, by the last look."""
+        return 0.0 if self._is_cut else max(0.0, self._looked_at - self._taken_at)
 
     @property
     def until_reached(self) -> bool:

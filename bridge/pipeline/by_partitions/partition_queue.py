@@ -6,16 +6,16 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
-from bridge.rows.moments import Moment, Places, newest_places
+from bridge.rows.moments import Moment, Places, names_of, newest_places
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,16 @@ class Stop:
     def is_change_up_to(self, bound: int) -> bool:
         """Whether it is a schema change whose time is not above `bound` (TSO)."""
         return not self.is_bad and bool(self.event["commit_ts"] <= bound)
+
+
+class AppliedRow(NamedTuple):
+    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none."""
+
+    ts: int
+    place: str
+
+
+NO_ROW: Final = AppliedRow(0, "")
 
 
 class _Run:
@@ -114,25 +124,36 @@ class PartitionQueue:
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
-    applied: the highest time of what was taken out so far (TSO).
+    shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
+    applied: the last row in the target that named its place.
+    unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
+    there is none.
     """
 
-    def __init__(self, read: int, now: float, applied: int = 0) -> None:
-        self.read, self.boundary, self.arrived, self.seen, self.applied = read, 0, now, 0, applied
-        self.places: dict[str, str] = {}
+    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
+        self.read, self.boundary, self.arrived, self.seen, self.shown = read, 0, now, applied.ts, shown
+        self.places = {names_of(applied.place): applied.place} if applied.place else {}
         self.has_rows = False
+        self.applied = applied
+        self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
         self._count = 0
 
     def note(self, events: pa.Table) -> None:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
-        self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py())
+        if self.unreadable is None and (at := _first_unreadable(events)) is not None:
+            self._note_times(events.slice(0, at))
+            self.unreadable = Moment.at(self.seen, self.places.values())
+        self._note_times(events)
+        self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
+
+    def _note_times(self, events: pa.Table) -> None:
+        self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events).items():
             self.places.pop(names, None)  # the newest comes last
             self.places[names] = place
-        self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 
     def append(self, events: pa.Table, now: float) -> bool:
         """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:
@@ -209,9 +230,9 @@ class PartitionQueue:
             np.concatenate([np.empty(0, np.bool_), *(part.by_time for part in parts)]),
         )
 
-    def note_applied(self, time: int) -> None:
+    def note_shown(self, time: int) -> None:
         """Notes the time (TSO) of what is taken out."""
-        self.applied = max(self.applied, time)
+        self.shown = max(self.shown, time)
 
     def drop(self, stop: Stop) -> None:
         """Removes a stop."""
@@ -249,3 +270,21 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
+
+
+def last_of(rows: Rows, count: int, before: AppliedRow) -> AppliedRow:
+    """Gives the last of the first rows that names its place; `before` when none does."""
+    places = rows.table["place"].slice(0, count)
+    if places.null_count == count:
+        return before
+    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    return AppliedRow(int(rows.times[at]), places[at].as_py())
+
+
+def _first_unreadable(events: pa.Table) -> int | None:
+    """Finds the first schema change that cannot be read."""
+    is_bad = events["kind"].to_numpy() == int(Kind.BAD)
+    if not is_bad.any():
+        return None
+    at = np.flatnonzero(is_bad & pc.fill_null(pc.equal(events["columns"], Code.SCHEMA_CHANGE.value), False).to_numpy())
+    return int(at[0]) if len(at) else None

@@ -47,8 +47,9 @@ SNAPSHOT_SERVER: Final = "0"
 _FILE: Final = re.compile(r"(.+)\.([0-9]{1,10})")
 _LAST_FILE: Final = (1 << 31) - 1
 """The last file of MySQL's and MariaDB's binlog."""
-_POSITION_BITS: Final = 32
-_POSITIONS: Final = (1 << _POSITION_BITS) - 1
+POSITION_BITS: Final = 32
+"""How many bits of the number of a file and position are the position's."""
+_POSITIONS: Final = (1 << POSITION_BITS) - 1
 _MOST_NUMBER: Final = (1 << 63) - 1
 _MYSQL_GTID: Final = re.compile(r"([0-9A-Za-z-]{1,64}(?::[a-z_][a-z0-9_]{0,31})?):([0-9]{1,19})")
 _MARIADB_GTID: Final = re.compile(r"([0-9]{1,10})-[0-9]{1,10}-([0-9]{1,19})")
@@ -80,7 +81,7 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
         coordinates.append(_coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2])))
     split = _FILE.fullmatch(file)
     if split is not None and position >= 0 and int(split[2]) <= _LAST_FILE:
-        number = (int(split[2]) << _POSITION_BITS) + min(position, _POSITIONS)
+        number = (int(split[2]) << POSITION_BITS) + min(position, _POSITIONS)
         coordinates.append(_coordinate(f"{FILE}{reader}/{split[1]}/{server}", number))
     return COORDINATES_SEP.join(coordinates) or None
 
