@@ -119,8 +119,8 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.late and not approved:
-            raise self.hold(session, change, change.late, rewritten)
+        if change.doubt and not approved:
+            raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"

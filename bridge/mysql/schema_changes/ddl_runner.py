@@ -126,9 +126,9 @@ class SchemaChangeRunner:
                 " bridge again; or leave the table out with --filter",
             )
 
-    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
-        return self._journal.runs_like(session, change)
+    def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
+        return self._journal.between(session, low, high)
 
     def _refused_by_target(
         self, session: Session, change: SchemaChange, plan: StatementToRun, words: str, code: int = 0
