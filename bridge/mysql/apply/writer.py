@@ -237,10 +237,10 @@ class Writer:
                     raise
         return found
 
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the schema changes that ran, or began to run, with the text of `change` in
-        the millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
-        return self._asked(lambda session: self._runner.runs_like(session, change))
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
+        Raises TargetError when retrying does not help."""
+        return self._asked(lambda session: self._runner.between(session, low, high))
 
     def unreadable(self) -> Unreadable:
         """Tells what the operator has decided about schema changes that cannot be read.  Raises TargetError when
