@@ -26,8 +26,8 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
-from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop, last_of
-from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
@@ -114,7 +114,9 @@ class PartitionBacklog:
         self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {
-            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place), start.seen)
+            where: PartitionQueue(
+                start.offset, now, AppliedRow(start.place_ts, start.place, start.rows, start.again), start.seen
+            )
             for where, start in positions.items()
         }
         self._start_ts, self._most = start_ts, most
@@ -223,7 +225,8 @@ class PartitionBacklog:
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                queue.applied = last_of(mine, count, queue.applied, copies.get(where))
+                seen = partial(_seen_before, mine, queue.shown)
+                queue.applied = last_applied(mine, count, queue.applied, copies.get(where), seen)
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows = self._offsets()
         changes = self._passed_change()
@@ -238,7 +241,7 @@ class PartitionBacklog:
         found = {}
         for where, mine in rows:
             queue = self._queues[where]
-            copies = copies_by_place(mine, queue.applied.place, partial(_seen_before, mine, queue.shown))
+            copies = copies_by_place(mine, queue.applied, partial(_seen_before, mine, queue.shown))
             if copies is not None:
                 found[where] = copies
         return found
@@ -311,7 +314,7 @@ class PartitionBacklog:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
         makes something new is never late: rows of it could not have come before."""
         for other, queue in sorted(self._queues.items()) if moment.places else ():
-            ts, place = queue.applied
+            ts, place = queue.applied[:2]
             if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
                 topic, partition = other
                 return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
@@ -475,10 +478,10 @@ class PartitionBacklog:
         starts = {}
         for where, offset in offsets.items():
             queue = self._queues[where]
-            ts, place = applied.get(where, queue.applied)
+            ts, place, rows, again = applied.get(where, queue.applied)
             floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
             seen = shown.get(where, queue.shown)
-            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen)
+            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen, rows, again)
         return starts
 
 
@@ -513,9 +516,14 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
 
 
+def _applied(start: PartitionStart) -> AppliedRow:
+    return AppliedRow(start.place_ts, start.place, start.rows, start.again)
+
+
 def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return last_of(step.rows[where], count, step.before[where], step.copies.get(where))
+    rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
+    return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
 
 
 def _only_makes(change: SchemaChange) -> bool:
