@@ -127,4 +127,6 @@ def _prefix(action: Sequence[Token]) -> ChangeClass | None:
     words = tuple(token.word for token in action[:3])
     if words[:1] == ("PARTITION",) and words[2:] in {("PLACEMENT",), ("ATTRIBUTES",)}:
         return ChangeClass.TABLE_OPTION
+    if action[0].kind == "quoted" and [token.text for token in action[1:2]] == ["="]:
+        return ChangeClass.TABLE_OPTION  # MariaDB's `name`='value' for an engine
     return next((ACTIONS[words[:n]] for n in (3, 2, 1) if words[:n] in ACTIONS), None)

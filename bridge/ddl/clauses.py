@@ -11,7 +11,7 @@ from bridge.ddl.alter_actions import action_class, alter_actions, split_at_comma
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens
-from bridge.ddl.parser import Classified, begins_database_option
+from bridge.ddl.parser import Classified, begins_database_option, outside
 
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
 ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})
@@ -63,7 +63,7 @@ class StatementParts:
 
 def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
     """Divides a classified statement into parts.  tidb: whether `/*T! ... */` is read, as TiDB does."""
-    found = tuple(token for token in tokens(text, tidb=tidb) if token.text != ";")
+    found = tuple(t for t in outside(tokens(text, tidb=tidb), classified.never_run) if t.text != ";")
     kind = classified.kind
     if kind is StatementKind.CREATE_TABLE:
         return _table(text, found, classified)

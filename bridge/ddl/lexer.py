@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--(?=[\s]|$)[^\n]*|\#[^\n]*)
-      | (?P<executable>/\*M?!)
+      | (?P<executable>/\*!)
+      | (?P<mariadb>/\*M!)
       | (?P<tidb>/\*T!(?:\[[\w,]*\])?)
       | (?P<comment>/\*.*?\*/)
       | (?P<close>\*/)
@@ -55,19 +56,23 @@ class Token(NamedTuple):
 END: Final = Token("end", "", (0, 0))
 
 
-def tokens(statement: str, *, tidb: bool = False) -> list[Token]:
+def tokens(statement: str, *, tidb: bool = False, mariadb: bool = False) -> list[Token]:
     """Gives the tokens that a server reads.  Comments are left out.  The body of `/*! ... */` is kept; the body of
-    TiDB's `/*T! ... */` is kept only with `tidb`.  Raises UnreadableError."""
-    return [token for token in _scan(statement, tidb=tidb) if token.kind not in {"comment", "open", "close"}]
+    TiDB's `/*T! ... */` is kept only with `tidb`, that of MariaDB's `/*M! ... */` only with `mariadb`.  Raises
+    UnreadableError."""
+    found = _scan(statement, tidb=tidb, mariadb=mariadb)
+    return [token for token in found if token.kind not in {"comment", "open", "close"}]
 
 
-def opened(statement: str) -> str:
+def opened(statement: str, *, mariadb: bool = False) -> str:
     """Opens the executable comments of a statement, so that their bodies become plain text.
 
     The upstream has run them: MySQL writes those that it skips to its log as plain comments.  Whether the target would
-    run them depends on its version.  Raises UnreadableError.
+    run them depends on its version.  `/*M! ... */` is one where the upstream is MariaDB; otherwise it is taken out, as
+    MariaDB would run it.  Raises UnreadableError.
     """
-    spans = [t.span for t in _scan(statement, tidb=False) if t.kind in {"open", "close"}]
+    found = _scan(statement, tidb=False, mariadb=mariadb)
+    spans = [t.span for t in found if t.kind in {"open", "close"} or (t.kind == "comment" and t.text[:4] == "/*M!")]
     for start, end in reversed(spans):
         before, after = statement[:start], statement[end:]
         blank = "" if before[-1:] in {"", " "} or after[:1] in {"", " "} else " "
@@ -84,7 +89,9 @@ class Comment(NamedTuple):
 
 def tidb_comments(statement: str) -> list[Comment]:
     """Finds TiDB's own comments in the statement.  Raises UnreadableError."""
-    found = (t for t in _scan(statement, tidb=False) if t.kind == "comment" and t.text.startswith("/*T!"))
+    found = (
+        t for t in _scan(statement, tidb=False, mariadb=False) if t.kind == "comment" and t.text.startswith("/*T!")
+    )
     return [Comment(_feature(token.text), token.span) for token in found]
 
 
@@ -93,7 +100,7 @@ def _feature(comment: str) -> str:
     return named[1] if named else "no feature named"
 
 
-def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
+def _scan(statement: str, *, tidb: bool, mariadb: bool) -> Iterator[Token]:
     if "\0" in statement:
         raise UnreadableError("it holds a NUL")
     at, inside = 0, False
@@ -101,14 +108,14 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
         match = _TOKEN.match(statement, at)
         assert match is not None  # the last alternative takes anything
         kind, end = match.lastgroup or "", match.end()
-        if kind == "tidb" and not tidb:
+        if (kind == "tidb" and not tidb) or (kind == "mariadb" and not mariadb):
             kind, end = "comment", statement.find("*/", end) + 2
             if end < 2:
                 raise UnreadableError("a comment has no end")
-        if kind in {"executable", "tidb"}:
+        if kind in {"executable", "mariadb", "tidb"}:
             if inside:
                 raise UnreadableError("it holds a comment inside of an executable comment")
-            end = _executable(statement, match) if kind == "executable" else end
+            end = end if kind == "tidb" else _executable(statement, match)
             kind, inside = "open", True
         elif kind == "close":
             if not inside:
@@ -127,8 +134,6 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
 
 def _executable(statement: str, opening: re.Match[str]) -> int:
     """Tells where the body begins: servers take five or six digits for the version that runs it."""
-    if opening.group() == "/*M!":
-        raise UnreadableError("it holds a comment that only MariaDB runs")
     version = _VERSION.match(statement, opening.end())
     assert version is not None
     if not version.group() and statement[opening.end() : opening.end() + 1].isdigit():

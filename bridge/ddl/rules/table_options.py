@@ -10,7 +10,16 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove, without_options
+from bridge.ddl.rule import (
+    Edit,
+    Omission,
+    Site,
+    UnsupportedError,
+    option_scopes,
+    remove,
+    take_out,
+    without_options,
+)
 from bridge.ddl.server_features import Feature
 
 _OF_TABLES: Final = {
@@ -26,16 +35,48 @@ _SECOND: Final = "the target decides itself whether another engine has a copy"
 _WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
 
 
+def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes how long to wait for a lock (MariaDB), and where files are."""
+    del site
+    for span in statement.classified.never_run:
+        yield Edit(*span, "", "the target decides itself how long it waits, and where it keeps its files")
+
+
 def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes table options that the target lacks, and those of a second engine beside InnoDB."""
     for feature, names in _OF_TABLES.items():
         if not site.target.has(feature):
             yield from without_options(statement, names, _WHY)
+    yield from _of_other_engines(statement, site)
     yield from without_options(statement, {"ENGINE_ATTRIBUTE"}, "only for engines other than InnoDB")
     yield from without_options(statement, {"SECONDARY_ENGINE"}, _SECOND)
     for item in statement.items:
         if item.tokens[0].word in {"SECONDARY_LOAD", "SECONDARY_UNLOAD"}:
             yield Omission(item, _SECOND)
+
+
+_OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
+"""Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
+
+
+def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes options that InnoDB refuses in its strict mode: formats of rows of other engines, the size of a
+    compressed block where no rows are compressed, and what MariaDB writes as `name`='value' for an engine."""
+    why = "InnoDB has no such option; it says how rows are stored, not what they are"
+    scopes = list(option_scopes(statement))
+    words = [token.word for scope in scopes for token in scope]
+    if not site.target.has(Feature.TIDB_SYNTAX):
+        other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
+        if other and "ROW_FORMAT" in words:
+            yield from without_options(statement, {"ROW_FORMAT"}, why)
+        if "COMPRESSED" not in words:
+            yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
+    if site.target.has(Feature.MARIADB_SYNTAX):
+        return
+    for scope in scopes:
+        for i, token, depth in with_depth(scope):
+            if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
+                yield from take_out(statement, scope, i, i + 3, _WHY)
 
 
 def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

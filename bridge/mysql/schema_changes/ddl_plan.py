@@ -18,7 +18,7 @@ from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, m
 from bridge.ddl.by_table.shard_values import misread_values
 from bridge.ddl.parser import Classified, PassedOver, Refused, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
-from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
@@ -191,7 +191,8 @@ class Planner:
             is_same = isinstance(plain, Classified) and all(self._rules.routes.target(n) == n for n in plain.tables)
             if not approved or isinstance(plain, Refused) or not is_same or isinstance(unsupported, RoutingError):
                 raise self.hold(session, change, str(unsupported), None) from unsupported
-            found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
+            # The operator approved it, so it is sent as it is, but for the words that never run
+            found = Rewritten(without_spans(change.text, plain.never_run), plain)
         return self._allowed(session, change, found)
 
     def _allowed(
@@ -214,7 +215,11 @@ class Planner:
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
-        found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
+        found: Rewritten | Refused = (
+            Rewritten(without_spans(entry.replacement, classified.never_run), classified)
+            if isinstance(classified, Classified)
+            else classified
+        )
         return StatementToRun(self._allowed(session, change, found, entry.replacement))
 
     def _leave_out(

@@ -289,6 +289,7 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
         raise DecodeError(f"the statement is {shown(sql)}")
     if _is_no_change(sql, source):
         return []
+    sql = _whole_statement(sql)
     schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
     table = check_name(source.get("table") or "", "table")
     commit_ts, by_time = _commit_ts(payload, source)
@@ -296,6 +297,17 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
     if by_time and _is_of_snapshot(source):
         commit_ts, place = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms"), None
     return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)]
+
+
+def _whole_statement(sql: str) -> str:
+    """Closes the executable comment at the end of a statement, whose end Debezium 3.6.1 cuts off SHOW CREATE TABLE of a
+    partitioned table."""
+    cut = _CUT_COMMENT.search(sql)
+    is_text = cut is not None and (sql[: cut.start()].count("'") % 2 or cut.group().count("'") % 2)
+    return sql if cut is None or is_text else f"{sql} */"
+
+
+_CUT_COMMENT: Final = re.compile(r"/\*!\d{5,6} (?:(?!\*/).)*\Z", re.DOTALL)
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
