@@ -110,7 +110,8 @@ class Event(NamedTuple):
         where its table is one of several that are merged, the upstream's name of that table.
     by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
         (internals, decision 13).
-    place: its place in the upstream's binlog, where the message tells it (`bridge.rows.moments`).
+    place: its place among the transactions of the upstream, where the message tells it
+        (`bridge.protocols.values.event_time`).
     """
 
     kind: Kind

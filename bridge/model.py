@@ -69,6 +69,7 @@ class Table:
     keeps_gone: whether rows may stay in it that are gone upstream.
     primary: the primary key, which is then the first of `keys`; () when there is none.
     turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
+    guards_spelling: whether no row may be overwritten by one whose key is spelled otherwise.
     """
 
     name: TableName
@@ -81,6 +82,7 @@ class Table:
     keeps_gone: bool = False
     turns_bits: bool = False
     primary: tuple[str, ...] = ()
+    guards_spelling: bool = False
 
     @property
     def stored(self) -> TableName:
@@ -111,6 +113,8 @@ class PartitionStart(NamedTuple):
     floor: changes at or after `offset` with a TSO below it are in the target already.  None when that is applied_ts.  A
         number means the order of the partitions, in which applied_ts is only a counter.
     begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
+    place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
+    and 0 where none has.
     """
 
     offset: int
@@ -118,6 +122,8 @@ class PartitionStart(NamedTuple):
     read: int
     floor: int | None = None
     begin: int = 0
+    place: str = ""
+    place_ts: int = 0
 
 
 Positions = Mapping[PartitionId, PartitionStart]
@@ -146,6 +152,8 @@ class SchemaChange:
     text: str
     position: str
     """topic/partition/offset of its first copy."""
+    late: str = ""
+    """Why it came too late, behind rows that it should have come before; "" where it did not."""
 
     @property
     def statement_hash(self) -> str:

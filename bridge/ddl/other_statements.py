@@ -84,4 +84,4 @@ def _sets(found: Sequence[Token]) -> bool:
 def _begins(found: Sequence[Token]) -> bool:
     """Tells whether it is BEGIN alone: MariaDB's BEGIN NOT ATOMIC runs others."""
     words = [token.word for token in found if token.text != ";"]
-    return words[0] == "BEGIN" and set(words[1:]) <= {"WORK", "OPTIMISTIC", "PESSIMISTIC"}
+    return words[:1] == ["BEGIN"] and set(words[1:]) <= {"WORK", "OPTIMISTIC", "PESSIMISTIC"}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
 from bridge.ddl.classes import ChangeClass, StatementKind
@@ -24,6 +24,8 @@ DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
 
+_HAS_DEFAULTS: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE})
+_MAKES_ONE: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW})
 _FILES: Final = frozenset(
     {
         *(("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY")),
@@ -79,10 +81,15 @@ class Classified:
         return tuple(named.table for named in self.touched)
 
 
-class Refused(NamedTuple):
-    """A statement that is not a schema change the bridge runs; `reason` is for the operator."""
+@dataclass(frozen=True)
+class Refused:
+    """A statement that is not a schema change the bridge runs; `reason` is for the operator.
+
+    known: what it does as far as it is understood, None where it is not understood at all.
+    """
 
     reason: str
+    known: Classified | None = None
 
 
 class PassedOver(Refused):
@@ -92,17 +99,31 @@ class PassedOver(Refused):
 _CHANGES_NOTHING: Final = PassedOver("it changes no table")
 
 
-def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified | Refused:
-    """Tells what `statement` does, in the database `schema`.  tidb: on a server that reads `/*T! ... */`."""
+@dataclass(frozen=True)
+class Unclear(Refused):
+    """A statement that the bridge understands, but for the databases of some names: the message does not tell the
+    database of the upstream's session.  In `known` these names have no database ("").  The operator decides."""
+
+    known: Classified
+
+
+def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: bool = False) -> Classified | Refused:
+    """Tells what `statement` does.  This is where the names of a statement get their databases.
+
+    schema: the database that the message names.  A name without a database gets it where it is certain that this was
+    the database of the upstream's session (`_unclear`); otherwise the statement is Unclear.
+    tidb: on a server that reads `/*T! ... */`.
+    is_certain: `schema` is the database of the session, as for what the bridge itself runs.
+    """
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
         as_mariadb = tokens(statement, mariadb=True) if "/*M!" in statement else None
     except UnreadableError as error:
         return Refused(str(error))
-    result = _of_readings(readings, schema, tidb=tidb)
+    result = _of_readings(readings, schema, tidb=tidb, is_certain=is_certain)
     if as_mariadb is None or isinstance(result, Refused):
         return result
-    other = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb)
+    other = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb, is_certain=is_certain)
     if isinstance(other, Refused):
         return other
     if _what(other) != _what(result):
@@ -117,7 +138,9 @@ def _what(known: Classified) -> tuple[object, ...]:
     return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads
 
 
-def _of_readings(readings: Mapping[bool, list[Token]], schema: str, *, tidb: bool) -> Classified | Refused:
+def _of_readings(
+    readings: Mapping[bool, list[Token]], schema: str, *, tidb: bool, is_certain: bool
+) -> Classified | Refused:
     """Tells what a statement does.  readings: its tokens for TiDB and for other servers."""
     if all(changes_no_table(found) for found in readings.values()):
         return _CHANGES_NOTHING
@@ -125,15 +148,22 @@ def _of_readings(readings: Mapping[bool, list[Token]], schema: str, *, tidb: boo
         if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
             return Refused("it holds several statements")
     directories = list(_directories(readings[tidb]))
-    reader = TokenReader(outside(readings[tidb], directories), schema)
+    found = outside(readings[tidb], directories)
+    reader = TokenReader(found, schema)
     try:
         result = _classify(reader)
     except NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
-    result = replace(result, never_run=(*directories, *reader.passed))
-    dangers = (_danger(outside(found, list(_directories(found))), result) for found in readings.values())
-    reason = next((danger for danger in (*dangers, _unclear(result)) if danger), None)
-    return Refused(reason) if reason else result
+    never_run = (*directories, *reader.passed)
+    result = replace(result, never_run=never_run)
+    dangers = (
+        _danger(outside(tokens_read, list(_directories(tokens_read))), result) for tokens_read in readings.values()
+    )
+    if reason := next(filter(None, dangers), None):
+        return Refused(reason, result)
+    if reason := "" if is_certain and schema else _unclear(result, schema, found):
+        return Unclear(reason, replace(_classify(TokenReader(found, "")), never_run=never_run))
+    return result
 
 
 def outside(found: Iterable[Token], spans: Sequence[tuple[int, int]]) -> list[Token]:
@@ -186,15 +216,42 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
-def _unclear(result: Classified) -> str | None:
-    """Tells why the database of a name is not known; None when every name has one."""
-    for named in (*result.touched, *([result.like] if result.like else [])):
-        if not named.table.schema:
-            return f"it names the table {named.table.table} without a database, and the message names none"
-    # TiCDC, "DDL statement considerations": CREATE TABLE db1.t1 LIKE t2 does not say which database t2 is in.
-    if result.like and result.touched[0].is_qualified and not result.like.is_qualified:
-        return f"it copies {result.like.table.table} and does not say in which database that is"
-    return None
+def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
+    """Tells which name may be in another database than the message names; "" when none may.
+
+    A server looks for a name without a database in the database of its session, which no sender sends.  The database of
+    a message is that of a table which the statement changes: of the last one, or of one message for each table; of a
+    rename, the new name's (Canal 1.1.8, DruidDdlParser; Debezium 3.6; TiCDC, "DDL statement considerations").  It is
+    the session's unless a name that the statement changes says that database itself; and unless the statement makes
+    one table whose name has a database.
+    """
+    named = [*result.touched, *([result.like] if result.like else [])]
+    bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads.bare]
+    bare += _bare_sequences(found) if result.kind in _HAS_DEFAULTS else []
+    if not bare:
+        return ""
+    if not schema:
+        return f"it names {bare[0]} without a database, and the message names none"
+    makes_one = result.kind in _MAKES_ONE
+    whole = (one.table for one in result.touched if one.is_qualified)
+    other = next((table for table in whole if makes_one or table.schema.lower() == schema.lower()), None)
+    if other is None:
+        return ""
+    return (
+        f"it names {bare[0]} without a database, and the database of the upstream's session is not known:"
+        f" the message names {schema}, and the statement {other}"
+    )
+
+
+def _bare_sequences(found: list[Token]) -> list[str]:
+    """Gives the sequences without a database whose values are defaults: NEXTVAL(s), NEXT VALUE FOR s."""
+    named = [
+        (found[i + 2] if token.word == "NEXTVAL" else found[i + 3], found[i + 3 : i + 5])
+        for i, token in enumerate(found[:-3])
+        if (token.word, found[i + 1].text) == ("NEXTVAL", "(")
+        or [one.word for one in found[i : i + 3]] == ["NEXT", "VALUE", "FOR"]
+    ]
+    return [name.name for name, behind in named if name.name and "." not in {one.text for one in behind}]
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
@@ -299,7 +356,7 @@ def _create_table(reader: TokenReader) -> Classified:
 
 def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
     """Finds the tables behind REFERENCES.  A table without a database is in the database of the referring table (MySQL
-    manual, FOREIGN KEY Constraints)."""
+    manual, FOREIGN KEY Constraints; TiDB, resolveCreateTableStmt), and not in that of the session."""
     inner = TokenReader(reader.tokens[reader.at :], referring.table.schema)
     found = []
     while inner.peek().kind != "end":

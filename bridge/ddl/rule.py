@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
-from bridge.ddl.collation_tables import CollationRules
+from bridge.ddl.collation_tables import CollationRules, is_tidb
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
 from bridge.filters.routes import Routes
@@ -143,7 +143,8 @@ class Nowhere:
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
-    target does not know it.  is_approved: the operator has said that its rows will be the upstream's."""
+    target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
+    enforces_checks: whether the source refuses rows that break a CHECK constraint."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -152,6 +153,12 @@ class Site:
     routes: Routes = field(default_factory=Routes)
     is_approved: bool = False
     timezone: str | None = None
+    enforces_checks: bool = True
+
+    @property
+    def is_from_tidb(self) -> bool:
+        """Whether the source is TiDB."""
+        return is_tidb(self.source)
 
 
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]

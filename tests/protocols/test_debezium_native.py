@@ -27,7 +27,7 @@ from tests.support.debezium_wire import (
 )
 from tests.support.wire import compact
 
-PLACE = place_in_binlog("mysql-server-1", "mysql-bin.000003", 484)
+PLACE = place_in_binlog("mysql-server-1", "mysql-bin.000003", 484, 223344)
 COLUMNS = "id\0first_name\0last_name\0email"
 ANNE = "1004\0'Anne'\0'Kretchmar'\0'annek@noanswer.org'"
 ANNE_MARIE = ANNE.replace("Anne'", "Anne Marie'")
@@ -69,6 +69,22 @@ def test_schema_change_topic() -> None:
         assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
         for snapshot in (True, "true", "first", "last", "incremental"):
             assert events_of(None, schema_change(ddl, snapshot)) == []
+
+
+def test_gtids_are_part_of_the_place() -> None:
+    """Those of the connectors for MySQL and for MariaDB; a file of another server is another one."""
+    for server, gtid in ((1, "0-1-4"), (2, "24bc7850-2c16-11e6-a073-0242ac110002:9"), (2, None)):
+        source = CUSTOMERS | {"server_id": server, "gtid": gtid}
+        event = event_of(native("t", None, source=source), None)
+        assert event.place == place_in_binlog("mysql-server-1", "mysql-bin.000003", 484, server, gtid) != PLACE
+
+
+def test_rows_of_an_incremental_snapshot_have_no_time_of_a_commit() -> None:
+    """Theirs is the connector's clock, which their place has to overrule: whole seconds do not."""
+    row = {"id": 1}
+    source = CUSTOMERS | {"snapshot": "incremental", "ts_ms": 1790000005097}
+    event = event_of(native("r", None, source=source, after=row), b'{"id":1}')
+    assert (event.commit_ts, event.place) == (ms_tso(1790000005000), PLACE)
 
 
 def test_truncated_table() -> None:

@@ -98,7 +98,7 @@ class Writer:
     ) -> None:
         self._target, self._table, self._ownership = target, table, ownership
         self.end, self._trace = end, trace
-        self._keeps_gone = ddl.keeps_gone
+        self._keeps_gone, self._is_from_tidb = ddl.keeps_gone, ddl.is_from_tidb
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._left: list[int] = []
@@ -168,11 +168,16 @@ class Writer:
                 except (MySQLError, OSError):
                     self.close()
                     raise
-        loaded = {name: replace(table, keeps_gone=self._keeps_gone(name)) for name, table in loaded.items()}
+        loaded = {name: self._with_rules(table) for name, table in loaded.items()}
         self._checked_types.forget(names)
         self._loadable.difference_update(names)
         self._loadable.update(loadable)
         return loaded
+
+    def _with_rules(self, table: Table) -> Table:
+        """Notes what the settings say of a table's rows."""
+        keeps_gone = self._keeps_gone(table.name)
+        return replace(table, keeps_gone=keeps_gone, guards_spelling=self._is_from_tidb and not keeps_gone)
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Gives the tables whose rows may be sent by LOAD DATA, by their definitions."""

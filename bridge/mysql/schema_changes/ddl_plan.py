@@ -16,7 +16,7 @@ from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
-from bridge.ddl.parser import Classified, PassedOver, Refused, classify
+from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
 from bridge.ddl.rule import Site, UnsupportedError
@@ -119,6 +119,8 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
+        if change.late and not approved:
+            raise self.hold(session, change, change.late, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
@@ -183,7 +185,8 @@ class Planner:
         target = self._around.capabilities(session)
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
-        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved, zone)
+        rules = self._rules
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, rules.enforces_checks)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
@@ -198,6 +201,8 @@ class Planner:
     def _allowed(
         self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
     ) -> Rewritten:
+        if isinstance(found, Unclear):
+            raise self.hold(session, change, found.reason, None)
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason, replacement)
         if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
@@ -208,7 +213,7 @@ class Planner:
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the text that was sent before the interruption."""
-        classified = classify(entry.run_text, change.schema)
+        classified = classify(entry.run_text, change.schema, is_certain=True)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
         return StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
@@ -260,7 +265,7 @@ class Planner:
             f"the bridge does not run this statement: {reason}; the statement is: {replacement or change.text}",
             where=where_of(change),
             fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
-            " in its place; then start the bridge again",
+            f" in its place, bridge ddl done {change.id} says that its effect is there; then start the bridge again",
         )
 
 
@@ -277,8 +282,10 @@ def where_of(change: SchemaChange) -> str:
 
 
 def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
+    is_unclear = isinstance(classify(change.text, change.schema), Unclear)
+    ways = "replace (with the databases of all names), skip or done" if is_unclear else "approve, skip, replace or done"
     return HeldError(
         f"a schema change is held: {entry.outcome}",
         where=where_of(change),
-        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
+        fix=f"bridge ddl {ways} {entry.id}",
     )

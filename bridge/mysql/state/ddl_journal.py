@@ -46,6 +46,8 @@ class JournalState(StrEnum):
 FINISHED: Final = frozenset({JournalState.DONE, JournalState.CONFIRMED, JournalState.IGNORED, JournalState.SKIPPED})
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 """States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
+DONE_BY_HAND: Final = "its effect was on the target, as the operator says"
+"""The outcome of a schema change that the operator calls done."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ class JournalEntry:
         only; what the bridge itself changes of a statement is among the rewrites."""
         is_other = self.run_text not in {"", self.statement} and not self.rewrites
         return self.replacement or (self.run_text if is_other else "")
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the operator says that its effect is on the target, and does not say by which statement."""
+        return self.state is JournalState.DONE and self.outcome == DONE_BY_HAND and not self.replacement
 
     @property
     def id(self) -> str:

@@ -300,6 +300,11 @@ class BoundaryOrder:
         return resolved if self._until is None else min(resolved, self._until)
 
     @property
+    def quiet_seconds(self) -> float:
+        """0: the age of the boundaries tells it."""
+        return 0.0
+
+    @property
     def until_reached(self) -> bool:
         """Whether everything below `until` is in the target; True without `until`."""
         return self._until is None or self.applied_ts >= self._until

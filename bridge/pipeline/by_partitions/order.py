@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import pyarrow as pa
+import structlog
 
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange
@@ -17,6 +18,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.by_partitions.unread_topics import ADD_TOPIC, unread_topics
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
 from bridge.pipeline.filtering.wanted_changes import is_wanted
@@ -32,6 +34,14 @@ SETTLE_SECONDS: Final = 10.0
 """How long rows are held when boundaries have begun to come again; TiCDC sends them about once a second."""
 SETTLE_AGAIN_SECONDS: Final = 100.0
 """After a wait in vain, the bridge does not wait for boundaries again for so long."""
+
+_SHOWN: Final = 5
+_SNAPSHOT_FIX: Final = (
+    "rows that were deleted upstream while the connector was off are not in it, and stay on the target: bridge verify"
+    " --against upstream shows them"
+)
+
+log = structlog.get_logger()
 
 RunsLike = Callable[[SchemaChange], Mapping[int, str]]
 """Finds the schema changes that ran with the same text, in the millisecond of this one: commit ts and position."""
@@ -86,6 +96,8 @@ class PartitionOrder:
         self._written_at = -math.inf
         self._waiting = ""
         self._read_ts = 0
+        self._is_cut = False
+        self._taken_at = self._looked_at = clock()
         self._bad: Sequence[BadMessage] = ()
         self._settled_ts: int | None = None
         self._settling_since: float | None = None
@@ -103,9 +115,12 @@ class PartitionOrder:
 
     def take(self, batch: UnsortedBatch) -> None:
         """Takes one micro-batch, all of whose changes may be due now."""
+        self._taken_at, self._is_cut = self._clock(), batch.is_cut
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
+        if begun := self._backlog.snapshots_begun:
+            log.warning("snapshot_again", partitions=_named(begun), fix=_SNAPSHOT_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
         self._counts.repeated.update(repeated)
 
@@ -134,7 +149,8 @@ class PartitionOrder:
     def tick(self) -> None:
         """Counts a partition as having passed a schema change when it was idle for the limit and was read to its
         end."""
-        silent = self._backlog.silent(self._clock(), self._idle.seconds)
+        self._looked_at = self._clock()
+        silent = self._backlog.silent(self._looked_at, self._idle.seconds)
         if any(where not in self._ends_asked for where in silent):
             ends = self._idle.ends(silent)
             if ends is None:
@@ -178,6 +194,10 @@ class PartitionOrder:
         """
         if not is_wanted(change, self._tables, self._counts.tables):
             return None
+        for table, topic in unread_topics(change, {topic for topic, _ in self._backlog.partitions}).items():
+            log.warning(
+                "table_is_not_read", table=str(table), topic=topic, fix=ADD_TOPIC.format(topic, change.commit_ts)
+            )
         runs = self._runs_like(change)
         if not by_time:
             return None if change.commit_ts in runs else change
@@ -264,6 +284,11 @@ class PartitionOrder:
         return max(self.applied_ts, self._read_ts)
 
     @property
+    def quiet_seconds(self) -> float:
+        """For how long nothing has come of a source that was read to its end, by the last look."""
+        return 0.0 if self._is_cut else max(0.0, self._looked_at - self._taken_at)
+
+    @property
     def until_reached(self) -> bool:
         """Whether a partition has reached `until`, and everything below it that was read is in the target."""
         return self._until is None or self.applied_ts == self._until or self._is_at_until
@@ -308,6 +333,11 @@ class PartitionOrder:
         if self._until is not None and self._backlog.is_at_bound:
             return "nothing: --until is reached"
         return "nothing: everything that was read is in the target"
+
+
+def _named(partitions: Sequence[PartitionId]) -> str:
+    names = ", ".join(f"{topic}/{partition}" for topic, partition in partitions[:_SHOWN])
+    return names + (f" and {len(partitions) - _SHOWN:,} more" if len(partitions) > _SHOWN else "")
 
 
 def _partition_of(position: str) -> str:

@@ -10,28 +10,39 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.ddl.classes import ChangeClass
+from bridge.ddl.parser import Classified, classify
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
-from bridge.pipeline.by_partitions.merge import Longs, merge
-from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
+from bridge.pipeline.by_partitions.merge import Longs, Rows, merge
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop, last_of
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order
+from bridge.rows.moments import Moment, in_order, shown
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
+
+_LATE: Final = (
+    "it came too late: rows of {} that were written behind it are in the target already (the last one at {}, the"
+    " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
+    " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
+    " compare the table with the upstream"
+)
+_ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
@@ -60,9 +71,12 @@ class _Barrier:
 @dataclass(frozen=True)
 class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
-    after_rows: the next offset of each partition after these rows."""
+    after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
+    before: the last row of each partition before them."""
 
     high: int
+    rows: Mapping[PartitionId, Rows]
+    before: Mapping[PartitionId, AppliedRow]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
 
@@ -90,7 +104,10 @@ class PartitionBacklog:
     ) -> None:
         self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
-        self._queues = {where: PartitionQueue(start.offset, now) for where, start in positions.items()}
+        self._queues = {
+            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place))
+            for where, start in positions.items()
+        }
         self._start_ts, self._most = start_ts, most
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
@@ -123,6 +140,11 @@ class PartitionBacklog:
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
+
+    @property
+    def snapshots_begun(self) -> list[PartitionId]:
+        """The partitions in which what was taken in last begins a snapshot, though the binlog was read before."""
+        return [where for where, queue in self._queues.items() if queue.begins_snapshot]
 
     @property
     def partitions(self) -> list[PartitionId]:
@@ -180,21 +202,26 @@ class PartitionBacklog:
         self._find_barrier(judge)
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
+        before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most) if rows else None
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
-            for where, count in merged.taken.items():
-                self._queues[where].advance(count)
+            for where, mine in rows:
+                queue, count = self._queues[where], merged.taken[where]
+                queue.advance(count)
+                queue.applied = last_of(mine, count, queue.applied)
         after_rows = self._offsets()
         changes = self._passed_change()
         if merged is None and not changes:
             return None
-        self._step_rows = _StepRows(self._next_ts, merged.numbers if merged else {}, after_rows)
+        self._step_rows = _StepRows(self._next_ts, dict(rows), before, merged.numbers if merged else {}, after_rows)
         return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
 
     def _bounds_of(self, where: PartitionId) -> list[Moment]:
         unread = [self._queues[slow] for slow in self._unread]
         bounds = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        others = (queue for other, queue in self._queues.items() if other != where)
+        bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
             bounds.append(self._barrier.moment)
         return [*bounds, Moment.at(self._hard_bound)]
@@ -221,9 +248,20 @@ class PartitionBacklog:
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
+                change = replace(change, late=self._lateness(where, stop.moment, change))
                 self._barrier = _Barrier(where, stop, change, stop.moment)
                 return
             self._queues[where].drop(stop)
+
+    def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
+        """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
+        makes something new is never late: rows of it could not have come before."""
+        for other, queue in sorted(self._queues.items()) if moment.places else ():
+            ts, place = queue.applied
+            if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
+                topic, partition = other
+                return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
+        return ""
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
@@ -351,7 +389,8 @@ class PartitionBacklog:
         step = self._step_rows
         if step is None or applied_ts >= step.high:
             return self._at(self._offsets())
-        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues})
+        applied = {where: _applied_at(step, where, applied_ts) for where in step.rows}
+        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues}, applied)
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
         """Returns the bad messages that the restart positions of `high` have passed."""
@@ -369,13 +408,16 @@ class PartitionBacklog:
     def _offsets(self) -> dict[PartitionId, int]:
         return {where: queue.offset for where, queue in self._queues.items()}
 
-    def _at(self, offsets: Mapping[PartitionId, int]) -> Starts:
-        return {
-            where: PartitionStart(
-                offset, 0, self._queues[where].read, self._floors.get(where, 0), self._begins.get(where[0], 0)
-            )
-            for where, offset in offsets.items()
-        }
+    def _at(
+        self, offsets: Mapping[PartitionId, int], applied: Mapping[PartitionId, AppliedRow] = MappingProxyType({})
+    ) -> Starts:
+        starts = {}
+        for where, offset in offsets.items():
+            queue = self._queues[where]
+            ts, place = applied.get(where, queue.applied)
+            floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
+            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts)
+        return starts
 
 
 def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
@@ -391,6 +433,16 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     cuts = (np.flatnonzero(is_other) + 1).tolist()
     for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
+
+
+def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
+    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
+    return last_of(step.rows[where], count, step.before[where])
+
+
+def _only_makes(change: SchemaChange) -> bool:
+    known = classify(change.text, change.schema)
+    return isinstance(known, Classified) and known.classes in _ONLY_MAKING
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

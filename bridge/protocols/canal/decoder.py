@@ -11,7 +11,7 @@ import re
 from typing import Any, ClassVar, Final
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
-from bridge.protocols.canal.types import canal_types, converter_of
+from bridge.protocols.canal.types import canal_types, column_of
 from bridge.protocols.decoder import (
     MAX_CACHED,
     MAX_COMMIT_TS,
@@ -23,10 +23,10 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.values.event_time import event_ts
+from bridge.protocols.values.event_time import event_ts, place_in_gtid_set
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
-from bridge.protocols.values.untyped import with_types
+from bridge.protocols.values.untyped import with_forms, with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
@@ -72,7 +72,7 @@ class CanalJsonDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = canal_types(options.timezone)
-        self._states: dict[tuple[str, str, str], _TableState] = {}
+        self._states: dict[tuple[str, str, str, bool], _TableState] = {}
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
@@ -83,22 +83,24 @@ class CanalJsonDecoder(PlainDecoder):
         if message.get("isDdl") is True:
             with reading_schema_change():
                 return [_schema_change(message)]
-        state = self._states.get((message["database"], message["table"], message["type"]))
+        is_official = "_tidb" not in message
+        state = self._states.get((message["database"], message["table"], message["type"], is_official))
         if state is None:
             kind = message["type"]
             if kind not in _KINDS:
                 return _without_rows(message, kind)
-            state = self._new_state(message["database"], message["table"], kind)
+            state = self._new_state(message["database"], message["table"], kind, is_official)
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the last parsed row of a table and type of change; None before the first."""
-        return self._states[schema, table, kind].layout
+        """Gives the layout of the last parsed row of a table and type of change, with the TiDB extension; None before
+        the first."""
+        return self._states[schema, table, kind, False].layout
 
-    def _new_state(self, schema: str, table: str, kind: str) -> _TableState:
+    def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
         if len(self._states) >= MAX_CACHED:
             self._states.clear()
-        state = self._states[schema, table, kind] = _TableState(
+        state = self._states[schema, table, kind, is_official] = _TableState(
             _KINDS[kind], schema, table, self.is_wanted(schema, table)
         )
         return state
@@ -112,6 +114,7 @@ class CanalJsonDecoder(PlainDecoder):
         if type(rows) is not list or not rows:
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
+        place = _place(message) if extension is None else None
         layout = state.layout
         if (
             layout is None
@@ -131,7 +134,7 @@ class CanalJsonDecoder(PlainDecoder):
                 before, after = after, None
             fields = (
                 kind, commit_ts, index, state.schema, state.table, layout.columns, layout.key, before, after, cut,
-                extension is None, None,
+                extension is None, place,
             )  # fmt: skip
             events.append(_new_event(Event, fields))
         state.layout = layout
@@ -147,9 +150,19 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        columns = [(name, *converter_of(self._types, name, types.get(name))) for name in row]
-        layout = make_layout(types, handle, columns, "" if handle is _UNSAID else NO_PRIMARY_KEY)
-        layout = layout.raw(with_types(layout.columns, layout.labels))
+        is_official, sql_types = "_tidb" not in message, message.get("sqlType")
+        told = sql_types if isinstance(sql_types, dict) else {}
+        columns = [
+            column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
+        ]
+        layout = make_layout(
+            types,
+            handle,
+            [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
+            "" if handle is _UNSAID else NO_PRIMARY_KEY,
+        )
+        with_all = with_forms(layout.columns, [one.form for one in columns])
+        layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
@@ -175,7 +188,9 @@ def _schema_change(message: dict[str, Any]) -> Event:
         raise DecodeError(f"the statement of a schema change is {shown(sql)}")
     check_name(schema, "schema")
     check_name(table, "table")
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=extension is None)
+    by_time = extension is None
+    place = _place(message) if by_time else None
+    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)
 
 
 def _without_rows(message: dict[str, Any], kind: object) -> list[Event]:
@@ -201,6 +216,12 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
         return event_ts(message["es"], "es")
     ts = extension["commitTs"]
     return ts if type(ts) is int and 0 < ts <= MAX_COMMIT_TS else check_commit_ts(ts, "commitTs")
+
+
+def _place(message: dict[str, Any]) -> str | None:
+    """Gives the place that official Canal's `gtid` tells; None without GTIDs."""
+    gtids = message.get("gtid")
+    return place_in_gtid_set(gtids) if gtids and type(gtids) is str else None
 
 
 def _cut(extension: dict[str, Any]) -> Code | None:
