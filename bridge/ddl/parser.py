@@ -12,11 +12,11 @@ from itertools import chain, pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
+from bridge.ddl.beside_tables.other_statements import changes_no_table
+from bridge.ddl.beside_tables.views import Reads, reads
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
-from bridge.ddl.other_statements import changes_no_table
 from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
-from bridge.ddl.views import Reads, reads
 from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
 

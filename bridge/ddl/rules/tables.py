@@ -205,9 +205,9 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
                 if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
-    for scope in _partition_scopes(statement):
-        for i, token, depth in with_depth(scope):
-            named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
+    for definitions in _partition_scopes(statement):
+        for i, token, depth in with_depth(definitions):
+            named = at(definitions, i + 1 + (at(definitions, i + 1).text == "="))
             if token.word == "ENGINE" and depth > 0 and named.text.strip("'\"`").upper() != "INNODB":
                 yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
 

@@ -98,18 +98,17 @@ class Planner:
             log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
             return None
         rewritten = self._rewritten(session, change, approved=approved)
-        if kept := self._idle_by_skipped(session, change, rewritten):
-            raise self.hold(
-                session, change, f"what it makes is there with what it held before, as {kept.id} was skipped", rewritten
-            )
+        if not approved and (kept := self._idle_by_skipped(session, change, rewritten)):
+            why = f"what it makes is there with what it held before, as {kept.id} was skipped"
+            raise self.hold(session, change, why, rewritten)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
         if decision.verdict is Verdict.IGNORE and rewritten.text:
             around = OnTarget(session, self._journal)
-            kept = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
-            if kept:
-                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, kept), rewritten)
+            key = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
+            if key:
+                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, key), rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
