@@ -327,6 +327,8 @@ def _create(reader: TokenReader) -> Classified:
         reader.skip_to("ON")
         indexed = reader.table()
         reader.pass_wait()
+        reader.skip_parentheses()
+        reader.pass_wait()
         return _plain(StatementKind.CREATE_INDEX, indexed)
     return _create_view(reader)
 

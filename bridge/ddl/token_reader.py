@@ -74,6 +74,13 @@ class TokenReader:
         elif self.peek().word == "NOWAIT":
             self.pass_over(1)
 
+    def skip_parentheses(self) -> None:
+        """Skips what is in parentheses, when they come next."""
+        depth = 0
+        while self.peek().text == "(" or (depth and self.peek().kind != "end"):
+            depth += {"(": 1, ")": -1}.get(self.peek().text, 0)
+            self.at += 1
+
     def skip_mark(self, mark: str) -> None:
         self.at += self.peek().text == mark
 

@@ -28,7 +28,7 @@ _OF_TABLES: Final = {
     Feature.SECONDARY_ENGINE_ATTRIBUTE: {"SECONDARY_ENGINE_ATTRIBUTE"},
     Feature.MARIADB_SYNTAX: {
         *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
-        *("ENCRYPTED", "ENCRYPTION_KEY_ID"),
+        *("ENCRYPTED", "ENCRYPTION_KEY_ID", "SEQUENCE"),
     },
 }
 _SECOND: Final = "the target decides itself whether another engine has a copy"
@@ -48,6 +48,8 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
         if not site.target.has(feature):
             yield from without_options(statement, names, _WHY)
     yield from _of_other_engines(statement, site)
+    if statement.classified.database and not site.target.has(Feature.MARIADB_SYNTAX):
+        yield from without_options(statement, {"COMMENT"}, "the target has no comments of databases")
     yield from without_options(statement, {"ENGINE_ATTRIBUTE"}, "only for engines other than InnoDB")
     yield from without_options(statement, {"SECONDARY_ENGINE"}, _SECOND)
     for item in statement.items:
@@ -57,6 +59,10 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 _OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
 """Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
+
+
+_BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
+"""How many KiB a compressed block of InnoDB may have."""
 
 
 def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -69,7 +75,7 @@ def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | 
         other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
         if other and "ROW_FORMAT" in words:
             yield from without_options(statement, {"ROW_FORMAT"}, why)
-        if "COMPRESSED" not in words:
+        if "COMPRESSED" not in words or not _BLOCKS & {token.text for scope in scopes for token in scope}:
             yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
     if site.target.has(Feature.MARIADB_SYNTAX):
         return
