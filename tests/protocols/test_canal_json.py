@@ -114,7 +114,7 @@ def test_spelling_of_official_canal(kind: str, spelled: str) -> None:
     """Official Canal keeps a type's name as the statement spells it; values are those of the type that it stands for,
     and what Canal does not take for text comes as bytes."""
     value, literal = WAYS[kind]
-    message = orjson.loads(canal("INSERT", {"v": (spelled, value), "n": (spelled, None)}, sqlType={"v": 2004}))
+    message = orjson.loads(canal("INSERT", {"v": (spelled, value), "n": (spelled, None)}, sqlType={"v": 2004}, id=7))
     del message["_tidb"]
     event = canal_event(compact(message))
     assert row_of(event, event.after) == {"v": literal, "n": "NULL"}

@@ -79,7 +79,7 @@ class CanalJsonDecoder(PlainDecoder):
         if message.get("isDdl") is True:
             with reading_schema_change():
                 return [_schema_change(message)]
-        is_official = "_tidb" not in message
+        is_official = is_of_canal(message)
         state = self._states.get((message["database"], message["table"], message["type"], is_official))
         if state is None:
             kind = message["type"]
@@ -89,8 +89,7 @@ class CanalJsonDecoder(PlainDecoder):
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the last parsed row of a table and type of change, with the TiDB extension; None before
-        the first."""
+        """Gives the layout of the last parsed row of TiCDC of a table and type of change; None before the first."""
         return self._states[schema, table, kind, False].layout
 
     def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
@@ -141,7 +140,7 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
         if handle is not None and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        is_official, sql_types = "_tidb" not in message, message.get("sqlType")
+        is_official, sql_types = is_of_canal(message), message.get("sqlType")
         told = sql_types if isinstance(sql_types, dict) else {}
         columns = [
             column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
@@ -155,6 +154,12 @@ class CanalJsonDecoder(PlainDecoder):
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
         return layout
+
+
+def is_of_canal(message: dict[str, Any]) -> bool:
+    """Tells whether a message is one of official Canal: it numbers its batches from 1, and has a gtid, which may be
+    empty; TiCDC's `id` is always 0."""
+    return "_tidb" not in message and bool(message.get("id") or "gtid" in message)
 
 
 def canal_message(value: bytes | None) -> dict[str, Any]:
