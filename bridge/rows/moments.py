@@ -2,16 +2,19 @@
 
 MySQL's binlog dates an event by the second, and by when its statement began.  So a row may be written in the second of
 a schema change and yet behind it.  And a schema change that took long, as it waited for a lock or rebuilt the table, is
-dated earlier than rows that stand before it in the binlog.  Messages that name their place in the binlog (Debezium's
-connector) are therefore compared by it where one of the two times is in whole seconds, or both are equal.  Other times
-are those of the commit (GTIDs of MySQL 8).  They go on when the connector goes on with another server, whose binlog has
-other places.
+dated earlier than rows that stand before it in the binlog.  Messages that name their place (`protocols.values.
+event_time`) are therefore compared by it where one of the two times is in whole seconds, or both are equal.  Other
+times are those of the commit (GTIDs of MySQL 8).
+
+Two places are compared by GTIDs of one server or domain; else by file and position, within one server; else they tell
+nothing of each other, and the times decide.  So after a failover GTIDs go on, and files begin anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cmp_to_key, partial
 from typing import Final
 
 import numpy as np
@@ -19,10 +22,94 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.protocols.values.event_time import binlog_of
+from bridge.protocols.values.event_time import (
+    COORDINATES_SEP,
+    FILE,
+    GTID,
+    NUMBER_DIGITS,
+    POSITION_BITS,
+    SNAPSHOT_SERVER,
+)
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
+Bools = npt.NDArray[np.bool_]
+Longs = npt.NDArray[np.int64]
 _SECOND_MS: Final = 1000
+_ABSENT: Final = -1
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of many events.
+
+    numbers: by name of a coordinate, the number of each event, _ABSENT where an event has no such coordinate.
+    count: how many events.
+    """
+
+    numbers: Mapping[str, Longs]
+    count: int
+
+    @classmethod
+    def of(cls, texts: pa.Array | pa.ChunkedArray) -> Places:
+        """Reads the places (`Event.place`) of events."""
+        if texts.null_count == len(texts):
+            return cls({}, len(texts))
+        parts = pc.split_pattern(_whole(texts), COORDINATES_SEP)
+        coordinates, events = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
+        names = pc.dictionary_encode(pc.utf8_slice_codeunits(coordinates, 0, -NUMBER_DIGITS - 1))
+        found = pc.cast(pc.utf8_slice_codeunits(coordinates, -NUMBER_DIGITS), pa.int64()).to_numpy()
+        codes, numbers = names.indices.to_numpy(), {}
+        for code, name in enumerate(names.dictionary.to_pylist()):
+            numbers[name] = np.full(len(texts), _ABSENT, np.int64)
+            numbers[name][events[codes == code]] = found[codes == code]
+        return cls(numbers, len(texts))
+
+    def slice(self, start: int, end: int) -> Places:
+        """Gives those of a part of the events, which share the memory."""
+        return Places({name: numbers[start:end] for name, numbers in self.numbers.items()}, max(0, end - start))
+
+    def compared(self, place: str, is_earlier: Bools) -> tuple[Bools, Bools]:
+        """Tells which events are comparable with a place, and which of these are behind it.
+
+        is_earlier: which events are earlier than the place by time.  A snapshot's place is its beginning in whichever
+        server's binlog, so it counts as behind only where its time does not say otherwise.
+        """
+        mine = coordinates_of(place)
+        is_comparable, behind = self._by_gtid(mine)
+        for name, number in mine.items():
+            for other, numbers in self.numbers.items() if name.startswith(FILE) else ():
+                is_sure = other == name
+                if is_sure or _are_of_snapshot(name, other):
+                    here = (numbers != _ABSENT) & ~is_comparable
+                    is_behind = numbers > number
+                    behind |= here & (is_behind if is_sure else is_behind & ~is_earlier)
+                    is_comparable |= here if is_sure else here & ~(is_behind & is_earlier)
+        return is_comparable, behind
+
+    def _by_gtid(self, place: Mapping[str, int]) -> tuple[Bools, Bools]:
+        """Tells which events GTIDs compare with a place, and which of these are behind it.  Events of the place's own
+        transaction are left to file and position, where both have them."""
+        common, greater, less, count = np.zeros((4, self.count), np.int64)
+        for name, numbers in self.numbers.items():
+            here = (numbers != _ABSENT) & name.startswith(GTID)
+            count += here
+            number = place.get(name)
+            if number is not None:
+                common += here
+                greater += here & (numbers > number)
+                less += here & (numbers < number)
+        among = sum(name.startswith(GTID) for name in place)
+        # A set of transactions that has those of another server beside all of the place's is behind it.
+        is_wider = (common == among) & (count > among) & (less == 0)
+        behind = (common > 0) & ((greater > 0) | is_wider)
+        is_tie = (greater == 0) & (less == 0) & ~is_wider
+        in_file = np.zeros(self.count, np.bool_)
+        for name, numbers in self.numbers.items():
+            if name.startswith(FILE) and name in place:
+                in_file |= numbers != _ABSENT
+        # Greater in one and less in another: histories that have nothing to do with each other.
+        is_comparable = (common > 0) & ((greater == 0) | (less == 0)) & ~(is_tie & in_file)
+        return is_comparable, behind & is_comparable
 
 
 @dataclass(frozen=True)
@@ -31,7 +118,7 @@ class Moment:
 
     ts: its time (TSO).
     last: the last time (TSO) that is not later by time alone.
-    places: its place in each binlog that it is known in.
+    places: its places; of several that an event can be compared with, the last decides.
     """
 
     ts: int
@@ -50,52 +137,129 @@ class Moment:
         """Gives the moment to which only times above `ts` are later."""
         return cls(ts, ts, tuple(places))
 
-    def is_before(self, events: pa.Table) -> npt.NDArray[np.bool_]:
-        """Tells which events (with `commit_ts` and `place` of EVENT_SCHEMA) are later than the moment."""
+    def is_before(self, events: pa.Table, places: Places | None = None) -> Bools:
+        """Tells which events (with `commit_ts` and `place` of EVENT_SCHEMA) are later than the moment.
+
+        places: the events' places, where they have been read already.
+        """
         times = events["commit_ts"].to_numpy()
-        later: npt.NDArray[np.bool_] = times > self.last
+        later: Bools = times > self.last
         if not self.places or events["place"].null_count == events.num_rows:
             return later
-        by_place = _are_by_place(self.ts, times)
+        by_place, is_earlier = _are_by_place(self.ts, times), times < self.ts
+        places = Places.of(events["place"]) if places is None else places
         for place in self.places:
-            same = pc.fill_null(pc.starts_with(events["place"], binlog_of(place)), False)
-            behind = pc.fill_null(pc.greater(events["place"], place), False)
-            here, behind = (found.to_numpy(zero_copy_only=False) for found in (_whole(same), _whole(behind)))
-            later = np.where(here & by_place, behind, later)
+            is_comparable, behind = places.compared(place, is_earlier)
+            later = np.where(is_comparable & by_place, behind, later)
         return later
+
+    def shows_before(self, ts: int, place: str) -> bool:
+        """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place."""
+        times = np.array([ts])
+        if not _are_by_place(self.ts, times)[0]:
+            return False
+        event = Places.of(pa.array([place]))
+        compared = (event.compared(own, times < self.ts) for own in self.places)
+        return any(is_comparable[0] and behind[0] for is_comparable, behind in compared)
+
+
+def coordinates_of(place: str) -> dict[str, int]:
+    """Gives the numbers of a place by their names."""
+    parts = place.split(COORDINATES_SEP)
+    return {part[: -NUMBER_DIGITS - 1]: int(part[-NUMBER_DIGITS:]) for part in parts}
 
 
 def in_order(moments: Sequence[Moment]) -> list[int]:
-    """Gives the numbers of moments, the earliest first: by time, but those of one binlog whose times are in whole
-    seconds by their places."""
+    """Gives the numbers of moments, the earliest first: by time, but those with comparable places whose times are in
+    whole seconds by their places."""
     order = sorted(range(len(moments)), key=lambda number: (moments[number].ts, moments[number].places))
-    by_binlog: dict[str, list[int]] = {}
+    groups: list[tuple[set[str], list[int]]] = []
     for at, number in enumerate(order):
         if moments[number].places and _is_whole_second(moments[number].ts):
-            by_binlog.setdefault(binlog_of(moments[number].places[0]), []).append(at)
-    for slots in by_binlog.values():
-        mine = sorted((order[at] for at in slots), key=lambda number: moments[number].places)
-        for at, number in zip(slots, mine, strict=True):
+            names, slots = set(coordinates_of(moments[number].places[0])), [at]
+            apart = []
+            for group in groups:
+                if names.isdisjoint(group[0]):
+                    apart.append(group)
+                else:
+                    names, slots = names | group[0], slots + group[1]
+            groups = [*apart, (names, slots)]
+    for _, slots in groups:
+        in_place = sorted((order[at] for at in sorted(slots)), key=cmp_to_key(partial(_compare, moments)))
+        for at, number in zip(sorted(slots), in_place, strict=True):
             order[at] = number
     return order
 
 
+def _compare(moments: Sequence[Moment], one: int, other: int) -> int:
+    return _order(moments[one], moments[other])
+
+
+def _order(one: Moment, other: Moment) -> int:
+    """Compares two moments that have a place each: below 0 when `one` is the earlier one."""
+    for sign, (first, second) in ((1, (other, one)), (-1, (one, other))):
+        is_comparable, behind = Places.of(pa.array([second.places[0]])).compared(
+            first.places[0], np.array([second.ts < first.ts])
+        )
+        if not is_comparable[0]:
+            return (one.ts > other.ts) - (one.ts < other.ts)
+        if behind[0]:
+            return sign
+    return 0
+
+
 def newest_places(events: pa.Table) -> dict[str, str]:
-    """Gives the last place in each binlog that events (EVENT_SCHEMA, in the order of their partition) name."""
-    if events["place"].null_count == events.num_rows:
+    """Gives the last place of events (EVENT_SCHEMA, in the order of their partition) for each set of names that their
+    places have, the newest last."""
+    texts = events["place"]
+    if texts.null_count == events.num_rows:
         return {}
-    return {binlog_of(place): place for place in events["place"].to_pylist() if place is not None}
+    kinds = np.zeros(events.num_rows, np.int64)
+    for number, numbers in enumerate(Places.of(texts).numbers.values()):
+        kinds += np.where(numbers != _ABSENT, hash((number, "a name")) | 1, 0)
+    ends = sorted(int(np.flatnonzero(kinds == kind)[-1]) for kind in np.unique(kinds))
+    found = [place for at in ends if (place := texts[at].as_py()) is not None]
+    return {names_of(place): place for place in found}
+
+
+def names_of(place: str) -> str:
+    """Names the coordinates of a place: places with the same names are comparable."""
+    return COORDINATES_SEP.join(coordinates_of(place))
+
+
+def is_of_snapshot(names: str) -> bool:
+    """Tells whether places with these names (`names_of`) are those of rows that a snapshot has read."""
+    return names.endswith(f"/{SNAPSHOT_SERVER}") and FILE in names
+
+
+def shown(place: str) -> str:
+    """Shows a place to people: binlog.000003/4711 of server 1, or the last number of each GTID."""
+    parts = []
+    for name, number in coordinates_of(place).items():
+        if name.startswith(GTID):
+            parts.append(f"{name.removeprefix(GTID).rpartition('/')[2]}:{number}")
+        else:
+            base, _, server = name.removeprefix(FILE).rpartition("/")
+            file, position = number >> POSITION_BITS, number & ((1 << POSITION_BITS) - 1)
+            parts.append(f"{base.rpartition('/')[2]}.{file:06}/{position} of server {server}")
+    return ", ".join(parts)
+
+
+def _are_of_snapshot(one: str, other: str) -> bool:
+    """Tells whether two names are of one base name of binlog files, and one of them is of a snapshot."""
+    (base, _, server), (other_base, _, other_server) = one.rpartition("/"), other.rpartition("/")
+    return base == other_base and server != other_server and SNAPSHOT_SERVER in {server, other_server}
 
 
 def _is_whole_second(ts: int) -> bool:
     return tso_ms(ts) % _SECOND_MS == 0
 
 
-def _are_by_place(ts: int, times: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _are_by_place(ts: int, times: Longs) -> Bools:
     """Tells which times may stand in another order than the binlog."""
     if _is_whole_second(ts):
         return np.ones(len(times), np.bool_)
-    by_place: npt.NDArray[np.bool_] = (times == ts) | ((times >> TSO_LOGICAL_BITS) % _SECOND_MS == 0)
+    by_place: Bools = (times == ts) | ((times >> TSO_LOGICAL_BITS) % _SECOND_MS == 0)
     return by_place
 
 

@@ -9,8 +9,9 @@ import orjson
 import pytest
 from cramjam import snappy
 
-from bridge.events import Event, Kind
+from bridge.events import NO_PRIMARY_KEY, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split, untyped
 
@@ -250,6 +251,15 @@ def test_official_partial_rows() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("gtid", ["", None, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "0-1-5", 7])
+def test_official_gtids_are_places(gtid: object) -> None:
+    """Of rows and of schema changes; without them there is no place."""
+    place = place_in_gtid_set(gtid) if isinstance(gtid, str) else None
+    empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
+    [change] = official(type="TRUNCATE", isDdl=True, sql="TRUNCATE t", gtid=gtid, **empty)
+    assert {event.place for event in (*official(gtid=gtid), change)} == {place}
+
+
 @pytest.mark.parametrize(
     ("kind", "sql"),
     [("CREATE", "CREATE TABLE t (a INT)"), ("ERASE", "DROP TABLE t"), ("ALTER", "ALTER TABLE t ADD b INT"),
@@ -290,11 +300,22 @@ def test_old_row_in_another_order() -> None:
     assert split(event.before) == ["1", "NULL", "3"]
 
 
-@pytest.mark.parametrize(("names", "key"), [(["b", "a"], "b\0a"), ([], ""), (None, "")])
-def test_key(names: object, key: str) -> None:
-    """pkNames is the key; a table whose key is a unique index has [], official Canal's keyless table null."""
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"pkNames": ["b", "a"]}, "b\0a"),
+        ({"pkNames": []}, NO_PRIMARY_KEY),
+        ({"pkNames": None}, NO_PRIMARY_KEY),
+        ({}, ""),
+    ],
+)
+def test_key(fields: dict[str, object], key: str) -> None:
+    """pkNames is the primary key: [] in TiCDC, also where the key is a unique index, and null in official Canal say
+    that there is none; a message without it says nothing."""
     columns = {"a": ("int", "1"), "b": ("int", "2")}
-    assert canal_event(canal("INSERT", columns, pkNames=names)).key == key
+    message = orjson.loads(canal("INSERT", columns))
+    del message["pkNames"]
+    assert canal_event(compact(message | fields)).key == key
 
 
 def test_layouts_do_not_leak() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.events import Event, Kind
+from bridge.events import NO_KEY, Event, Kind
 from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
 from bridge.protocols.values.event_time import place_in_binlog
 from bridge.rows.moments import Moment
@@ -27,7 +27,7 @@ from tests.support.debezium_wire import (
 )
 from tests.support.wire import compact
 
-PLACE = place_in_binlog("mysql-server-1", "mysql-bin.000003", 484)
+PLACE = place_in_binlog("mysql-server-1", "mysql-bin.000003", 484, 223344)
 COLUMNS = "id\0first_name\0last_name\0email"
 ANNE = "1004\0'Anne'\0'Kretchmar'\0'annek@noanswer.org'"
 ANNE_MARIE = ANNE.replace("Anne'", "Anne Marie'")
@@ -69,6 +69,22 @@ def test_schema_change_topic() -> None:
         assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
         for snapshot in (True, "true", "first", "last", "incremental"):
             assert events_of(None, schema_change(ddl, snapshot)) == []
+
+
+def test_gtids_are_part_of_the_place() -> None:
+    """Those of the connectors for MySQL and for MariaDB; a file of another server is another one."""
+    for server, gtid in ((1, "0-1-4"), (2, "24bc7850-2c16-11e6-a073-0242ac110002:9"), (2, None)):
+        source = CUSTOMERS | {"server_id": server, "gtid": gtid}
+        event = event_of(native("t", None, source=source), None)
+        assert event.place == place_in_binlog("mysql-server-1", "mysql-bin.000003", 484, server, gtid) != PLACE
+
+
+def test_rows_of_an_incremental_snapshot_have_no_time_of_a_commit() -> None:
+    """Theirs is the connector's clock, which their place has to overrule: whole seconds do not."""
+    row = {"id": 1}
+    source = CUSTOMERS | {"snapshot": "incremental", "ts_ms": 1790000005097}
+    event = event_of(native("r", None, source=source, after=row), b'{"id":1}')
+    assert (event.commit_ts, event.place) == (ms_tso(1790000005000), PLACE)
 
 
 def test_truncated_table() -> None:
@@ -132,12 +148,14 @@ def test_event_time_of_a_snapshot() -> None:
 @pytest.mark.parametrize(
     ("key", "handle"),
     [
-        (b'{"payload":{"id":1}}', "id"), (b'{"payload":{"v":"a","id":1}}', "v\0id"), (b'{"payload":{}}', ""),
-        (b"", ""),
-        (None, ""), (b'{"id":1}', "id"), (b"{}", ""), (b"1004", ""), (b'{"schema":null,"payload":{"id":1}}', "id"),
+        (b'{"payload":{"id":1}}', "id"), (b'{"payload":{"v":"a","id":1}}', "v\0id"), (b'{"payload":{}}', NO_KEY),
+        (b"", NO_KEY),
+        (None, NO_KEY), (b'{"id":1}', "id"), (b"{}", NO_KEY), (b"1004", ""),
+        (b'{"schema":null,"payload":{"id":1}}', "id"),
         (b'{"payload":{"id":1},"schema":{"fields":[],"type":"struct"}}', "id"), (CUSTOMER_KEY, "id"),
     ],
 )  # fmt: skip
 def test_handle_key(key: bytes | None, handle: str) -> None:
-    """The key's columns are the message key's, with a schema or without; a table without a key has none."""
+    """The key's columns are the message key's, with a schema or without; a table without a key has none; a bare
+    value says nothing."""
     assert event_of(ticdc("c", {"id": 1, "v": "a"}), key).key == handle

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from cramjam import snappy
 
-from bridge.events import Event, Kind
+from bridge.events import NO_KEY, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.values.untyped import split_forms
 from tests.support.wire import (
@@ -165,10 +165,10 @@ def test_nameless_old_values_of_two_columns() -> None:
     [
         ({"a": {"t": 3, "h": True, "v": 1}, "b": {"t": 3, "v": 1}}, "a"),
         ({"b": {"t": 3, "f": 43, "v": 1}, "c": {"t": 3, "v": 1}, "a": {"t": 3, "h": True, "f": 42, "v": 1}}, "b\0a"),
-        ({"a": {"t": 3, "f": 81, "v": 1}}, ""),
-        ({"a": {"t": 3, "h": False, "f": 8, "v": 1}}, ""),
+        ({"a": {"t": 3, "f": 81, "v": 1}}, NO_KEY),
+        ({"a": {"t": 3, "h": False, "f": 8, "v": 1}}, NO_KEY),
         # the description's two examples of flags
-        ({"a": {"t": 3, "f": 85, "v": 1}}, ""),
+        ({"a": {"t": 3, "f": 85, "v": 1}}, NO_KEY),
         ({"a": {"t": 3, "f": 46, "v": 1}}, "a"),
     ],
 )  # fmt: skip

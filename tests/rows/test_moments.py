@@ -1,17 +1,37 @@
-"""What is later than a schema change, by event times and by places in the binlog."""
+"""What is later than a schema change, by event times, by GTIDs and by places in the binlog."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridge.protocols.values.event_time import place_in_binlog
+from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.rows.moments import Moment, in_order, newest_places
 from bridge.tso import ms_tso
 from tests.support.upstreams import events_table, row_change
 
+U1, U2 = "11111111-0000-0000-0000-000000000001", "22222222-0000-0000-0000-000000000002"
 
-def place(position: int, number: int = 3, reader: str = "up", base: str = "binlog") -> str:
-    found = place_in_binlog(reader, f"{base}.{number:06}", position)
+
+def place(
+    position: int,
+    number: int = 3,
+    reader: str = "up",
+    base: str = "binlog",
+    server: int | None = 1,
+    gtid: str | None = None,
+) -> str:
+    found = place_in_binlog(reader, f"{base}.{number:06}", position, server, gtid)
+    assert found is not None
+    return found
+
+
+def at(server: int, number: int, *, position: int = 500, gtid: str | None = None) -> str:
+    """A place in a file of a server."""
+    return place(position, number, server=server, gtid=gtid)
+
+
+def canal(gtids: str) -> str:
+    found = place_in_gtid_set(gtids)
     assert found is not None
     return found
 
@@ -42,6 +62,47 @@ LATER: list[tuple[str, int, str | None, int, str | None, bool]] = [
     ("what is of another binlog, too", 5000, place(500), 6000, place(1, base="mysql-bin"), True),
     ("and what has no place", 5000, place(500), 5999, None, False),
     ("and a change without one", 5000, None, 6000, place(1), True),
+    ("files of two servers tell nothing of each other: by time", 9000, at(2, 3), 5000, at(1, 120), False),
+    ("in both directions", 5000, at(1, 120), 9000, at(2, 3), True),
+    ("nor do files of a server without an id", 9000, place(1, server=None), 5000, at(1, 120), False),
+    (
+        "MariaDB's domain goes on with another server",
+        5000,
+        at(2, 3, gtid="0-2-5"),
+        5000,
+        at(1, 120, gtid="0-1-4"),
+        False,
+    ),
+    ("whatever the clocks of the two say", 9000, at(2, 3, gtid="0-2-5"), 9000, at(1, 120, gtid="0-1-6"), True),
+    ("and two domains tell nothing", 5000, at(1, 3, gtid="0-1-5"), 5999, at(2, 9, gtid="1-2-9"), False),
+    ("one uuid goes by its numbers", 5000, at(1, 9, gtid=f"{U1}:9"), 5000, at(2, 3, gtid=f"{U1}:10"), True),
+    ("as numbers, not as text", 5000, at(1, 9, gtid=f"{U1}:10"), 5000, at(2, 12, gtid=f"{U1}:9"), False),
+    ("in upper case, too", 5000, at(1, 9, gtid="AA:9"), 5000, at(2, 3, gtid="aa:10"), True),
+    ("tags are counted apart", 5000, at(1, 9, gtid=f"{U1}:a:9"), 5999, at(2, 3, gtid=f"{U1}:b:10"), False),
+    ("two uuids tell nothing: by time", 5000, at(1, 9, gtid=f"{U1}:9"), 5999, at(2, 9, gtid=f"{U2}:10"), False),
+    ("a transaction's events go by their positions", 5000, place(5, gtid="0-1-5"), 5000, place(6, gtid="0-1-5"), True),
+    ("before, too", 5000, place(5, gtid="0-1-5"), 5000, place(4, gtid="0-1-5"), False),
+    ("one event without a GTID goes by file", 5000, place(5, gtid="0-1-5"), 5000, place(6), True),
+    ("a snapshot is before what follows it", 5000, place(500), 5999, place(499, server=0), False),
+    ("on whichever server, by its time", 9000, at(2, 3), 5000, at(0, 120), False),
+    ("and a later one behind it", 5000, place(500), 5000, place(501, server=0), True),
+    ("Canal's sets of one server go by its last number", 9000, canal(f"{U1}:1-5"), 12000, canal(f"{U1}:1-4"), False),
+    ("and behind it", 9000, canal(f"{U1}:1-5"), 9000, canal(f"{U1}:1-6"), True),
+    ("with gaps", 9000, canal(f"{U1}:1-3:5-9"), 9000, canal(f"{U1}:1-10"), True),
+    (
+        "a set with another server's is behind one without",
+        9000,
+        canal(f"{U1}:1-5"),
+        9000,
+        canal(f"{U1}:1-5,{U2}:1"),
+        True,
+    ),
+    ("and the other way round", 9000, canal(f"{U2}:1, {U1}:1-5"), 9999, canal(f"{U1}:1-5"), False),
+    ("the new server's numbers go on", 9000, canal(f"{U1}:1-5,{U2}:1-2"), 9000, canal(f"{U1}:1-5,{U2}:1-3"), True),
+    ("sets without a common server go by time", 9000, canal(f"{U1}:1-5"), 9999, canal(f"{U2}:1-9"), False),
+    ("and so do sets of two histories", 9000, canal(f"{U1}:1-5,{U2}:1-9"), 9999, canal(f"{U1}:1-9,{U2}:1-5"), False),
+    ("one GTID alone is one", 9000, canal(f"{U1}:5"), 9000, canal(f"{U1}:6"), True),
+    ("MariaDB's by domain", 9000, canal("0-1-5,1-1-3"), 9000, canal("0-2-6,1-1-3"), True),
 ]
 
 
@@ -67,6 +128,14 @@ def test_schema_changes_in_order() -> None:
     ]
     assert in_order(moments) == [2, 1, 4, 3, 0]
     assert in_order([]) == []
+    failover = [
+        changed(9000, at(2, 3, gtid="0-2-5")),
+        changed(9000, at(1, 120, gtid="0-1-4")),
+        changed(8000, at(2, 4, gtid="0-2-6")),
+    ]
+    assert in_order(failover) == [1, 0, 2]
+    sets = [canal(f"{U1}:1-5,{U2}:1"), canal(f"{U1}:1-5"), canal(f"{U1}:1-4"), canal(f"{U1}:1-5,{U2}:1-7")]
+    assert in_order([changed(9000 - 1000 * number, one) for number, one in enumerate(sets)]) == [2, 1, 0, 3]
 
 
 def test_places_of_several_binlogs() -> None:
@@ -74,10 +143,17 @@ def test_places_of_several_binlogs() -> None:
     change = row_change(1, "t", ["id"], ["id"], after=[1])
     places = [place(7), place(9), place(8), None, place(3, reader="other")]
     events = events_table([(0, n, change._replace(place=one)) for n, one in enumerate(places)])
-    assert set(newest_places(events).values()) == {place(8), place(3, reader="other")}
+    assert list(newest_places(events).values()) == [place(8), place(3, reader="other")]
+    assert newest_places(events.slice(3, 1)) == {}
 
 
-@pytest.mark.parametrize("file", ["", "binlog", "binlog.", "binlog.12345678901", ".000003"])
+@pytest.mark.parametrize("gtids", ["", "x", f"{U1}", f"{U1}:", f"{U1}:1-5,nonsense", "0-1", f"{U1}:a:5", f"{U1}:1--5"])
+def test_gtids_that_cannot_be_read(gtids: str) -> None:
+    """They are no place."""
+    assert place_in_gtid_set(gtids) is None
+
+
+@pytest.mark.parametrize("file", ["", "binlog", "binlog.", "binlog.12345678901", "binlog.4294967296", ".000003"])
 def test_files_without_a_number(file: str) -> None:
     """TiCDC's are empty; what cannot be compared has no place."""
     assert place_in_binlog("up", file, 4) is None

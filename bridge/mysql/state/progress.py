@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -212,15 +213,16 @@ class ProgressTable:
 
 def dump_positions(positions: Positions) -> str:
     """Writes positions as the progress row holds them."""
-    by_topic: dict[str, dict[str, list[int | None]]] = {}
+    by_topic: dict[str, dict[str, list[int | str | None]]] = {}
     for (topic, partition), start in positions.items():
-        by_topic.setdefault(topic, {})[str(partition)] = list(start if start.begin else start[:-1])
+        count = 8 if start.seen else 7 if start.place else 5 if start.begin else 4
+        by_topic.setdefault(topic, {})[str(partition)] = list(start[:count])
     return orjson.dumps(by_topic).decode()
 
 
 def load_positions(text: str) -> dict[tuple[str, int], PartitionStart]:
     """Reads what `dump_positions` wrote."""
-    by_topic: dict[str, dict[str, list[int]]] = orjson.loads(text)
+    by_topic: dict[str, dict[str, list[Any]]] = orjson.loads(text)
     return {
         (topic, int(partition)): PartitionStart(*start)
         for topic, partitions in by_topic.items()

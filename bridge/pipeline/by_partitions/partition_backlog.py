@@ -7,31 +7,43 @@ decision 13).  While a schema change waits, no partition is applied beyond its f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.ddl.classes import ChangeClass
+from bridge.ddl.parser import Classified, classify
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
-from bridge.pipeline.by_partitions.merge import Longs, merge
-from bridge.pipeline.by_partitions.partition_queue import PartitionQueue, Stop
+from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop, last_of
+from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order
+from bridge.rows.moments import Moment, in_order, shown
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
+
+_LATE: Final = (
+    "it came too late: rows of {} that were written behind it are in the target already (the last one at {}, the"
+    " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
+    " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
+    " compare the table with the upstream"
+)
+_ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
@@ -40,11 +52,13 @@ for one that the filter excludes."""
 
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
-    commit_ts of the rows ascend from the applied ts before, and are below it."""
+    commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
+    partition were left out, since they are sent again from before a schema change."""
 
     rows: pa.Table
     high: int
     changes: tuple[SchemaChange, ...]
+    repeated: Mapping[PartitionId, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -60,9 +74,13 @@ class _Barrier:
 @dataclass(frozen=True)
 class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
-    after_rows: the next offset of each partition after these rows."""
+    after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
+    before: the last row of each partition before them.  shown: the highest time of each partition before them."""
 
     high: int
+    rows: Mapping[PartitionId, Rows]
+    before: Mapping[PartitionId, AppliedRow]
+    shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
 
@@ -75,6 +93,7 @@ class PartitionBacklog:
     on_bad_message: decides whether a bad message stops its partition or is quarantined.
     until: nothing at or above this time is applied (TSO); None for no limit.
     most: about how many row changes, and bytes, a step holds, and wait in memory; more are moved to the disk.
+    repeated_rows: finds the rows that are not applied again; None where no schema change can have run before them.
     """
 
     def __init__(
@@ -86,15 +105,19 @@ class PartitionBacklog:
         until: int | None = None,
         most: Amount = MOST_IN_MEMORY,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        repeated_rows: RepeatedRows | None = None,
         now: float = 0.0,
     ) -> None:
         self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
-        self._queues = {where: PartitionQueue(start.offset, now) for where, start in positions.items()}
+        self._queues = {
+            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place), start.seen)
+            for where, start in positions.items()
+        }
         self._start_ts, self._most = start_ts, most
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
-        self._on_bad_message = on_bad_message
+        self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
@@ -123,6 +146,11 @@ class PartitionBacklog:
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
+
+    @property
+    def snapshots_begun(self) -> list[PartitionId]:
+        """The partitions in which what was taken in last begins a snapshot, though the binlog was read before."""
+        return [where for where, queue in self._queues.items() if queue.begins_snapshot]
 
     @property
     def partitions(self) -> list[PartitionId]:
@@ -180,21 +208,54 @@ class PartitionBacklog:
         self._find_barrier(judge)
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
+        before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most) if rows else None
+        table, repeated = self._without_repeated(merged, rows) if merged else (EVENT_SCHEMA.empty_table(), {})
+        shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
-            for where, count in merged.taken.items():
-                self._queues[where].advance(count)
+            for where, mine in rows:
+                queue, count = self._queues[where], merged.taken[where]
+                queue.advance(count)
+                queue.applied = last_of(mine, count, queue.applied)
+                queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows = self._offsets()
         changes = self._passed_change()
         if merged is None and not changes:
             return None
-        self._step_rows = _StepRows(self._next_ts, merged.numbers if merged else {}, after_rows)
-        return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
+        numbers = merged.numbers if merged else {}
+        self._step_rows = _StepRows(self._next_ts, dict(rows), before, shown_before, numbers, after_rows)
+        return Step(table, self._next_ts, changes, repeated)
+
+    def _without_repeated(
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
+    ) -> tuple[pa.Table, Mapping[PartitionId, int]]:
+        """Leaves out the rows that are sent again from before a schema change; also returns how many, by partition."""
+        if self._repeated_rows is None:
+            return merged.table, {}
+
+        def seen() -> Longs:
+            by_partition = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
+            return np.concatenate(by_partition)[merged.order]
+
+        found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+        if found is None:
+            return merged.table, {}
+        partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
+        counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
+        repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
+        return merged.table.filter(pa.array(~found)), repeated
+
+    @property
+    def applied_time(self) -> int:
+        """The highest time of what was taken to be applied (TSO)."""
+        return max((queue.shown for queue in self._queues.values()), default=0)
 
     def _bounds_of(self, where: PartitionId) -> list[Moment]:
         unread = [self._queues[slow] for slow in self._unread]
         bounds = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        others = (queue for other, queue in self._queues.items() if other != where)
+        bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
             bounds.append(self._barrier.moment)
         return [*bounds, Moment.at(self._hard_bound)]
@@ -221,9 +282,20 @@ class PartitionBacklog:
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
+                change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change))
                 self._barrier = _Barrier(where, stop, change, stop.moment)
                 return
             self._queues[where].drop(stop)
+
+    def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
+        """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
+        makes something new is never late: rows of it could not have come before."""
+        for other, queue in sorted(self._queues.items()) if moment.places else ():
+            ts, place = queue.applied
+            if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
+                topic, partition = other
+                return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
+        return ""
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
@@ -231,6 +303,9 @@ class PartitionBacklog:
         if barrier is None or self.held_by():
             return ()
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
+        self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
+        if self._repeated_rows is not None:
+            self._repeated_rows.note_change()
         self._barrier = None
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
@@ -351,7 +426,9 @@ class PartitionBacklog:
         step = self._step_rows
         if step is None or applied_ts >= step.high:
             return self._at(self._offsets())
-        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues})
+        applied = {where: _applied_at(step, where, applied_ts) for where in step.rows}
+        shown = {where: _shown_at(step, where, applied_ts) for where in self._queues}
+        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues}, applied, shown)
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
         """Returns the bad messages that the restart positions of `high` have passed."""
@@ -369,19 +446,42 @@ class PartitionBacklog:
     def _offsets(self) -> dict[PartitionId, int]:
         return {where: queue.offset for where, queue in self._queues.items()}
 
-    def _at(self, offsets: Mapping[PartitionId, int]) -> Starts:
-        return {
-            where: PartitionStart(
-                offset, 0, self._queues[where].read, self._floors.get(where, 0), self._begins.get(where[0], 0)
-            )
-            for where, offset in offsets.items()
-        }
+    def _at(
+        self,
+        offsets: Mapping[PartitionId, int],
+        applied: Mapping[PartitionId, AppliedRow] = MappingProxyType({}),
+        shown: Mapping[PartitionId, int] = MappingProxyType({}),
+    ) -> Starts:
+        starts = {}
+        for where, offset in offsets.items():
+            queue = self._queues[where]
+            ts, place = applied.get(where, queue.applied)
+            floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
+            seen = shown.get(where, queue.shown)
+            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen)
+        return starts
 
 
 def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
     numbers, offsets = step.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
     first = int(np.searchsorted(numbers, applied_ts, "left"))
     return int(offsets[first]) if first < len(offsets) else step.after_rows[where]
+
+
+def _shown_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
+    """Returns the highest time of a partition's messages below applied_ts."""
+    before = step.shown.get(where, 0)
+    if where not in step.numbers:
+        return before
+    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
+    return int(step.rows[where].times[:count].max(initial=before))
+
+
+def _seen_before(rows: Rows, shown: int) -> Longs:
+    """Returns for each row the highest time of its partition before the row's message; shown: before all of them."""
+    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
+    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
+    return seen
 
 
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
@@ -391,6 +491,16 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     cuts = (np.flatnonzero(is_other) + 1).tolist()
     for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
+
+
+def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
+    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
+    return last_of(step.rows[where], count, step.before[where])
+
+
+def _only_makes(change: SchemaChange) -> bool:
+    known = classify(change.text, change.schema)
+    return isinstance(known, Classified) and known.classes in _ONLY_MAKING
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

@@ -6,16 +6,16 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
-from bridge.rows.moments import Moment, newest_places
+from bridge.rows.moments import Moment, Places, is_of_snapshot, names_of, newest_places
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Stop:
         """The event as a schema change, which it must be."""
         event = self.event
         position = Position(event["topic"], event["partition"], event["offset"])
-        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position))
+        place = event["place"] or ""
+        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position), place)
 
     @property
     def moment(self) -> Moment:
@@ -52,6 +53,16 @@ class Stop:
         return not self.is_bad and bool(self.event["commit_ts"] <= bound)
 
 
+class AppliedRow(NamedTuple):
+    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none."""
+
+    ts: int
+    place: str
+
+
+NO_ROW: Final = AppliedRow(0, "")
+
+
 class _Run:
     """Consecutive events of one micro-batch."""
 
@@ -61,6 +72,7 @@ class _Run:
         self.offsets: Longs = table["offset"].to_numpy()
         self.by_time = table["by_time"].to_numpy()
         self.stops: Longs = np.flatnonzero(table["kind"].to_numpy() > Kind.DELETE)
+        self._places: Places | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -71,7 +83,15 @@ class _Run:
         part.table, part.arrived, part.on_disk = self.table.slice(start, end - start), self.arrived, self.on_disk
         part.times, part.offsets, part.by_time = (c[start:end] for c in (self.times, self.offsets, self.by_time))
         part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
+        part._places = None if self._places is None else self._places.slice(start, end)
         return part
+
+    @property
+    def places(self) -> Places:
+        """The places of the events, which are read when they are first asked for."""
+        if self._places is None:
+            self._places = Places.of(self.table["place"])
+        return self._places
 
     def to_disk(self) -> None:
         """Moves the events to an unlinked file that is mapped into memory, so that the kernel can drop and reload its
@@ -91,7 +111,7 @@ class _Run:
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, later = self.table.slice(0, end), np.zeros(end, np.bool_)
         for bound in bounds:
-            later |= bound.is_before(rows)
+            later |= bound.is_before(rows, self.places.slice(0, end) if bound.places else None)
         if not later.any():
             return end
         return int(np.searchsorted(self.offsets, self.offsets[int(later.argmax())], "left"))
@@ -104,22 +124,40 @@ class PartitionQueue:
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
-    places: by binlog, the place of the last event so far.
+    shown: the highest time of what was taken out so far (TSO).
+    places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
+    begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
+    applied: the last row in the target that named its place.
+    unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
+    there is none.
     """
 
-    def __init__(self, read: int, now: float) -> None:
-        self.read, self.boundary, self.arrived, self.seen = read, 0, now, 0
-        self.places: dict[str, str] = {}
-        self.has_rows = False
+    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
+        self.read, self.boundary, self.arrived, self.seen, self.shown = read, 0, now, applied.ts, shown
+        self.places = {names_of(applied.place): applied.place} if applied.place else {}
+        self.has_rows = self.begins_snapshot = False
+        self.applied = applied
+        self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
         self._count = 0
 
     def note(self, events: pa.Table) -> None:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
-        self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py())
-        self.places |= newest_places(events)
+        self.begins_snapshot = False
+        if self.unreadable is None and (at := _first_unreadable(events)) is not None:
+            self._note_times(events.slice(0, at))
+            self.unreadable = Moment.at(self.seen, self.places.values())
+        self._note_times(events)
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
+
+    def _note_times(self, events: pa.Table) -> None:
+        self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
+        for names, place in newest_places(events).items():
+            newest = next(reversed(self.places), names)
+            self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
+            self.places.pop(names, None)  # the newest comes last
+            self.places[names] = place
 
     def append(self, events: pa.Table, now: float) -> bool:
         """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:
@@ -196,6 +234,10 @@ class PartitionQueue:
             np.concatenate([np.empty(0, np.bool_), *(part.by_time for part in parts)]),
         )
 
+    def note_shown(self, time: int) -> None:
+        """Notes the time (TSO) of what is taken out."""
+        self.shown = max(self.shown, time)
+
     def drop(self, stop: Stop) -> None:
         """Removes a stop."""
         before = stop.index
@@ -232,3 +274,21 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
+
+
+def last_of(rows: Rows, count: int, before: AppliedRow) -> AppliedRow:
+    """Gives the last of the first rows that names its place; `before` when none does."""
+    places = rows.table["place"].slice(0, count)
+    if places.null_count == count:
+        return before
+    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    return AppliedRow(int(rows.times[at]), places[at].as_py())
+
+
+def _first_unreadable(events: pa.Table) -> int | None:
+    """Finds the first schema change that cannot be read."""
+    is_bad = events["kind"].to_numpy() == int(Kind.BAD)
+    if not is_bad.any():
+        return None
+    at = np.flatnonzero(is_bad & pc.fill_null(pc.equal(events["columns"], Code.SCHEMA_CHANGE.value), False).to_numpy())
+    return int(at[0]) if len(at) else None

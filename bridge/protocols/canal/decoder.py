@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-from bridge.events import Code, Event, Kind
+from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.protocols.canal.types import canal_types, column_of
 from bridge.protocols.decoder import (
     MAX_CACHED,
@@ -23,7 +23,7 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.values.event_time import event_ts
+from bridge.protocols.values.event_time import event_ts, place_in_gtid_set
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
@@ -42,6 +42,10 @@ _STATEMENT: Final = (
     "the message holds a statement instead of rows: the upstream's binlog_format is not ROW, and nothing tells what "
     "the statement changed"
 )
+_UNSAID: Final = ()
+"""Stands for the `pkNames` of a message that has none, and so says nothing of keys.  Both TiCDC and Canal always write
+it: it is empty (TiCDC) or null (Canal) for a table without a primary key (TiCDC Canal-JSON; Canal 1.1.7,
+MQMessageUtils)."""
 _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
@@ -109,8 +113,13 @@ class CanalJsonDecoder(PlainDecoder):
         if type(rows) is not list or not rows:
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
+        place = _place(message) if extension is None else None
         layout = state.layout
-        if layout is None or layout.shape != message.get("mysqlType") or layout.handle != message.get("pkNames"):
+        if (
+            layout is None
+            or layout.shape != message.get("mysqlType")
+            or layout.handle != message.get("pkNames", _UNSAID)
+        ):
             layout = self._layout(message, rows[0])
         events = []
         for index, row in enumerate(rows):
@@ -124,21 +133,21 @@ class CanalJsonDecoder(PlainDecoder):
                 before, after = after, None
             fields = (
                 kind, commit_ts, index, state.schema, state.table, layout.columns, layout.key, before, after, cut,
-                extension is None, None,
+                extension is None, place,
             )  # fmt: skip
             events.append(_new_event(Event, fields))
         state.layout = layout
         return events
 
     def _layout(self, message: dict[str, Any], row: object) -> Layout:
-        types, handle = message.get("mysqlType"), message.get("pkNames")
+        types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
             raise DecodeError(f"a row of data is {shown(row)}, not an object")
         if not row:
             raise DecodeError(_NO_COLUMNS)
         if not isinstance(types, dict):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
-        if handle is not None and not isinstance(handle, list):
+        if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
         is_official, sql_types = is_of_canal(message), message.get("sqlType")
         told = sql_types if isinstance(sql_types, dict) else {}
@@ -146,7 +155,10 @@ class CanalJsonDecoder(PlainDecoder):
             column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
         ]
         layout = make_layout(
-            types, handle, [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)]
+            types,
+            handle,
+            [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
+            "" if handle is _UNSAID else NO_PRIMARY_KEY,
         )
         with_all = with_forms(layout.columns, [one.form for one in columns])
         layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))
@@ -181,7 +193,9 @@ def _schema_change(message: dict[str, Any]) -> Event:
         raise DecodeError(f"the statement of a schema change is {shown(sql)}")
     check_name(schema, "schema")
     check_name(table, "table")
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=extension is None)
+    by_time = extension is None
+    place = _place(message) if by_time else None
+    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)
 
 
 def _without_rows(message: dict[str, Any], kind: object) -> list[Event]:
@@ -207,6 +221,12 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
         return event_ts(message["es"], "es")
     ts = extension["commitTs"]
     return ts if type(ts) is int and 0 < ts <= MAX_COMMIT_TS else check_commit_ts(ts, "commitTs")
+
+
+def _place(message: dict[str, Any]) -> str | None:
+    """Gives the place that official Canal's `gtid` tells; None without GTIDs."""
+    gtids = message.get("gtid")
+    return place_in_gtid_set(gtids) if gtids and type(gtids) is str else None
 
 
 def _cut(extension: dict[str, Any]) -> Code | None:

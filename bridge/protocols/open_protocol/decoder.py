@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import Code, Event, Kind
+from bridge.events import NO_KEY, Code, Event, Kind
 from bridge.protocols.decoder import (
     MAX_CACHED,
     DecodeError,
@@ -168,7 +168,7 @@ class OpenProtocolDecoder(PlainDecoder):
             raise DecodeError("a row without columns")
         handle = [name for name, column in columns.items() if is_of_handle(column)]
         converters = [(name, *converter_of(self._types, name, column)) for name, column in columns.items()]
-        layout = make_layout(columns, handle, converters)
+        layout = make_layout(columns, handle, converters, NO_KEY)
         types = (declared_type(label, columns[name].get("f")) for name, label, _ in converters)
         with_all = with_forms(layout.columns, [form_of(column) for column in columns.values()])
         return layout.raw(with_types(with_all, tuple(types)))

@@ -1,5 +1,22 @@
 """Makes TSOs for formats that carry none, from an event time in milliseconds or in whole seconds; and the places of
-events in a binlog."""
+events in a binlog.
+
+A place is a text of one or more *coordinates*, joined by COORDINATES_SEP.  A coordinate is a name, a space, and a
+number of NUMBER_DIGITS digits.  Numbers of one name ascend as the events do; those of two names tell nothing of each
+other.  `bridge.rows.moments` compares places.
+
+name                          number                     sent by
+gtid READER/UUID              of the transaction         Debezium (MySQL: uuid:5, with a tag uuid:tag:5), Canal
+gtid READER/DOMAIN            of the transaction         Debezium (MariaDB: domain-server-sequence), Canal
+file READER/BASE/SERVER       of the file and position   Debezium
+
+READER is who names the places (Debezium: `source.name`; Canal names nobody, "").  A GTID is the same on every server
+that has the transaction.  A binlog's files are comparable within one server only, so their name holds its server_id;
+SNAPSHOT_SERVER stands for a snapshot of whichever server.  All events of a transaction have one GTID; where Debezium
+tells it, the file and position come behind it in the text and order them.
+
+Canal's `gtid` is the set of all transactions so far, as in uuid:1-5,uuid2:1-3: the place has the last number of each.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +36,27 @@ _MAX_MS: Final = (1 << 45) - 1
 _FIRST_MS: Final = 100_000_000_000
 """A smaller number is in seconds: in milliseconds it would be before March 1973; in seconds, this one is in the year
 5138."""
+NUMBER_DIGITS: Final = 19
+COORDINATES_SEP: Final = "\n"
+GTID: Final = "gtid "
+"""How the name of a GTID's coordinate begins."""
+FILE: Final = "file "
+"""How the name of a file's coordinate begins."""
+SNAPSHOT_SERVER: Final = "0"
+"""The server_id of what is not from the binlog: Debezium's snapshots."""
 _FILE: Final = re.compile(r"(.+)\.([0-9]{1,10})")
-_PLACE_DIGITS: Final = 30
+_LAST_FILE: Final = (1 << 31) - 1
+"""The last file of MySQL's and MariaDB's binlog."""
+POSITION_BITS: Final = 32
+"""How many bits of the number of a file and position are the position's."""
+_POSITIONS: Final = (1 << POSITION_BITS) - 1
+_MOST_NUMBER: Final = (1 << 63) - 1
+_MYSQL_GTID: Final = re.compile(r"([0-9A-Za-z-]{1,64}(?::[a-z_][a-z0-9_]{0,31})?):([0-9]{1,19})")
+_MARIADB_GTID: Final = re.compile(r"([0-9]{1,10})-[0-9]{1,10}-([0-9]{1,19})")
+_GTIDS_OF_SERVER: Final = re.compile(
+    r"([0-9A-Za-z-]{1,64}):((?:[0-9]{1,19}(?:-[0-9]{1,19})?)(?::[0-9]{1,19}(?:-[0-9]{1,19})?)*)"
+)
+_NUMBER: Final = re.compile("[0-9]+")
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
 
@@ -34,21 +70,44 @@ def event_ts(moment: object, field: str) -> int:
     raise DecodeError(f"{field} is {shown(moment)}, not a time in milliseconds or seconds since 1970")
 
 
-def place_in_binlog(reader: str, file: str, position: int) -> str | None:
-    """Makes the place of an event in a binlog: texts of one reader and one binlog ascend as the events do.
+def place_in_binlog(reader: str, file: str, position: int, server: object = None, gtid: object = None) -> str | None:
+    """Makes the place of an event that Debezium's connector names; None where it names none that can be compared.
 
-    reader: who names the places (Debezium: `source.name`).  file: as in binlog.000003; there is no place in a file of
-    another name.
+    reader: `source.name`.  file: as in binlog.000003.  position: in the file.  server: `source.server_id`.
+    gtid: `source.gtid`, one of MySQL or MariaDB.
     """
-    found = _FILE.fullmatch(file)
-    if found is None or position < 0:
-        return None
-    return f"{reader}/{found[1]}/{int(found[2]):010}{position:020}"
+    coordinates = []
+    if type(gtid) is str and (one := _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)):
+        coordinates.append(_coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2])))
+    split = _FILE.fullmatch(file)
+    if split is not None and position >= 0 and int(split[2]) <= _LAST_FILE:
+        number = (int(split[2]) << POSITION_BITS) + min(position, _POSITIONS)
+        coordinates.append(_coordinate(f"{FILE}{reader}/{split[1]}/{server}", number))
+    return COORDINATES_SEP.join(coordinates) or None
 
 
-def binlog_of(place: str) -> str:
-    """Names the binlog of a place."""
-    return place[:-_PLACE_DIGITS]
+@lru_cache(maxsize=1024)
+def place_in_gtid_set(gtids: str) -> str | None:
+    """Makes the place of an event whose sender tells all transactions up to it; None where it tells none.
+
+    gtids: as MySQL writes a set (uuid:1-5:7,uuid2:1-3), or MariaDB (0-1-5,1-2-9); one GTID is a set of one.
+    Source: Canal 1.1.7, whose flat message has the set of its binlog reader (LogHeader.getGtidSetStr).
+    """
+    last: dict[str, int] = {}
+    for part in gtids.split(","):
+        text = part.strip()
+        if of_domain := _MARIADB_GTID.fullmatch(text):
+            name, number = of_domain[1], int(of_domain[2])
+        elif of_server := _GTIDS_OF_SERVER.fullmatch(text):
+            name, number = of_server[1].lower(), max(map(int, _NUMBER.findall(of_server[2])))
+        else:
+            return None
+        last[name] = max(number, last.get(name, 0))
+    return COORDINATES_SEP.join(_coordinate(f"{GTID}/{name}", number) for name, number in sorted(last.items()))
+
+
+def _coordinate(name: str, number: int) -> str:
+    return f"{name} {min(number, _MOST_NUMBER):0{NUMBER_DIGITS}}"
 
 
 def is_seconds(moment: object) -> bool:

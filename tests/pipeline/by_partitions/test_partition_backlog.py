@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.events import EVENT_SCHEMA, Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
+from bridge.mysql.state.progress import dump_positions, load_positions
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.order import Starts
@@ -113,8 +114,8 @@ def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, 
     assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
 
 
-def at(event: Event, position: int, number: int = 3) -> Event:
-    return event._replace(place=place_in_binlog("up", f"binlog.{number:06}", position))
+def at(event: Event, position: int, number: int = 3, server: int = 1) -> Event:
+    return event._replace(place=place_in_binlog("up", f"binlog.{number:06}", position, server))
 
 
 def test_places_in_the_binlog_order_what_times_do_not() -> None:
@@ -131,6 +132,78 @@ def test_schema_changes_of_two_partitions_run_in_the_order_of_their_places() -> 
     give(held, [(0, 0, at(change(8000, "second"), 300)), (1, 0, at(change(9000, "first"), 200))])
     held.end()
     assert shown(steps(held)) == ["first", "second"]
+
+
+LATE: list[tuple[str, str, int, bool]] = [
+    ("rows behind it are in the target", "TRUNCATE TABLE t", 300, True),
+    ("rows before it are", "TRUNCATE TABLE t", 500, False),
+    ("what makes a table cannot be late", "CREATE TABLE u (id INT)", 300, False),
+    ("unless it takes another one's place", "CREATE OR REPLACE TABLE u (id INT)", 300, True),
+    ("a binlog that began anew looks like it", "DROP TABLE t", 3, True),
+]
+
+
+@pytest.mark.parametrize(("what", "text", "position", "is_late"), LATE)
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_schema_change_that_comes_too_late(
+    what: str, text: str, position: int, is_late: bool, is_restarted: bool
+) -> None:
+    """It says so, whatever its time, and also when the rows were applied before a restart."""
+    held = prefixes(2)
+    give(held, [(1, 0, at(row(9000), 400))])
+    assert shown(steps(held)) == [(1, 0)]
+    if is_restarted:
+        progress = load_positions(dump_positions(held.restart_positions(1 << 62)))
+        held = PartitionBacklog(dict(progress), ms_tso(10_000))
+    give(held, [(0, 0, at(change(9000, text), position))])
+    held.end()
+    [step] = steps(held)
+    assert bool(step.changes[0].doubt) is is_late, what
+    if is_late:
+        assert "rows of cdc/1" in step.changes[0].doubt
+        assert (
+            f"at binlog.000003/400 of server 1, the schema change at binlog.000003/{position}" in step.changes[0].doubt
+        )
+
+
+def test_places_that_tell_nothing_make_nothing_late() -> None:
+    """A schema change of another server, or without a place, may be dated by its start."""
+    for event in (change(8000, "TRUNCATE TABLE t"), at(change(8000, "TRUNCATE TABLE t"), 3, server=2)):
+        held = prefixes(2)
+        give(held, [(1, 0, at(row(9000), 400))])
+        steps(held)
+        give(held, [(0, 0, event)])
+        held.end()
+        assert steps(held)[0].changes[0].doubt == ""
+
+
+def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:
+    """That of the rows below it; rows without a place leave it as it was."""
+    held = prefixes(2)
+    give(held, [(1, 0, at(row(1000), 100)), (1, 1, at(row(2000), 200)), (1, 2, row(3000)), (0, 0, row(9000))])
+    step = held.next_step(run_it)
+    assert step is not None
+    first, second, third, _ = step.rows["commit_ts"].to_pylist()
+    places = [held.restart_positions(ts)[TOPIC, 1].place for ts in (first, second, third, third + 1, 1 << 62)]
+    assert places == ["", *[at(row(1), position).place for position in (100, 200, 200, 200)]]
+    assert held.restart_positions(1 << 62)[TOPIC, 0].place == ""
+
+
+UNREADABLE = Event(Kind.BAD, 0, columns=Code.SCHEMA_CHANGE, text="no statement")
+
+
+def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None:
+    """Nobody knows what it changes, only that what came before it in its partition is earlier."""
+    held = prefixes(3)
+    rows = [(1, 0, at(row(9000), 50)), (1, 1, at(row(9000), 200)), (2, 0, row(1000)), (2, 1, row(7000))]
+    give(held, [(0, 0, at(row(5000), 100)), (0, 1, UNREADABLE), *rows])
+    assert shown(steps(held)) == [(2, 0), (0, 0), (1, 0)]
+    assert offsets(held) == [1, 1, 1]
+    held = PartitionBacklog(held.restart_positions(1 << 62), ms_tso(10_000))
+    give(held, [(0, 1, UNREADABLE), *rows[1:2], *rows[3:]])
+    held.end()
+    assert steps(held) == [], "after a restart as well"
+    assert [bad.entry.position.offset for bad in held.bad()] == [1]
 
 
 def test_a_partition_that_is_still_read_holds_back_by_places() -> None:
