@@ -8,6 +8,7 @@ without it, the event time `es` counts.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
@@ -160,12 +161,20 @@ class CanalJsonDecoder(PlainDecoder):
             [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
             "" if handle is _UNSAID else NO_PRIMARY_KEY,
         )
+        if is_official:
+            layout = replace(layout, columns=_unescaped(layout.columns), key=_unescaped(layout.key))
         with_all = with_forms(layout.columns, [one.form for one in columns])
         layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
         return layout
+
+
+def _unescaped(names: str) -> str:
+    """Gives the names of columns, of which official Canal keeps the backquotes as a statement has them, doubled (seen
+    with 1.1.7); such a name stands in backquotes in every statement."""
+    return names.replace("``", "`")
 
 
 def is_of_canal(message: dict[str, Any]) -> bool:
