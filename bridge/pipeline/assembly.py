@@ -213,6 +213,7 @@ class Assembly:
             most=Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
             begins=begins,
+            routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
         )

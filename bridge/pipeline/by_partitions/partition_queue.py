@@ -40,7 +40,8 @@ class Stop:
         """The event as a schema change, which it must be."""
         event = self.event
         position = Position(event["topic"], event["partition"], event["offset"])
-        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position))
+        place = event["place"] or ""
+        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position), place)
 
     @property
     def moment(self) -> Moment:
@@ -123,6 +124,7 @@ class PartitionQueue:
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
+    shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
     begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
@@ -131,8 +133,8 @@ class PartitionQueue:
     there is none.
     """
 
-    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW) -> None:
-        self.read, self.boundary, self.arrived, self.seen = read, 0, now, applied.ts
+    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
+        self.read, self.boundary, self.arrived, self.seen, self.shown = read, 0, now, applied.ts, shown
         self.places = {names_of(applied.place): applied.place} if applied.place else {}
         self.has_rows = self.begins_snapshot = False
         self.applied = applied
@@ -231,6 +233,10 @@ class PartitionQueue:
             np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)]),
             np.concatenate([np.empty(0, np.bool_), *(part.by_time for part in parts)]),
         )
+
+    def note_shown(self, time: int) -> None:
+        """Notes the time (TSO) of what is taken out."""
+        self.shown = max(self.shown, time)
 
     def drop(self, stop: Stop) -> None:
         """Removes a stop."""
