@@ -6,6 +6,8 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from bridge.ends.end import End, Ends
 from bridge.events import EVENT_SCHEMA
 from bridge.model import TableName
@@ -82,6 +84,14 @@ def test_what_waits_though_the_source_is_quiet_is_the_lag_of_applying() -> None:
     bench.take((0, 0, change(hours_ago(2))), (0, 1, row(hours_ago(2), 1)))
     bench.wait(HOUR)
     assert lags(bench) == (0, HOUR)
+
+
+def test_the_lag_of_a_source_that_nobody_reads_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the operator holds a schema change, the applier waits for nothing else."""
+    bench = Bench()
+    bench.take((0, 0, row(hours_ago(2), 1)))
+    monkeypatch.setattr(bench.applier, "_held", "DROP TABLE is held")
+    assert StatusReporter(bench.applier, WRITER, ENDS, 0).status().source_lag is None
 
 
 class Busy:
