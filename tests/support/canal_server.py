@@ -201,7 +201,9 @@ def _fetch(folder: Path) -> None:
 
 def _beans(*beans: str) -> str:
     space = "http://www.springframework.org/schema/beans"
-    where = f'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="{space} {space}/spring-beans.xsd"'
+    where = (
+        f'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="{space} {space}/spring-beans.xsd"'
+    )
     return f'<beans xmlns="{space}" {where}>\n' + "\n".join(beans) + "\n</beans>\n"
 
 
