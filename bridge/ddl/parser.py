@@ -134,6 +134,13 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
     return result
 
 
+def has_if_not_exists(statement: str, classified: Classified) -> bool:
+    """Tells whether a CREATE that was classified holds IF NOT EXISTS before its name."""
+    end = classified.touched[0].span[0] if classified.touched else len(statement)
+    words = [token.word for token in tokens(statement) if token.span[0] < end]
+    return ("IF", "NOT", "EXISTS") in zip(words, words[1:], words[2:], strict=False)
+
+
 def _danger(found: list[Token], result: Classified) -> str | None:
     named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
     schemas = {name.table.schema for name in named} | {result.database}
@@ -399,6 +406,7 @@ def _new_name(reader: TokenReader) -> Named:
 
 
 def _rename(reader: TokenReader) -> Classified:
+    reader.accept("IF", "EXISTS")
     touched: list[Named] = []
     while True:
         touched.append(reader.table())

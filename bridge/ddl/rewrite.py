@@ -41,6 +41,8 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     tidb.comments,
     tidb.columns,
     tidb.options,
+    tidb.shard_indexes,
+    tidb.default_partitions,
     tables.names_case,
     tables.current_database,
     indexes.invisible_indexes,
@@ -83,12 +85,17 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     column_definitions.renamed_columns,
     column_definitions.expression_defaults,
     charsets.charsets,
+    charsets.short_forms,
     charsets.names,
     charsets.defaults,
     charsets.databases,
     charsets.tables,
     charsets.introducers,
 )
+
+
+_OPENED: Final = "executable comments opened, as the upstream ran them"
+_ANSI: Final = "names in double quotes are in backticks, as the upstream's session had ANSI_QUOTES"
 
 
 class RewriteStep(NamedTuple):
@@ -134,11 +141,8 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     if isinstance(classified, Refused):
         return classified
     text = opened(statement)
-    steps = (
-        [RewriteStep(statement, text, "executable comments opened, as the upstream ran them")]
-        if text != statement
-        else []
-    )
+    steps = [RewriteStep(statement, text, _ANSI if '"' in statement and '"' not in text else _OPENED)]
+    steps = steps if text != statement else []
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread

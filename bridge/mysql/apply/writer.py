@@ -236,14 +236,14 @@ class Writer:
                     raise
         return found
 
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the schema changes that ran, or began to run, with the text of `change` in
-        the millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
-        found: dict[int, str] = {}
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
+        Raises TargetError when retrying does not help."""
+        found: list[SchemaChange] = []
         for attempt in self._retrying():
             with attempt:
                 try:
-                    found = self._runner.runs_like(self._ownership.control, change)
+                    found = self._runner.between(self._ownership.control, low, high)
                 except (MySQLError, OSError) as error:
                     if isinstance(error, LOST):
                         self._ownership.reconnect()

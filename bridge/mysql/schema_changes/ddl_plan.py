@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from bridge.ddl.by_table.kept_keys import kept_key
-from bridge.ddl.by_table.routing import RoutingError
+from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
@@ -20,6 +20,7 @@ from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
@@ -97,6 +98,10 @@ class Planner:
             log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
             return None
         rewritten = self._rewritten(session, change, approved=approved)
+        if kept := self._idle_by_skipped(session, change, rewritten):
+            raise self.hold(
+                session, change, f"what it makes is there with what it held before, as {kept.id} was skipped", rewritten
+            )
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
@@ -114,14 +119,25 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.late and not approved:
-            raise self.hold(session, change, change.late, rewritten)
+        if change.doubt and not approved:
+            raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
             )
             return None
         return StatementToRun(rewritten)
+
+    def _idle_by_skipped(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
+        """Gives the skipped statement that would have removed what an action with IF NOT EXISTS makes, where that is
+        on the target; None without one.  Upstream such an action did something."""
+        routed = target_statement(change.text, change.schema, self._rules.routes)
+        if routed is None or not any(step.why == WAS_THERE for step in rewritten.steps):
+            return None
+        known = classify(*routed)
+        if isinstance(known, Refused):
+            return None
+        return skipped_before(self._journal, session, self._rules.routes, change, routed[0], known)
 
     def _confirmation(self, session: Session, change: SchemaChange, rewritten: Rewritten, *, approved: bool) -> str:
         """Tells why a schema change of a shard has nothing to run, since the merged table is as it says; "" when it is
@@ -169,7 +185,8 @@ class Planner:
         target = self._around.capabilities(session)
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
-        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved, zone)
+        rules = self._rules
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, rules.enforces_checks)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:

@@ -241,7 +241,7 @@ class BoundaryOrder:
         if not reason:
             return None
         rest = self._backlog.restart_positions(self.applied_ts)
-        floors = {where: start._replace(floor=self.applied_ts) for where, start in rest.items()}
+        floors = {where: start._replace(floor=self.applied_ts, seen=self.applied_ts) for where, start in rest.items()}
         return Handover(Advance(self.applied_ts, self.applied_ts, floors), reason)
 
     def _lack_of_boundaries(self) -> str:

@@ -115,7 +115,8 @@ def _wrapped(columns: Sequence[_Pieces], parts: Sequence[pa.Array]) -> list[str]
             template[-1] += before if number == 0 or before != pieces[0][0] else f" AND {before}"
             template.append(behind)
             literals.append(part)
-    return wrapped([*template[:-1], template[-1] + ")"], literals).to_pylist()
+    conditions: list[str] = wrapped([*template[:-1], template[-1] + ")"], literals).to_pylist()
+    return conditions
 
 
 def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:

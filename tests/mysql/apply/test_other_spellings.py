@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bridge.ddl.policy import ddl_rules
-from bridge.errors import ApplyError
+from bridge.errors import ApplyError, HeldError
 from bridge.events import Event
 from tests.support.pipelines import opened, run_all, sql
-from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change
+from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change, schema_change
 
 SERVERS = ["target", "mysql_target", "tidb_target"]
 COLUMNS = ["k", "v"]
@@ -158,3 +158,45 @@ def test_other_upstreams_compare_as_their_collations_say(target: str, source: st
     made(target, PLAIN, CI, "'a', 1")
     run_all(target, in_one_partition([put(10, "A", 2), boundary(20)]), ddl=ddl_rules(source=source))
     assert rows_of(target) == [(b"A", 2)]
+
+
+OLD = ddl_rules(source="tidb-old-collations")
+STATEMENTS = [
+    "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT)",
+    "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT) COLLATE utf8mb4_general_ci",
+    "CREATE TABLE t (k VARCHAR(20) CHARACTER SET utf8 COLLATE utf8_unicode_ci PRIMARY KEY, v INT)",
+    "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT) CHARSET latin1",
+    "CREATE TABLE t (k VARCHAR(20) CHARACTER SET ascii BINARY, v INT, PRIMARY KEY (k))",
+    "CREATE TABLE t (k VARCHAR(20) CHARACTER SET gbk PRIMARY KEY, v INT)",
+    "CREATE TABLE t (k VARBINARY(20) PRIMARY KEY, v INT)",
+]
+
+
+@pytest.mark.parametrize("server", [*SERVERS, "old_target"])
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_tables_of_a_source_that_compares_bytes(request: Any, server: str, statement: str) -> None:
+    """With the setting, their keys are as many on the target as upstream; whatever the default of the database is."""
+    url = request.getfixturevalue(server)
+    sql(url, "CREATE DATABASE m COLLATE utf8mb4_general_ci")
+    changes = [schema_change(5, statement), put(10, "a", 1), put(11, "A", 2), put(12, "a ", 3)]
+    run_all(url, in_one_partition([*changes, boundary(20)]), ddl=OLD)
+    assert rows_of(url) == [(b"A", 2), (b"a", 1), (b"a ", 3)]
+
+
+def test_a_target_without_such_collations_holds_the_statement(old_mysql_target: str) -> None:
+    """MySQL 5.7 compares blanks at the end by no collation; the operator may say that no key needs it."""
+    sql(old_mysql_target, "CREATE DATABASE m")
+    changes = [schema_change(5, STATEMENTS[0]), put(10, "a", 1), put(11, "A", 2), boundary(20)]
+    with pytest.raises(HeldError, match="compares the bytes of utf8mb4_bin"):
+        run_all(old_mysql_target, in_one_partition(changes), ddl=OLD)
+    mapped = ddl_rules(source="tidb-old-collations", collations={"utf8mb4_bin": "utf8mb4_bin"})
+    run_all(old_mysql_target, in_one_partition(changes), ddl=mapped)
+    assert rows_of(old_mysql_target) == [(b"A", 2), (b"a", 1)]
+
+
+def test_a_tidb_latin1_column_takes_any_text(mysql_target: str) -> None:
+    """TiDB's latin1 holds whatever utf8mb4 does."""
+    sql(mysql_target, "CREATE DATABASE m")
+    changes = [schema_change(5, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT) CHARSET latin1"), put(10, "你好", 1)]
+    run_all(mysql_target, in_one_partition([*changes, boundary(20)]))
+    assert rows_of(mysql_target) == [("你好".encode(), 1)]
