@@ -119,7 +119,7 @@ class Round:
 def sending(
     kind: Kind, kafka: Kafka, upstream: SqlServer, name: str, *, partitions: int, by_key: bool = True
 ) -> Iterator[Round]:
-    """A sender from the beginning of the upstream's binlog, or with a snapshot.
+    """A sender from now on: Canal; Debezium begins with a snapshot.
 
     name: of its topics.  partitions: of each topic of rows.  by_key: whether Canal chooses them by row, or by table.
     """
@@ -130,8 +130,10 @@ def sending(
         if partitions > 1:
             rule = r".*\..*:$pk$" if by_key else r".*\..*"
             settings |= {"canal.mq.partitionsNum": str(partitions), "canal.mq.partitionHash": rule}
-        begin = (sql(upstream.url, "SHOW BINARY LOGS")[0][0], 4)
-        gtids = "" if kind.has_gtids else None
+        sql(upstream.url, "CREATE DATABASE IF NOT EXISTS before_it", "SELECT 1")  # of no transaction there is no GTID
+        file, at = sql(upstream.url, "SHOW MASTER STATUS")[0][:2]
+        gtids = sql(upstream.url, "SELECT @@global.gtid_executed")[0][0] if kind.has_gtids else None
+        begin = None if kind.has_gtids else (file, at)
         sender: Sender = CanalServer(servers, upstream.port, settings, begin=begin, gtids=gtids)
         topics = [name]
     else:
