@@ -1,6 +1,12 @@
 """A replication bridge from change messages in Kafka to a MySQL-compatible target."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Arrow's allocator returns freed memory to the system after so many ms, 10 by default, and takes it again for the next
 # micro-batch, page by page.  pyarrow reads it when it is imported, also in Spark's Python workers.
@@ -9,3 +15,11 @@ os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
 # NumPy's BLAS, which nothing uses, starts a thread for each core, and they look for work for 0.1 s of processor time
 # (measured): most of what importing NumPy costs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def register(spark: SparkSession) -> None:
+    """Registers the data source `bridge`, so that `spark.read.format("bridge")` and `spark.readStream.format("bridge")`
+    give decoded change events (`bridge.spark.source.event_rows`)."""
+    from bridge.spark.source.data_source import EventSource
+
+    spark.dataSource.register(EventSource)

@@ -208,7 +208,7 @@ class VerifySection(Section):
     shown_rows: int = Field(default=10, ge=0)
     """How many differing rows of a table are shown column by column."""
     grace_seconds: float = Field(default=10, ge=0)
-    """With a MySQL or MariaDB source: how long, beyond the bridge's lag, a row may differ before it counts."""
+    """With a MySQL or MariaDB source: how long a row may differ after the target has caught up, before it counts."""
     max_load: Annotated[tuple[str, ...], _after(_check_limits)] = ()
     """Wait before each chunk while a status variable of either server is above its limit (`Threads_running=25`)."""
 
@@ -227,7 +227,12 @@ class DdlSection(Section):
     refuse: tuple[str, ...] = ()
     """Classes that stop the bridge."""
     source: str = "tidb"
-    """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`."""
+    """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`.
+    `tidb-old-collations` is a TiDB whose collations all compare bytes, as that of a cluster does that was first started
+    before 6.0 (`new_collation_enabled` in `mysql.tidb` is False)."""
+    tidb_checks: bool = False
+    """Whether TiDB as the source enforces CHECK constraints (`tidb_enable_check_constraint`).  By default it reads them
+    and keeps none, so that the target gets none."""
     timezone: Annotated[str | None, _after(utc_converter)] = None
     """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it, it is `timezone`,
     or UTC, with a warning for each statement whose outcome depends on the zone."""

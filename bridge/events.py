@@ -23,6 +23,12 @@ import pyarrow as pa
 SEP: Final = "\0"
 """Separates the column names, and the literals, of an image."""
 
+NO_KEY: Final = SEP
+"""Of `Event.key`: the message says that the upstream's table has neither a primary key nor a unique key of NOT NULL
+columns.  No name is empty, so no names of columns are joined to this text."""
+NO_PRIMARY_KEY: Final = SEP + SEP
+"""Of `Event.key`: the message says that the upstream's table has no primary key."""
+
 RAW: Final = SEP + SEP
 """Separates the names in `Event.columns` from the forms and types of values.  No name is empty, so it occurs only
 once."""
@@ -94,7 +100,8 @@ class Event(NamedTuple):
     index: position inside the message, from 0.
     columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
         by RAW and the forms (with the types) joined by SEP, one for each column or one for all; of a BAD, its `Code`.
-    key: names of the handle key's columns, joined by SEP; ``""`` when the message names none.
+    key: names of the handle key's columns, joined by SEP; NO_KEY or NO_PRIMARY_KEY when the message says that there is
+        none; ``""`` when it says nothing of keys.
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
         A BAD holds the message's key and value here, in base64 (None where they are null).
@@ -144,6 +151,11 @@ EVENT_SCHEMA: Final = pa.schema(
 
 EVENT_FIELDS: Final = pa.schema(list(EVENT_SCHEMA)[3:])
 """The fields of `Event` alone."""
+
+
+def key_names(key: str) -> list[str]:
+    """Gives the names that an `Event.key` holds."""
+    return [name for name in key.split(SEP) if name]
 
 
 class Position(NamedTuple):

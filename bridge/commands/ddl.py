@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
+from bridge.ddl.by_table.kept_keys import dropped_key, kept_key
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
-from bridge.ddl.by_table.skipping import wrong_without
+from bridge.ddl.by_table.skipping import wrong_without, wrong_without_unclear
 from bridge.ddl.lexer import UnreadableError, statements
-from bridge.ddl.parser import Refused, classify
+from bridge.ddl.parser import PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
@@ -27,11 +28,9 @@ from bridge.mysql.probe import probe
 from bridge.mysql.schema_changes.existing_objects import skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.schema_changes.upstream_zone import UTC, known_zone
-from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-
-_DONE: Final = "its effect was on the target, as the operator says"
 
 
 def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
@@ -56,8 +55,9 @@ def release(
 
     change: the commit ts of the schema change, or the beginning of its id.  replacement: what runs, or was run by hand,
     in its place; with routes it names databases.
-    Raises UsageError when `change` does not match exactly one, when the replacement is not a schema change, and when
-    rows would be wrong in silence without what is to be skipped.
+    Raises UsageError when `change` does not match exactly one, when the replacement is not a schema change, when it is
+    not clear which tables it would change as it came, and when rows would be wrong in silence without what is to be
+    skipped.
     """
     with open_session(target) as session:
         if not table.exists(session):
@@ -71,9 +71,21 @@ def release(
                     f"the replacement cannot run: {known.reason}",
                     fix="run it by hand, then say `bridge ddl done`",
                 )
-        outcome = _DONE if state is JournalState.DONE else f"{state.value} by the operator"
+        elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, settings)):
+            raise UsageError(
+                f"{entry.id} is not done: {what}, and rows that differ upstream would overwrite each other",
+                fix="drop the key on the target by hand, then say `bridge ddl done`; or `bridge ddl approve` it",
+            )
+        if state is JournalState.APPROVED and isinstance(found := classify(entry.statement, entry.schema), Unclear):
+            raise UsageError(
+                f"{entry.id} is not approved, since the target may take other tables for those it changed upstream:"
+                f" {found.reason}",
+                fix="bridge ddl replace it by itself with the databases of all names; or make its change by hand, and"
+                " say `bridge ddl done`",
+            )
+        outcome = DONE_BY_HAND if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
-            state, outcome = JournalState.DONE, _DONE
+            state, outcome = JournalState.DONE, DONE_BY_HAND
         elif state is JournalState.SKIPPED and (what := _wrong_without(session, table, entry, settings)):
             raise UsageError(
                 f"{entry.id} is not skipped, since then {what}, and nothing would tell",
@@ -89,9 +101,20 @@ def release(
         return replace(entry, state=state)
 
 
-def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
+def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
-    known = classify(text, schema)
+    known = classify(text, schema, is_certain=True)
+    if isinstance(known, Refused):
+        return ""
+    return dropped_key(text, known, OnTarget(session, Journal(table.name, table.schema)).unique_keys)
+
+
+def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
+    came = classify(entry.statement, entry.schema)
+    if isinstance(came, Unclear):
+        return wrong_without_unclear(came.known)
+    text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
+    known = classify(text, schema, is_certain=True)
     if isinstance(known, Refused):
         return ""
     journal = Journal(table.name, table.schema)
@@ -99,6 +122,8 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"
     around = OnTarget(session, journal)
+    if what := kept_key(text, known, around.unique_keys, around.column_definition):
+        return f"rows that differ upstream would overwrite each other: {what}"
     is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
     return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 
@@ -145,6 +170,8 @@ class Translation:
 def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
     """Tells how `statement`, with `schema` as the current database, would run."""
     known = classify(statement, schema)
+    if isinstance(known, PassedOver):
+        return Translation(statement, schema, Verdict.ALLOW, known.reason)
     classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
     try:
         found = rewrite(statement, schema, site)
@@ -178,7 +205,8 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
 
 
 def _site(rules: DdlRules, target: Capabilities, around: Surroundings, timezone: str | None) -> Site:
-    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone)
+    checks = rules.enforces_checks
+    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone, enforces_checks=checks)
 
 
 def split(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import orjson
 
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.events import SEP, Event, Kind, Position
+from bridge.events import SEP, Event, Kind, Position, key_names
 from bridge.filters.table_filter import TableFilter
 from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
 from bridge.protocols.decode import bad_message
@@ -81,10 +81,11 @@ class Record:
         """The handle key that the message names, as SQL literals by column, from the row after the change (of a delete:
         before it)."""
         event = self.event
-        if event is None or not event.key:
+        names = key_names(event.key or "") if event is not None else []
+        if event is None or not names:
             return None
         row = self.row(event.before if event.after is None else event.after) or {}
-        return {name: row.get(name, "?") for name in event.key.split(SEP)}
+        return {name: row.get(name, "?") for name in names}
 
     def document(self) -> dict[str, Any]:
         """Returns the record as a JSON object without the fields that do not apply."""

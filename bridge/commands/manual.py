@@ -23,6 +23,7 @@ TOPICS: Final = {
     "verify": "is the target right? comparing it with the messages, or with the upstream itself",
     "deployment": "accounts, TLS, secrets, containers, Spark clusters",
     "performance": "how fast it is, what it costs, how it grows, and how to measure that yourself",
+    "other-jobs": "change events as rows in your own Spark jobs",
     "moving": "from TiCDC's MySQL sink, Canal's adapter or a JDBC sink, step by step, and the way back",
     "comparison": "what these and a plain Spark job guarantee, and where each is better than the bridge",
     "logs": "every line of the log, its forms, and Spark's own",

@@ -12,7 +12,6 @@ import pyarrow as pa
 from pymysql.err import MySQLError
 
 from bridge.config import Settings
-from bridge.ddl.by_table.routing import target_statement
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters.routes import Routes
@@ -42,6 +41,7 @@ from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
+from bridge.verify.log.changes.applied_changes import as_run
 from bridge.verify.log.changes.lineage import LoggedChange, NameIdentity
 from bridge.verify.log.changes.outdated_changes import why_outdated
 
@@ -299,7 +299,7 @@ class Quarantine:
         done = Journal(self._table.name, self._table.schema).entries(session, [JournalState.DONE])
         if not done:
             return
-        ran = [one for entry in done for one in _as_run(entry, self._options.row_rules.routes)]
+        ran = [one for entry in done for one in _as_run(entry, self._options.row_rules.routes, self._filter)]
         identity, timezone = NameIdentity.among(list_tables(session)), self._timezone
         if why := why_outdated(change, position, table, ran, identity, timezone):
             raise _KeptError(why)
@@ -333,15 +333,10 @@ _ActTogether = Callable[[Session, Sequence[int]], dict[int, EntryOutcome]]
 _ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 
 
-def _as_run(entry: JournalEntry, routes: Routes) -> Iterator[LoggedChange]:
-    """Gives a schema change with the names of the target, and the operator's text where there is one."""
+def _as_run(entry: JournalEntry, routes: Routes, accepts: Callable[[str, str], bool]) -> Iterator[LoggedChange]:
     topic, partition, offset = entry.position.rsplit("/", 2)
     offsets = {(topic, int(partition)): int(offset)}
-    routed = target_statement(entry.statement, entry.schema, routes)
-    if instead := entry.ran_instead:
-        yield LoggedChange(entry.commit_ts, False, entry.schema, instead, offsets)
-    elif routed:
-        yield LoggedChange(entry.commit_ts, False, routed[1], routed[0], offsets)
+    return as_run(LoggedChange(entry.commit_ts, False, entry.schema, entry.statement, offsets), entry, routes, accepts)
 
 
 def _why_no_row_change(event: Event) -> str:

@@ -23,6 +23,7 @@ from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.writability import writable
+from bridge.pipeline.watching.status import said_lags
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms, tso_time
 
@@ -89,11 +90,12 @@ class PipelineStatus:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yields name and value of each line that is shown."""
-        progress, lag = self.progress, self._lag()
+        progress, lag, said = self.progress, self._lag(), self._said_lag()
         yield "pipeline", progress.name
         yield "applied ts", f"{progress.applied_ts} ({tso_time(progress.applied_ts)})"
         yield "order", GUARANTEES[self._order()]
-        yield "lag", "unknown" if lag is None else f"{lag:,.1f} s since the applied ts"
+        since = "since the applied ts" if said is None else "by the bridge's last heartbeat"
+        yield "lag", "unknown" if lag is None else f"{lag:,.1f} s {since}"
         yield "owner", self._owner_line()
         for control in self.controls.values():
             yield "steered", control.words
@@ -123,7 +125,19 @@ class PipelineStatus:
         return "partition" if goes_by_partition(self.progress.positions) else "commit_ts"
 
     def _lag(self) -> float | None:
+        """Gives the seconds for which the target is behind, as far as it can be told from here."""
+        said = self._said_lag()
+        if said is not None:
+            return said
         return time.time() - tso_ms(self.progress.applied_ts) / 1000 if self.progress.applied_ts else None
+
+    def _said_lag(self) -> float | None:
+        """Gives the lag that a running bridge said where there are no boundaries; None otherwise.
+
+        Only the bridge knows then whether Kafka holds more: of an idle source the applied ts just grows old.
+        """
+        lags = said_lags(self.last_status)
+        return sum(lags) if lags and self.running and self._order() == "partition" else None
 
     def _owner_line(self) -> str:
         if not self.owner:

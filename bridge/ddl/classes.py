@@ -113,7 +113,8 @@ ACTIONS: Final[dict[tuple[str, ...], ChangeClass]] = {
     ("EXCHANGE", "PARTITION"): C.EXCHANGE_PARTITION,
     ("REORGANIZE", "PARTITION"): C.REORGANIZE_PARTITION,
     ("COALESCE", "PARTITION"): C.PARTITIONING,
-    ("REBUILD", "PARTITION"): C.PARTITIONING,
+    **{(verb, "PARTITION"): C.NOTHING for verb in ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR")},
+    ("COMPACT",): C.NOTHING,
     ("REMOVE", "PARTITIONING"): C.PARTITIONING,
     ("PARTITION", "BY"): C.PARTITIONING,
     ("CONVERT", "TO"): C.TABLE_CHARSET,
@@ -158,5 +159,5 @@ CONSTRAINTS: Final[dict[str, ChangeClass]] = {
 }
 """What `ADD CONSTRAINT [name]` adds."""
 
-RUNS_ON: Final = frozenset({C.DROP_PARTITION, C.TRUNCATE_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING})
+RUNS_ON: Final = frozenset({C.DROP_PARTITION, C.TRUNCATE_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING, C.NOTHING})
 """Actions that take lists of names: what follows a comma may still belong to them."""

@@ -211,7 +211,7 @@ def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
 def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
     """Reads CREATE INDEX or DROP INDEX, which name the index before the table."""
     on = next(i for i, token in enumerate(found) if token.word == "ON")
-    words = {"IF", "NOT", "EXISTS", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "OR", "REPLACE"}
+    words = {"IF", "NOT", "EXISTS", "OR", "REPLACE", "ONLINE", "OFFLINE", *_KEY_WORDS}
     name = next((token.name for token in found[1:on] if token.word not in words), None)
     is_create = classified.kind is StatementKind.CREATE_INDEX
     return Item(C.ADD_INDEX if is_create else C.DROP_INDEX, found, found[1:] if is_create else (), name)

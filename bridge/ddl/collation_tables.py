@@ -13,12 +13,14 @@ class SourceDefaults(NamedTuple):
     """What the statements of a source mean when they name no character set or no collation.
 
     charset, collation: the defaults of a database.  by_charset: the default collations of character sets; one that is
-    not listed has the target's own default.
+    not listed has the target's own default.  compares_bytes: whether texts of all collations are compared byte by byte,
+    blanks at the end included.
     """
 
     charset: str
     collation: str
     by_charset: Mapping[str, str]
+    compares_bytes: bool = False
 
 
 _TIDB: Final = {
@@ -29,6 +31,10 @@ _TIDB: Final = {
 SOURCES: Final[dict[str, SourceDefaults]] = {
     # docs.pingcap.com/tidb/stable/character-set-and-collation
     "tidb": SourceDefaults("utf8mb4", "utf8mb4_bin", _TIDB),
+    # The same page, "Old framework for collations": new_collations_enabled_on_first_bootstrap is false.
+    "tidb-old-collations": SourceDefaults(
+        "utf8mb4", "utf8mb4_bin", {**_TIDB, "gbk": "gbk_bin", "gb18030": "gb18030_bin"}, compares_bytes=True
+    ),
     # dev.mysql.com/doc/refman/8.0/en/charset-server.html, charset-unicode-sets.html
     "mysql-8": SourceDefaults("utf8mb4", "utf8mb4_0900_ai_ci", {"utf8mb4": "utf8mb4_0900_ai_ci"}),
     # dev.mysql.com/doc/refman/5.7/en/charset-server.html
@@ -36,6 +42,11 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
     # mariadb.com/kb/en/supported-character-sets-and-collations (before 11.5)
     "mariadb": SourceDefaults("latin1", "latin1_swedish_ci", {"utf8mb4": "utf8mb4_general_ci"}),
 }
+
+
+def is_tidb(source: str) -> bool:
+    """Tells whether a name in SOURCES is TiDB's."""
+    return source.partition("-")[0] == "tidb"
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,17 @@ class KnownCollations:
         """Tells whether the target has a collation of that name."""
         return name.lower() in self.names
 
+    @property
+    def compares_bytes(self) -> bool:
+        """Whether all collations compare bytes, as those of a TiDB that has no other."""
+        return bool(self.names) and not self.knows("utf8mb4_general_ci")
+
+    @property
+    def has_latin1(self) -> bool:
+        """Whether its latin1 is Latin-1.  TiDB's holds whatever utf8mb4 does (TiDB manual, "Character Set and
+        Collation")."""
+        return self.knows("latin1_swedish_ci")
+
 
 @dataclass(frozen=True)
 class CollationRules:
@@ -64,8 +86,30 @@ class CollationRules:
     def on(self, known: KnownCollations, name: str) -> str | None:
         """Gives the collation that `name` becomes on a target; None when no collation there is near enough."""
         name = name.lower()
-        candidates = (*([self.mapped[name]] if name in self.mapped else []), name, *_near(name))
+        candidates = (*([self.mapped[name]] if name in self.mapped else []), *self._candidates(known, name))
         return next((candidate for candidate in candidates if known.knows(candidate)), None)
+
+    def charset_on(self, known: KnownCollations, name: str) -> str:
+        """Gives the character set that `name` becomes on a target: utf8mb4 where it has none that holds the same texts,
+        or none with a collation that compares them as the source does."""
+        if name in {"default", "binary"}:
+            return name
+        chosen = self.on(known, f"{name}_bin") or ""
+        is_wider = chosen.startswith("utf8mb4_") and (self.source.compares_bytes or self._is_utf8(known, name))
+        return "utf8mb4" if is_wider or name not in known.defaults else name
+
+    def _is_utf8(self, known: KnownCollations, charset: str) -> bool:
+        return charset == "latin1" and known.has_latin1 and self.source.by_charset.get("latin1") == "latin1_bin"
+
+    def _candidates(self, known: KnownCollations, name: str) -> Iterator[str]:
+        charset = "utf8mb4" if self._is_utf8(known, _charset(name)) else _charset(name)
+        if self.source.compares_bytes and not known.compares_bytes and name != "binary":
+            yield from _comparing_bytes(charset)
+            return
+        if charset != _charset(name):
+            yield "utf8mb4_bin"
+        yield name
+        yield from _near(name)
 
 
 _LANGUAGES: Final = {
@@ -76,6 +120,15 @@ _LANGUAGES: Final = {
 }  # fmt: skip
 _0900: Final = re.compile(r"utf8mb4_(?:([a-z_]+)_)?0900_(ai_ci|as_ci|as_cs|bin)")
 _UCA1400: Final = re.compile(r"(?:utf8mb[34]_)?uca1400_(?:nopad_)?(ai_ci|as_ci|as_cs)")
+
+
+def _comparing_bytes(charset: str) -> Iterator[str]:
+    """Gives collations that compare the texts of a character set byte by byte, with blanks at the end; those of
+    utf8mb4 hold all characters."""
+    yield f"{charset}_nopad_bin"
+    if charset in {"utf8", "utf8mb3"}:
+        yield from ("utf8mb3_nopad_bin", "utf8_nopad_bin")
+    yield from ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 
 
 def _near(name: str) -> Iterator[str]:
@@ -148,7 +201,8 @@ _DOCUMENTED: Final = (
     _Documented("mysql", (8, 0, 30), tuple(f"utf8mb3_{end}" for end in _UNICODE), "MySQL 8.0.30 release notes"),
     _Documented("mariadb", (), _CLASSIC, "mariadb.com/kb/en/supported-character-sets-and-collations"),
     _Documented(
-        "mariadb", (10, 2), ("utf8mb4_nopad_bin", "utf8mb4_unicode_520_nopad_ci", "utf8mb4_general_nopad_ci"),
+        "mariadb", (10, 2),
+        (*(f"{c}_nopad_bin" for c in _COMMON_CHARSETS), "utf8mb4_unicode_520_nopad_ci", "utf8mb4_general_nopad_ci"),
         "mariadb.com/kb/en/supported-character-sets-and-collations",
     ),
     _Documented("mariadb", (10, 6), tuple(f"utf8mb3_{end}" for end in _UNICODE), "mariadb.com/kb/en/unicode"),

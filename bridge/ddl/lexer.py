@@ -8,8 +8,10 @@ NUL.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
+
+from bridge.quoting import quote_name
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--(?=[\s]|$)[^\n]*|\#[^\n]*)
@@ -48,7 +50,7 @@ class Token(NamedTuple):
     def name(self) -> str | None:
         """The identifier that this token spells, None for anything else."""
         if self.kind == "quoted":
-            return self.text[1:-1].replace("``", "`")
+            return self.text[1:-1].replace(self.text[0] * 2, self.text[0])
         return self.text if self.kind == "word" else None
 
 
@@ -57,21 +59,51 @@ END: Final = Token("end", "", (0, 0))
 
 def tokens(statement: str, *, tidb: bool = False) -> list[Token]:
     """Gives the tokens that a server reads.  Comments are left out.  The body of `/*! ... */` is kept; the body of
-    TiDB's `/*T! ... */` is kept only with `tidb`.  Raises UnreadableError."""
-    return [token for token in _scan(statement, tidb=tidb) if token.kind not in {"comment", "open", "close"}]
+    TiDB's `/*T! ... */` is kept only with `tidb`.
+
+    What is in double quotes is a string; but all of it are names, as with the sql_mode ANSI_QUOTES, where one stands in
+    a place that no string may have.  Raises UnreadableError.
+    """
+    found = [token for token in _scan(statement, tidb=tidb) if token.kind not in {"comment", "open", "close"}]
+    if not _has_names_in_double_quotes(found):
+        return found
+    if any(token.text[0] == '"' and "\\" in token.text for token in found):
+        raise UnreadableError("it has names in double quotes (ANSI_QUOTES) and a backslash in one")
+    return [token._replace(kind="quoted") if token.text[0] == '"' else token for token in found]
+
+
+_BEFORE_NAMES: Final = frozenset(
+    {
+        *("TABLE", "TABLES", "VIEW", "DATABASE", "SCHEMA", "EXISTS", "REFERENCES", "CONSTRAINT"),
+        *("INDEX", "COLUMN", "ADD", "CHANGE", "MODIFY"),
+    }
+)
+
+
+def _has_names_in_double_quotes(found: Sequence[Token]) -> bool:
+    """Tells whether something in double quotes is a part of a name with a dot, or follows a word behind which only
+    names stand."""
+    around = zip([END, *found], found, [*found[1:], END], strict=False)
+    return any(
+        token.text[0] == '"' and (before.word in _BEFORE_NAMES or "." in {before.text, behind.text})
+        for before, token, behind in around
+    )
 
 
 def opened(statement: str) -> str:
-    """Opens the executable comments of a statement, so that their bodies become plain text.
+    """Opens the executable comments of a statement, so that their bodies become plain text; and puts names in double
+    quotes into backticks.
 
-    The upstream has run them: MySQL writes those that it skips to its log as plain comments.  Whether the target would
-    run them depends on its version.  Raises UnreadableError.
+    The upstream has run the comments: MySQL writes those that it skips to its log as plain comments.  Whether the
+    target would run them depends on its version.  Raises UnreadableError.
     """
-    spans = [t.span for t in _scan(statement, tidb=False) if t.kind in {"open", "close"}]
-    for start, end in reversed(spans):
+    edits = [(token.span, "") for token in _scan(statement, tidb=False) if token.kind in {"open", "close"}]
+    named = (token for token in tokens(statement) if token.kind == "quoted" and token.text[0] == '"')
+    edits += [(token.span, quote_name(token.name or "")) for token in named]
+    for (start, end), text in sorted(edits, reverse=True):
         before, after = statement[:start], statement[end:]
-        blank = "" if before[-1:] in {"", " "} or after[:1] in {"", " "} else " "
-        statement = before + blank + after
+        blank = "" if text or before[-1:] in {"", " "} or after[:1] in {"", " "} else " "
+        statement = before + (text or blank) + after
     return statement
 
 

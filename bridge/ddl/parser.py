@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, pairwise
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
+from bridge.ddl.other_statements import changes_no_table
 from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
 from bridge.ddl.views import Reads, reads
 from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
@@ -23,6 +24,8 @@ DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
 
+_HAS_DEFAULTS: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE})
+_MAKES_ONE: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW})
 _FILES: Final = frozenset(
     {
         *(("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY")),
@@ -76,29 +79,66 @@ class Classified:
         return tuple(named.table for named in self.touched)
 
 
-class Refused(NamedTuple):
-    """A statement that is not a schema change the bridge runs; `reason` is for the operator."""
+@dataclass(frozen=True)
+class Refused:
+    """A statement that is not a schema change the bridge runs; `reason` is for the operator.
+
+    known: what it does as far as it is understood, None where it is not understood at all.
+    """
 
     reason: str
+    known: Classified | None = None
 
 
-def classify(statement: str, schema: str, *, tidb: bool = False) -> Classified | Refused:
-    """Tells what `statement` does, in the database `schema`.  tidb: on a server that reads `/*T! ... */`."""
+class PassedOver(Refused):
+    """A statement that changes no table and no row.  It is never run; to whoever would run it, it is refused."""
+
+
+_CHANGES_NOTHING: Final = PassedOver("it changes no table")
+
+
+@dataclass(frozen=True)
+class Unclear(Refused):
+    """A statement that the bridge understands, but for the databases of some names: the message does not tell the
+    database of the upstream's session.  In `known` these names have no database ("").  The operator decides."""
+
+    known: Classified
+
+
+def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: bool = False) -> Classified | Refused:
+    """Tells what `statement` does.  This is where the names of a statement get their databases.
+
+    schema: the database that the message names.  A name without a database gets it where it is certain that this was
+    the database of the upstream's session (`_unclear`); otherwise the statement is Unclear.
+    tidb: on a server that reads `/*T! ... */`.
+    is_certain: `schema` is the database of the session, as for what the bridge itself runs.
+    """
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
     except UnreadableError as error:
         return Refused(str(error))
+    if all(changes_no_table(found) for found in readings.values()):
+        return _CHANGES_NOTHING
     for found in readings.values():
         if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
             return Refused("it holds several statements")
-    reader = TokenReader(readings[tidb], schema)
     try:
-        result = _classify(reader)
+        result = _classify(TokenReader(readings[tidb], schema))
     except NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
     dangers = (_danger(found, result) for found in readings.values())
-    reason = next((danger for danger in (*dangers, _unclear(result)) if danger), None)
-    return Refused(reason) if reason else result
+    if reason := next(filter(None, dangers), None):
+        return Refused(reason, result)
+    if reason := "" if is_certain and schema else _unclear(result, schema, readings[tidb]):
+        return Unclear(reason, _classify(TokenReader(readings[tidb], "")))
+    return result
+
+
+def has_if_not_exists(statement: str, classified: Classified) -> bool:
+    """Tells whether a CREATE that was classified holds IF NOT EXISTS before its name."""
+    end = classified.touched[0].span[0] if classified.touched else len(statement)
+    words = [token.word for token in tokens(statement) if token.span[0] < end]
+    return ("IF", "NOT", "EXISTS") in zip(words, words[1:], words[2:], strict=False)
 
 
 def _danger(found: list[Token], result: Classified) -> str | None:
@@ -130,15 +170,42 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
-def _unclear(result: Classified) -> str | None:
-    """Tells why the database of a name is not known; None when every name has one."""
-    for named in (*result.touched, *([result.like] if result.like else [])):
-        if not named.table.schema:
-            return f"it names the table {named.table.table} without a database, and the message names none"
-    # TiCDC, "DDL statement considerations": CREATE TABLE db1.t1 LIKE t2 does not say which database t2 is in.
-    if result.like and result.touched[0].is_qualified and not result.like.is_qualified:
-        return f"it copies {result.like.table.table} and does not say in which database that is"
-    return None
+def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
+    """Tells which name may be in another database than the message names; "" when none may.
+
+    A server looks for a name without a database in the database of its session, which no sender sends.  The database of
+    a message is that of a table which the statement changes: of the last one, or of one message for each table; of a
+    rename, the new name's (Canal 1.1.8, DruidDdlParser; Debezium 3.6; TiCDC, "DDL statement considerations").  It is
+    the session's unless a name that the statement changes says that database itself; and unless the statement makes
+    one table whose name has a database.
+    """
+    named = [*result.touched, *([result.like] if result.like else [])]
+    bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads.bare]
+    bare += _bare_sequences(found) if result.kind in _HAS_DEFAULTS else []
+    if not bare:
+        return ""
+    if not schema:
+        return f"it names {bare[0]} without a database, and the message names none"
+    makes_one = result.kind in _MAKES_ONE
+    whole = (one.table for one in result.touched if one.is_qualified)
+    other = next((table for table in whole if makes_one or table.schema.lower() == schema.lower()), None)
+    if other is None:
+        return ""
+    return (
+        f"it names {bare[0]} without a database, and the database of the upstream's session is not known:"
+        f" the message names {schema}, and the statement {other}"
+    )
+
+
+def _bare_sequences(found: list[Token]) -> list[str]:
+    """Gives the sequences without a database whose values are defaults: NEXTVAL(s), NEXT VALUE FOR s."""
+    named = [
+        (found[i + 2] if token.word == "NEXTVAL" else found[i + 3], found[i + 3 : i + 5])
+        for i, token in enumerate(found[:-3])
+        if (token.word, found[i + 1].text) == ("NEXTVAL", "(")
+        or [one.word for one in found[i : i + 3]] == ["NEXT", "VALUE", "FOR"]
+    ]
+    return [name.name for name, behind in named if name.name and "." not in {one.text for one in behind}]
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
@@ -170,7 +237,15 @@ def _classify(reader: TokenReader) -> Classified:
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
         recovered = reader.table()
         return _plain(StatementKind.RECOVER_TABLE, recovered, *([reader.table()] if reader.accept("TO") else []))
+    if "ROLLBACK" in {reader.peek().word, reader.peek(1).word}:
+        raise NotUnderstoodError(_ROLLED_BACK)
     raise NotUnderstoodError
+
+
+_ROLLED_BACK: Final = (
+    "it rolls back rows that were sent already (the upstream logs it only for those), and nothing undoes them: make"
+    " these rows what they are upstream, then skip it"
+)
 
 
 def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:
@@ -231,7 +306,7 @@ def _create_table(reader: TokenReader) -> Classified:
 
 def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
     """Finds the tables behind REFERENCES.  A table without a database is in the database of the referring table (MySQL
-    manual, FOREIGN KEY Constraints)."""
+    manual, FOREIGN KEY Constraints; TiDB, resolveCreateTableStmt), and not in that of the session."""
     inner = TokenReader(reader.tokens[reader.at :], referring.table.schema)
     found = []
     while inner.peek().kind != "end":
@@ -331,6 +406,7 @@ def _new_name(reader: TokenReader) -> Named:
 
 
 def _rename(reader: TokenReader) -> Classified:
+    reader.accept("IF", "EXISTS")
     touched: list[Named] = []
     while True:
         touched.append(reader.table())

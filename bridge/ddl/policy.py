@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bridge.ddl.by_table.event_filters import EventFilter, ignored_classes
 from bridge.ddl.classes import ChangeClass
-from bridge.ddl.collation_tables import SOURCES, CollationRules
+from bridge.ddl.collation_tables import SOURCES, CollationRules, is_tidb
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
@@ -47,8 +47,9 @@ class Policy:
 
     def decide(self, classes: Iterable[ChangeClass]) -> Decision:
         """Gives the strictest verdict on the classes of a statement.  A statement is held when only a part of it is
-        ignored."""
-        verdicts = {change: self.by_class.get(change, self.default) for change in classes}
+        ignored.  What changes nothing is allowed, whatever the settings say."""
+        named_in_settings = (change for change in classes if change is not ChangeClass.NOTHING)
+        verdicts = {change: self.by_class.get(change, self.default) for change in named_in_settings}
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
             named = [change.value for change, said in verdicts.items() if said is verdict]
             if named:
@@ -68,6 +69,7 @@ class DdlRules:
     tables: which tables are replicated.  own_schema: the bridge's own database.
     event_filters: what is left out of some tables.  routes: the names of tables on the target.
     timezone: the zone of the upstream's sessions that run schema changes, None where it is not known.
+    tidb_checks: whether TiDB as the source enforces CHECK constraints.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -78,11 +80,29 @@ class DdlRules:
     event_filters: tuple[EventFilter, ...] = ()
     routes: Routes = field(default_factory=Routes)
     timezone: str | None = None
+    tidb_checks: bool = False
+
+    @property
+    def enforces_checks(self) -> bool:
+        """Whether the source refuses rows that break a CHECK constraint."""
+        return self.tidb_checks or not self.is_from_tidb
+
+    @property
+    def is_from_tidb(self) -> bool:
+        """Whether the source is TiDB, as far as the settings say."""
+        return is_tidb(self.source)
 
     def decide(self, change: Classified, statement: str = "") -> Decision:
-        """Decides on a change by the settings.  A view that would show more than is replicated is held."""
+        """Decides on a change by the settings.  One that is half outside of the filter is held, and so is a view that
+        would show more than is replicated."""
         said = self._filtered(change, statement) or self.policy.decide(change.classes)
-        outside = list(self._read_outside(change)) if said.verdict is Verdict.ALLOW else []
+        if said.verdict is not Verdict.ALLOW:
+            return said
+        left_out = [name for name in change.tables if not self.tables(*name)]
+        if left_out and len(left_out) < len(change.tables):
+            named = ", ".join(map(str, dict.fromkeys(left_out)))
+            return Decision(Verdict.HOLD, f"it changes tables inside of the filter and outside of it: {named}")
+        outside = list(self._read_outside(change))
         return Decision(Verdict.HOLD, f"the view reads {'; '.join(outside)}") if outside else said
 
     def _filtered(self, change: Classified, statement: str) -> Decision | None:
@@ -116,9 +136,7 @@ class DdlRules:
     def _read_outside(self, change: Classified) -> Iterator[str]:
         """Tells in words what a view reads that is not replicated."""
         for name in change.reads.names:
-            if not name.schema:
-                yield f"{name.table}, and neither the view nor the message says in which database that is"
-            elif what := self._forbidden(name.schema):
+            if what := self._forbidden(name.schema):
                 yield f"{name}, {what}"
             elif not self.tables(*name):
                 yield f"{name}, which is outside of the filter"
@@ -148,6 +166,7 @@ def ddl_rules(
     event_filters: tuple[EventFilter, ...] = (),
     routes: Routes = Routes(),  # noqa: B008  # immutable
     timezone: str | None = None,
+    tidb_checks: bool = False,
 ) -> DdlRules:
     """Makes the rules from the settings, the filter of tables, the event filters and the routes.
 
@@ -173,6 +192,7 @@ def ddl_rules(
         event_filters=event_filters,
         routes=routes,
         timezone=timezone,
+        tidb_checks=tidb_checks,
     )
 
 

@@ -41,6 +41,8 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     tidb.comments,
     tidb.columns,
     tidb.options,
+    tidb.shard_indexes,
+    tidb.default_partitions,
     tables.names_case,
     tables.current_database,
     indexes.invisible_indexes,
@@ -83,12 +85,17 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     column_definitions.renamed_columns,
     column_definitions.expression_defaults,
     charsets.charsets,
+    charsets.short_forms,
     charsets.names,
     charsets.defaults,
     charsets.databases,
     charsets.tables,
     charsets.introducers,
 )
+
+
+_OPENED: Final = "executable comments opened, as the upstream ran them"
+_ANSI: Final = "names in double quotes are in backticks, as the upstream's session had ANSI_QUOTES"
 
 
 class RewriteStep(NamedTuple):
@@ -134,22 +141,19 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     if isinstance(classified, Refused):
         return classified
     text = opened(statement)
-    steps = (
-        [RewriteStep(statement, text, "executable comments opened, as the upstream ran them")]
-        if text != statement
-        else []
-    )
+    steps = [RewriteStep(statement, text, _ANSI if '"' in statement and '"' not in text else _OPENED)]
+    steps = steps if text != statement else []
     reread = classify(text, schema, tidb=tidb)
     if isinstance(reread, Refused):
         return reread
-    if ChangeClass.NOTHING in reread.classes:
+    if reread.classes == (ChangeClass.NOTHING,):
         return Rewritten(None, classified, (*steps, RewriteStep(text, "", "it holds no action for this target")))
     routed = routed_statement(text, reread, schema, site.routes, tidb=tidb)
     source = None
     if routed.text != text or routed.schema != schema:
         steps += [RewriteStep(text[edit.start : edit.end], edit.text, edit.why) for edit in routed.edits]
         text, schema, source = routed.text, routed.schema, classified
-        reread = classify(text, schema, tidb=tidb)
+        reread = classify(text, schema, tidb=tidb, is_certain=True)
         assert isinstance(reread, Classified), text  # it was classified when it was routed
         classified = reread
     parts = statement_parts(text, reread, tidb=tidb)
@@ -162,7 +166,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
 
 
 def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:
-    after = classify(text, schema, tidb=tidb)
+    after = classify(text, schema, tidb=tidb, is_certain=True)
     if isinstance(after, Refused):
         return False
     names, left = ({(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after))

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
-from bridge.ddl.collation_tables import CollationRules
+from bridge.ddl.collation_tables import CollationRules, is_tidb
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
 from bridge.filters.routes import Routes
@@ -74,6 +74,10 @@ class Surroundings(Protocol):
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
 
+    def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
+        """Tells whether there is the table, or a column, an index, a constraint or a partition of it; None where
+        nobody knows.  kind: "table", "column", "index", "constraint" or "partition"."""
+
     def constraint_kind(self, table: TableName, name: str) -> str:
         """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
 
@@ -119,6 +123,11 @@ class Nowhere:
         del table, column
         return None
 
+    def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
+        """Says that nobody knows."""
+        del table, kind, name
+        return None
+
     def constraint_kind(self, table: TableName, name: str) -> str:
         """Says that no constraint is known."""
         del table, name
@@ -134,7 +143,8 @@ class Nowhere:
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
-    target does not know it.  is_approved: the operator has said that its rows will be the upstream's."""
+    target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
+    enforces_checks: whether the source refuses rows that break a CHECK constraint."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -143,6 +153,12 @@ class Site:
     routes: Routes = field(default_factory=Routes)
     is_approved: bool = False
     timezone: str | None = None
+    enforces_checks: bool = True
+
+    @property
+    def is_from_tidb(self) -> bool:
+        """Whether the source is TiDB."""
+        return is_tidb(self.source)
 
 
 RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]

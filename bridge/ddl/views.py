@@ -24,12 +24,13 @@ _SEQUENCE_FUNCTIONS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL"})
 class Reads(NamedTuple):
     """What a view reads.  names: tables and views.  functions: the databases of functions that it calls.  unclear: the
     words at which the reading is not sure, "" when it is sure.  uses_sequences: whether it takes values of a
-    sequence."""
+    sequence.  bare: the names that it reads without a database."""
 
     names: tuple[TableName, ...] = ()
     functions: tuple[str, ...] = ()
     unclear: str = ""
     uses_sequences: bool = False
+    bare: tuple[str, ...] = ()
 
 
 @dataclass
@@ -57,9 +58,12 @@ def reads(query: Sequence[Token], schema: str) -> Reads:
         reader.step()
     unclear = dict.fromkeys(reader.unclear)
     return Reads(
-        tuple(dict.fromkeys(reader.names)), tuple(dict.fromkeys(reader.functions)), ", ".join(unclear),
+        tuple(dict.fromkeys(reader.names)),
+        tuple(dict.fromkeys(reader.functions)),
+        ", ".join(unclear),
         reader.uses_sequences,
-    )  # fmt: skip
+        tuple(dict.fromkeys(reader.bare)),
+    )
 
 
 class _Query:
@@ -69,6 +73,7 @@ class _Query:
         self.names: list[TableName] = []
         self.functions: list[str] = []
         self.unclear: list[str] = []
+        self.bare: list[str] = []
         self.uses_sequences = False
 
     def peek(self, ahead: int = 0) -> Token:
@@ -180,7 +185,11 @@ class _Query:
         if self.peek().word == "AS" and self.peek(1).text == "(":
             return  # WINDOW w AS (...), x AS (...)
         if not any(name.lower() in level.names for level in self.levels):
-            self.names.append(TableName(self.schema, name))
+            self._add_bare(name)
+
+    def _add_bare(self, name: str) -> None:
+        self.names.append(TableName(self.schema, name))
+        self.bare.append(name)
 
     def _name(self) -> None:
         """Reads [schema.]table, or .table."""
@@ -193,7 +202,7 @@ class _Query:
             return
         self.at += 1
         if self.peek().text != "." or leads:
-            self.names.append(TableName(self.schema, first))
+            self._add_bare(first)
             return
         self.at += 1
         self.names.append(TableName(first, self.peek().name or ""))

@@ -94,6 +94,11 @@ class TableFilter:
                 wanted = not rule.leaves_out
         return wanted
 
+    def may_accept(self, table: str) -> bool:
+        """Tells whether a table of this name, of a database that is not known, may be wanted."""
+        rules = _compile(self.rules)
+        return self.only_leaves_out or any(rule.table(table.lower()) for rule in rules if not rule.leaves_out)
+
     def accepts_schema(self, schema: str) -> bool:
         """Tells whether a database-level schema change is wanted: it is when some table of the database may be
         wanted."""

@@ -118,4 +118,5 @@ def _table(
     keys = tuple(key for key in uniques if all(part and part not in nullable for part in key))
     lengths = zip(uniques, (tuple(length for _, length in parts) for parts in indexes.values()), strict=True)
     prefixes = {unique: length for unique, length in lengths if any(length)}
-    return Table(name, columns, keys, uniques, prefixes, counts)
+    primary = tuple(column for column, _ in indexes.get("PRIMARY", ()))
+    return Table(name, columns, keys, uniques, prefixes, counts, primary=primary)

@@ -74,8 +74,10 @@ KEY_TOO_LONG: Final = frozenset({1071, 1709})
 strict mode allows it."""
 NO_DEFAULT: Final = 1364
 """A column without a default is not in the statement."""
+NO_NULL: Final = 1048
+"""NULL in a NOT NULL column."""
 REFUSED_VALUE: Final = frozenset(
-    {1048, 1118, 1264, CUT_VALUE, 1292, 1300, NO_DEFAULT, 1366, 1367, 1406, 1411, 1416}
+    {NO_NULL, 1118, 1264, CUT_VALUE, 1292, 1300, NO_DEFAULT, 1366, 1367, 1406, 1411, 1416}
     | {1525, 1526, 1690, 1748, 3140, 3819, 4025}
 )
 """NULL in a NOT NULL column, too long, out of range, not of the type or character set, not in the list, no partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -40,6 +40,8 @@ from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
+from bridge.protocols.detect import Sample
+from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
@@ -81,6 +83,8 @@ class Assembly:
     protocol: str
     upstream: Upstream | None = None
     replicas: tuple[Target, ...] = ()
+    _told: set[Loss] = field(default_factory=set, repr=False)
+    """What was said of the sender; the parts are made again when reading begins again."""
 
     @cached_property
     def tables(self) -> TableFilter:
@@ -160,7 +164,9 @@ class Assembly:
             lows = first_offsets(progress, lows)
         by_partition = self._goes_by_partition(progress)
         # Messages from MySQL's binlog have no commit ts, so their order is that of the partitions.
-        cascades_are_lost = by_partition and is_mysql_born(self.source.sample(HEAD_MESSAGES))
+        sample = self.source.sample(HEAD_MESSAGES) if by_partition else []
+        cascades_are_lost = by_partition and is_mysql_born(sample)
+        self._warn_of_losses(sample)
         self._refuse_side_effects(writer.end, cascades=cascades_are_lost)
         return make_applier(
             writer,
@@ -171,6 +177,13 @@ class Assembly:
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
         )
+
+    def _warn_of_losses(self, sample: Sample) -> None:
+        """Says once what the sender of these messages loses."""
+        for loss in losses(sample, self.settings.decode_options().debezium, is_filtered=bool(self.tables.rules)):
+            if loss not in self._told:
+                self._told.add(loss)
+                log.warning("sender_loses", what=loss.what, fix=loss.fix)
 
     def _config(
         self,
@@ -200,6 +213,7 @@ class Assembly:
             most=Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
             begins=begins,
+            routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
         )

@@ -178,6 +178,11 @@ class Order(Protocol[BatchT]):
         ...
 
     @property
+    def quiet_seconds(self) -> float:
+        """For how long nothing has come of a source that was read to its end; 0 with boundaries, which come always."""
+        ...
+
+    @property
     def until_reached(self) -> bool:
         """Whether everything below `until` is in the target; True without `until`."""
         ...

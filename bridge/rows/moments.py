@@ -227,6 +227,11 @@ def names_of(place: str) -> str:
     return COORDINATES_SEP.join(coordinates_of(place))
 
 
+def is_of_snapshot(names: str) -> bool:
+    """Tells whether places with these names (`names_of`) are those of rows that a snapshot has read."""
+    return names.endswith(f"/{SNAPSHOT_SERVER}") and FILE in names
+
+
 def shown(place: str) -> str:
     """Shows a place to people: binlog.000003/4711 of server 1, or the last number of each GTID."""
     parts = []

@@ -23,6 +23,8 @@ from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
 from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
 from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
+from bridge.rows.keys.named_keys import require_key
+from bridge.rows.keys.other_spellings import expected_keys, refuse_other_spellings
 from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.text_copies import taken_texts
@@ -74,6 +76,8 @@ class KeyedChanges:
     renews: whether rows of absent keys are also written.
     loses: whether rows are deleted of which changes hold parts, so that the changes cannot be applied again in smaller
         steps.
+    expected: keys that a row of the target must have as they are spelled, if it is there; None where any spelling is
+        right (`other_spellings`).
     """
 
     table: Table
@@ -84,6 +88,7 @@ class KeyedChanges:
     respelled: RespelledKeys | None = None
     renews: bool = False
     loses: bool = False
+    expected: pa.Array | None = None
 
 
 class Image(NamedTuple):
@@ -157,8 +162,10 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
     shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
-    for schema, name, columns, named in kinds:
+    first_of = ends(kind_of)[0]
+    for kind, (schema, name, columns, named) in enumerate(kinds):
         table = catalog[TableName(schema, name)]
+        require_key(table, columns, named, changes, first_of[kind])
         key = choose_key(table, columns, named)
         number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
         if number_of[-1] == len(shapes):
@@ -175,6 +182,7 @@ def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKe
     before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
     steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
     refuse_meeting_shards(shapes, shape_of, changes, steps)
+    refuse_other_spellings(shapes, shape_of, changes, steps)
     parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
     written = tuple(WrittenRows(*rows) for rows in parts.written)
     respelled = RespelledKeys(*(steps.key.take(pa.array(found)) for found in steps.respelled(shapes, shape_of)))
@@ -187,6 +195,7 @@ def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKe
         respelled,
         parts.renews,
         parts.loses,
+        expected_keys(shapes, shape_of, changes, before, steps).get(shapes[0].table.name),
     )
 
 
@@ -211,7 +220,7 @@ class _Keyed:
 
     images: the images of rows that stay, shape by shape; then those of freed rows, in the same way.
     absent: keys without a row, shape by shape.  bounds: where the shapes begin in all three.
-    Within a shape they are in the order of keys.  respelled: by shape.
+    Within a shape they are in the order of keys.  respelled: by shape.  expected: by table.
     """
 
     shapes: Sequence[RowShape]
@@ -219,6 +228,7 @@ class _Keyed:
     absent: pa.Array
     bounds: Sequence[int]
     respelled: Mapping[int, RespelledKeys]
+    expected: Mapping[TableName, pa.Array]
 
     @classmethod
     def of(
@@ -239,12 +249,14 @@ class _Keyed:
         before = Cells(whole(changes["before"]), shape_of, [len(shape.names) for shape in shapes])
         steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
         refuse_meeting_shards(shapes, shape_of, changes, steps)
+        refuse_other_spellings(shapes, shape_of, changes, steps)
         first, last = ends(steps.number)
         shape = shape_of[steps.row[last]]
         is_freed = freed(
             shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last],
             by_time=bool(pc.any(changes["by_time"]).as_py()),
         )  # fmt: skip
+        is_freed |= steps.varies_by_number()
         state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)
         place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short integers sort faster
         by_key = _sorted(steps.key.take(pa.array(last)))
@@ -258,7 +270,8 @@ class _Keyed:
             int(number): RespelledKeys(*(steps.key.take(pa.array(one[shape_of_now == number])) for one in (went, now)))
             for number in np.unique(shape_of_now)
         }
-        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, respelled)
+        expected = expected_keys(shapes, shape_of, changes, before, steps)
+        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, respelled, expected)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
         """Gives the net changes of the table that has these shapes."""
@@ -276,6 +289,7 @@ class _Keyed:
             absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
             kept,
             respelled=RespelledKeys(*map(pa.concat_arrays, zip(*respelled, strict=True))) if respelled else None,
+            expected=self.expected.get(shape.table.name),
         )
 
     def _slice(self, state: int, number: int) -> pa.Array:

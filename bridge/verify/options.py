@@ -30,8 +30,8 @@ class ProgressListener(Protocol):
 @dataclass(frozen=True)
 class VerifyOptions:
     """tables: which tables; workers: snapshots read at once; chunk_seconds: how long a query may take;
-    shown_rows: differing rows shown per table; grace_seconds: what a change in flight is given beyond the lag;
-    max_load: status variable and its limit; fix_file: where the fixing statements go, None for nowhere;
+    shown_rows: differing rows shown per table; grace_seconds: what a change in flight is given once the target has
+    caught up; max_load: status variable and its limit; fix_file: where the fixing statements go, None for nowhere;
     ddl: how the target's tables are made; row_rules: what is done with row changes.
     """
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pymysql.err import MySQLError
 
+from bridge.ddl.collation_tables import SOURCES, CollationRules, KnownCollations
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.server_features import named_capabilities
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
 from tests.ddl.test_classes import CLASSES
@@ -98,8 +101,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      flavours("CREATE TABLE t (a INT, CONSTRAINT k CHECK (a>0))", M11, M10)
      | flavours("CREATE TABLE t (a INT)", MY57)),
     ("ALTER TABLE t ADD COLUMN b INT CHECK (b>0) NOT ENFORCED NOT NULL",
-     flavours("ALTER TABLE t ADD COLUMN b INT NOT NULL", M11, M10, MY57)
-     | flavours("ALTER TABLE t ADD COLUMN b INT CONSTRAINT `t_chk_1` CHECK (b>0) NOT ENFORCED NOT NULL", MY8, TIDB)),
+     flavours("ALTER TABLE t ADD COLUMN b INT NOT NULL", *ALL)),
     ("CREATE TABLE t (a INT CHECK (a>0), b INT CONSTRAINT k CHECK (b>0) CHECK (b<9) ENFORCED, CHECK (a>b))",
      flavours("CREATE TABLE t (a INT, CONSTRAINT `t_chk_1` CHECK (a>0), b INT, CONSTRAINT k CHECK (b>0),"
               " CONSTRAINT `t_chk_2` CHECK (b<9), CONSTRAINT `t_chk_3` CHECK (a>b))", *MARIADB)
@@ -107,11 +109,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
                 " CONSTRAINT `t_chk_2` CHECK (b<9) ENFORCED, CONSTRAINT `t_chk_3` CHECK (a>b))", MY8, TIDB)
      | flavours("CREATE TABLE t (a INT, b INT)", MY57)),
     ("ALTER TABLE t ADD COLUMN c INT CONSTRAINT CHECK (c>0) NOT NULL AFTER id, ADD COLUMN (d INT CHECK (d>0))",
-     flavours("ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD CONSTRAINT `t_chk_1` CHECK (c>0),"
-              " ADD COLUMN (d INT, CONSTRAINT `t_chk_2` CHECK (d>0))", *MARIADB)
-     | flavours("ALTER TABLE t ADD COLUMN c INT CONSTRAINT `t_chk_1` CHECK (c>0) NOT NULL AFTER id,"
-                " ADD COLUMN (d INT CONSTRAINT `t_chk_2` CHECK (d>0))", MY8, TIDB)
-     | flavours("ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD COLUMN (d INT)", MY57)),
+     flavours("ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD COLUMN (d INT)", *ALL)),
     ("ALTER TABLE t ALTER CHECK k ENFORCED", flavours(NOTHING, M11, M10, MY57)),
     ("ALTER TABLE t ADD CHECK (a>0)", flavours("ALTER TABLE t ADD CONSTRAINT `t_chk_1` CHECK (a>0)", *ALL)
      | {MY57: NOTHING}),
@@ -151,17 +149,40 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      {M10: "CREATE DATABASE x COLLATE = utf8mb4_uca1400_german2_nopad_ai_ci",
       MY57: "CREATE DATABASE x COLLATE = utf8mb4_german2_ci",
       TIDB: "CREATE DATABASE x COLLATE = utf8mb4_bin"}),
-    ("ALTER TABLE t ADD COLUMN c VARCHAR(9) CHARACTER SET latin1 DEFAULT 'x'",
-     flavours("ALTER TABLE t ADD COLUMN c VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin DEFAULT 'x'", *NOT_TIDB)),
-    ("ALTER TABLE t ADD COLUMN c VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin", {}),
+    ("ALTER TABLE t ADD COLUMN c CHAR(9) CHARACTER SET latin1 DEFAULT 'x'",
+     flavours("ALTER TABLE t ADD COLUMN c CHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT 'x'", *NOT_TIDB)),
+    ("ALTER TABLE t ADD COLUMN c VARCHAR(9) CHARACTER SET latin1 COLLATE latin1_bin",
+     flavours("ALTER TABLE t ADD COLUMN c VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", *NOT_TIDB)),
+    ("CREATE TABLE t (a NCHAR(3), b VARCHAR(5) ASCII, c NATIONAL VARCHAR(4), d CHAR(2) BINARY)",
+     flavours("CREATE TABLE t (a CHAR(3), b VARCHAR(5) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, c VARCHAR(4),"
+              " d CHAR(2) BINARY)", *NOT_TIDB)),
     ("ALTER TABLE t ADD COLUMN c INT AS (CAST(a AS CHAR CHARACTER SET latin1))", {}),
     ("CREATE TABLE t (a INT) DEFAULT CHARACTER SET = UTF8MB4 COMMENT 'CHARACTER SET latin1'",
      flavours("CREATE TABLE t (a INT) DEFAULT CHARACTER SET = UTF8MB4 COLLATE utf8mb4_bin"
               " COMMENT 'CHARACTER SET latin1'", *NOT_TIDB)),
     ("ALTER DATABASE x CHARACTER SET latin1",
-     flavours("ALTER DATABASE x CHARACTER SET latin1 COLLATE latin1_bin", *NOT_TIDB)),
+     flavours("ALTER DATABASE x CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", *NOT_TIDB)),
     ("CREATE TABLE t (a VARCHAR(9) CHARACTER SET gb18030)",
-     flavours("CREATE TABLE t (a VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)", M11, M10, TIDB)),
+     flavours("CREATE TABLE t (a VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)", M11, M10)
+     | {TIDB: "CREATE TABLE t (a VARCHAR(9) CHARACTER SET utf8mb4)"}),
+    # indexes and partitions of TiDB's
+    ("ALTER TABLE t ADD UNIQUE u ((TIDB_SHARD(b)), b)", flavours("ALTER TABLE t ADD UNIQUE u ( b)", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, UNIQUE u ((tidb_shard(`a`)), `a`))",
+     flavours("CREATE TABLE t (a INT, UNIQUE u ( `a`))", *NOT_TIDB)),
+    ("CREATE INDEX i ON t ((TIDB_SHARD(a)), a, b)", flavours("CREATE INDEX i ON t ( a, b)", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, b INT, UNIQUE KEY u (b) GLOBAL, KEY k (b) GLOBAL) PARTITION BY HASH(a) PARTITIONS 3",
+     flavours("CREATE TABLE t (a INT, b INT, KEY k (b)) PARTITION BY HASH(a) PARTITIONS 3", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b) NONCLUSTERED GLOBAL) PARTITION BY HASH(a) PARTITIONS 3",
+     flavours(HELD, *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, b INT UNIQUE GLOBAL) PARTITION BY HASH(a) PARTITIONS 3", flavours(HELD, *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1,2), PARTITION q DEFAULT)",
+     flavours(HELD, MY8, MY57)),
+    ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN (7), PARTITION q VALUES IN (DEFAULT))",
+     flavours("ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN (7), PARTITION q DEFAULT)", *MARIADB)
+     | flavours(HELD, MY8, MY57)),
+    ("CREATE TABLE t (a INT DEFAULT 5) PARTITION BY LIST (a) (PARTITION p VALUES IN (1, DEFAULT))",
+     flavours(HELD, *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1) COMMENT = 'DEFAULT')", {}),
     # views
     ("CREATE ALGORITHM = UNDEFINED DEFINER = `root`@`%` SQL SECURITY INVOKER VIEW `v` AS SELECT 1",
      flavours("CREATE ALGORITHM = UNDEFINED DEFINER = CURRENT_USER SQL SECURITY INVOKER VIEW `v` AS SELECT 1", *ALL)),
@@ -182,7 +203,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("DROP TABLES IF EXISTS t, x /* generated by server */", {}),
     ("ALTER ALGORITHM=MERGE DEFINER=`a`@`b` VIEW v AS SELECT 1",
      flavours("ALTER ALGORITHM=MERGE DEFINER=CURRENT_USER SQL SECURITY INVOKER VIEW v AS SELECT 1", *ALL)),
-    ("CREATE HYBRID INDEX i ON t (a)", flavours(NOTHING, *NOT_TIDB)),
+    ("CREATE HYBRID INDEX i ON t (a) PARAMETER '{}'", flavours(NOTHING, *NOT_TIDB)),
     # executable comments: the upstream ran them
     ("CREATE TABLE t (a INT /*!80016 CHECK (a>0) NOT ENFORCED */)",
      flavours("CREATE TABLE t (a INT)", M11, M10, MY57)
@@ -331,6 +352,128 @@ NO_SYNTAX_ERROR = {
     *(1512, 1826, 3822, 4091, 4092),
 }  # fmt: skip
 """What a server says of a text that it understands, where a table or column is missing or another way."""
+
+
+VOID_CHECKS: list[tuple[str, str]] = [
+    ("CREATE TABLE t (id INT PRIMARY KEY, a INT CHECK (a > 0) ENFORCED, n INT, CONSTRAINT k CHECK (n > a) ENFORCED)",
+     "CREATE TABLE t (id INT PRIMARY KEY, a INT, n INT)"),
+    ("CREATE TABLE t (a INT CONSTRAINT c CHECK (a > 0) NOT NULL, b INT CHECK (b > 1) CHECK (b < 5) NOT ENFORCED)",
+     "CREATE TABLE t (a INT NOT NULL, b INT)"),
+    ("ALTER TABLE t ADD COLUMN z INT CHECK (z > 0), ADD CONSTRAINT k CHECK (z < 9)", "ALTER TABLE t ADD COLUMN z INT"),
+    ("ALTER TABLE t ADD CHECK (a > 0)", NOTHING),
+    ("ALTER TABLE t ALTER CONSTRAINT k NOT ENFORCED", NOTHING),
+    ("ALTER TABLE t DROP CHECK k", NOTHING),
+    ("ALTER TABLE t DROP CONSTRAINT k, ADD b INT", "ALTER TABLE t ADD b INT"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("flavour", ALL)
+@pytest.mark.parametrize(("statement", "expected"), VOID_CHECKS)
+def test_checks_that_tidb_does_not_keep(flavour: str, statement: str, expected: str) -> None:
+    """TiDB keeps a CHECK only with tidb_enable_check_constraint, which is off by default; so the target gets none."""
+    assert words(flavour, statement, enforces_checks=False) == expected
+
+
+@pytest.mark.parametrize("flavour", [M11, MY8, TIDB])
+def test_tidb_never_keeps_the_check_of_a_column_that_is_added(flavour: str) -> None:
+    """Not even with tidb_enable_check_constraint."""
+    statement = "ALTER TABLE t ADD COLUMN z INT CHECK (z > 0)"
+    assert words(flavour, statement) == "ALTER TABLE t ADD COLUMN z INT"
+
+
+COLUMN_CHECKS: list[tuple[str, dict[str, str]]] = [
+    ("ALTER TABLE t ADD COLUMN b INT CHECK (b>0) NOT ENFORCED NOT NULL",
+     flavours("ALTER TABLE t ADD COLUMN b INT NOT NULL", M11, M10, MY57)
+     | {MY8: "ALTER TABLE t ADD COLUMN b INT CONSTRAINT `t_chk_1` CHECK (b>0) NOT ENFORCED NOT NULL"}),
+    ("ALTER TABLE t ADD COLUMN c INT CONSTRAINT CHECK (c>0) NOT NULL AFTER id, ADD COLUMN (d INT CHECK (d>0))",
+     flavours("ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD CONSTRAINT `t_chk_1` CHECK (c>0),"
+              " ADD COLUMN (d INT, CONSTRAINT `t_chk_2` CHECK (d>0))", *MARIADB)
+     | {MY8: "ALTER TABLE t ADD COLUMN c INT CONSTRAINT `t_chk_1` CHECK (c>0) NOT NULL AFTER id,"
+             " ADD COLUMN (d INT CONSTRAINT `t_chk_2` CHECK (d>0))",
+        MY57: "ALTER TABLE t ADD COLUMN c INT NOT NULL AFTER id, ADD COLUMN (d INT)"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "expected"), COLUMN_CHECKS)
+def test_checks_of_columns_that_mysql_adds(statement: str, expected: dict[str, str]) -> None:
+    """They hold, under the names that MySQL gives them."""
+    for flavour, wanted in expected.items():
+        assert words(flavour, statement, source="mysql-8") == wanted, flavour
+
+
+def test_a_check_that_was_left_out_is_known_by_its_name() -> None:
+    """So that it is not dropped where the setting is changed later."""
+    found = on(MY8, "ALTER TABLE t ADD CONSTRAINT k CHECK (a > 0)", enforces_checks=False)
+    assert isinstance(found, Rewritten)
+    assert [(thing.kind, thing.name) for thing in found.left_out] == [("constraint", "k")]
+
+
+def test_an_index_that_was_left_out_is_known_by_its_name() -> None:
+    """Whatever its kind is, so that its DROP is left out as well."""
+    for kind in ("HYBRID", "VECTOR", "COLUMNAR"):
+        found = on(MY8, f"CREATE {kind} INDEX i_x ON t (a)")
+        assert isinstance(found, Rewritten)
+        assert [(thing.kind, thing.name) for thing in found.left_out] == [("index", "i_x")]
+
+
+NOPAD = "utf8mb4_nopad_bin"
+OLD_COLLATIONS: list[tuple[str, str, str]] = [
+    # statement, what MariaDB gets, what MySQL 8 gets
+    ("CREATE DATABASE d", f"CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE {NOPAD}",
+     "CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"),
+    ("CREATE DATABASE d CHARACTER SET latin1", f"CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE {NOPAD}",
+     "CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"),
+    ("ALTER DATABASE d COLLATE utf8mb4_general_ci", f"ALTER DATABASE d COLLATE {NOPAD}",
+     "ALTER DATABASE d COLLATE utf8mb4_0900_bin"),
+    ("CREATE TABLE t (a VARCHAR(9) PRIMARY KEY)",
+     f"CREATE TABLE t (a VARCHAR(9) PRIMARY KEY) DEFAULT CHARACTER SET utf8mb4 COLLATE {NOPAD}",
+     "CREATE TABLE t (a VARCHAR(9) PRIMARY KEY) DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"),
+    ("CREATE TABLE t (a CHAR(1)) DEFAULT CHARACTER SET UTF8MB4 DEFAULT COLLATE UTF8MB4_GENERAL_CI",
+     f"CREATE TABLE t (a CHAR(1)) DEFAULT CHARACTER SET UTF8MB4 DEFAULT COLLATE {NOPAD}",
+     "CREATE TABLE t (a CHAR(1)) DEFAULT CHARACTER SET UTF8MB4 DEFAULT COLLATE utf8mb4_0900_bin"),
+    ("CREATE TABLE t (a TEXT COLLATE utf8mb4_bin, b TEXT CHARACTER SET utf8) CHARSET=latin1",
+     f"CREATE TABLE t (a TEXT COLLATE {NOPAD}, b TEXT CHARACTER SET utf8 COLLATE utf8_nopad_bin) CHARSET=utf8mb4"
+     f" COLLATE {NOPAD}",
+     "CREATE TABLE t (a TEXT COLLATE utf8mb4_0900_bin, b TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin)"
+     " CHARSET=utf8mb4 COLLATE utf8mb4_0900_bin"),
+    ("ALTER TABLE t ADD a CHAR(1) CHARACTER SET ascii, MODIFY b CHAR(1) COLLATE utf8mb4_unicode_ci",
+     f"ALTER TABLE t ADD a CHAR(1) CHARACTER SET ascii COLLATE ascii_nopad_bin, MODIFY b CHAR(1) COLLATE {NOPAD}",
+     "ALTER TABLE t ADD a CHAR(1) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin,"
+     " MODIFY b CHAR(1) COLLATE utf8mb4_0900_bin"),
+    ("ALTER TABLE t CHANGE a b CHAR(1) CHARACTER SET gbk COLLATE gbk_bin, CONVERT TO CHARACTER SET utf8mb4",
+     "ALTER TABLE t CHANGE a b CHAR(1) CHARACTER SET gbk COLLATE gbk_nopad_bin,"
+     f" CONVERT TO CHARACTER SET utf8mb4 COLLATE {NOPAD}",
+     "ALTER TABLE t CHANGE a b CHAR(1) CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin,"
+     " CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin"),
+    ("ALTER TABLE t ADD a CHAR(1) CHARSET utf8mb4 BINARY, ADD b CHAR(1) BINARY, ADD c CHAR(2) CHARACTER SET binary",
+     f"ALTER TABLE t ADD a CHAR(1) CHARSET utf8mb4 COLLATE {NOPAD}, ADD b CHAR(1),"
+     " ADD c CHAR(2) CHARACTER SET binary",
+     "ALTER TABLE t ADD a CHAR(1) CHARSET utf8mb4 COLLATE utf8mb4_0900_bin, ADD b CHAR(1),"
+     " ADD c CHAR(2) CHARACTER SET binary"),
+    ("ALTER TABLE t ADD a VARBINARY(9), ADD b BINARY(2), ADD c BLOB", SAME, SAME),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("statement", "mariadb", "mysql"), OLD_COLLATIONS)
+def test_tables_of_a_tidb_that_compares_bytes(statement: str, mariadb: str, mysql: str) -> None:
+    """They get collations that compare bytes and blanks at the end, whatever theirs are called."""
+    assert words(M10, statement, source="tidb-old-collations").replace("utf8mb3_", "utf8_") == mariadb
+    assert words(MY8, statement, source="tidb-old-collations") == mysql
+    is_plain = mysql == SAME
+    assert (words(MY57, statement, source="tidb-old-collations") == HELD) is not is_plain
+    on_tidb = words(TIDB, statement, source="tidb-old-collations")
+    assert on_tidb == SAME if is_plain else "0900_bin" in on_tidb
+
+
+def test_an_old_tidb_as_the_target_compares_as_the_upstream() -> None:
+    """Its collations compare bytes as well, so that nothing is written otherwise."""
+    target = named_capabilities("tidb-8.5")
+    old = replace(target, collations=KnownCollations(frozenset({"utf8mb4_bin", "latin1_bin", "binary"}), {}))
+    rules = CollationRules(SOURCES["tidb-old-collations"])
+    statement = "CREATE TABLE t (a VARCHAR(9) PRIMARY KEY) COLLATE utf8mb4_bin"
+    found = rewrite(statement, "app", Site(old, rules, "tidb-old-collations"))
+    assert isinstance(found, Rewritten)
+    assert found.text == statement
 
 
 @pytest.mark.parametrize("server", ["target", "old_target", "mysql_target", "old_mysql_target"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.events import Event, Kind
+from bridge.events import NO_KEY, Event, Kind
 from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
 from bridge.protocols.values.event_time import place_in_binlog
 from bridge.rows.moments import Moment
@@ -148,12 +148,14 @@ def test_event_time_of_a_snapshot() -> None:
 @pytest.mark.parametrize(
     ("key", "handle"),
     [
-        (b'{"payload":{"id":1}}', "id"), (b'{"payload":{"v":"a","id":1}}', "v\0id"), (b'{"payload":{}}', ""),
-        (b"", ""),
-        (None, ""), (b'{"id":1}', "id"), (b"{}", ""), (b"1004", ""), (b'{"schema":null,"payload":{"id":1}}', "id"),
+        (b'{"payload":{"id":1}}', "id"), (b'{"payload":{"v":"a","id":1}}', "v\0id"), (b'{"payload":{}}', NO_KEY),
+        (b"", NO_KEY),
+        (None, NO_KEY), (b'{"id":1}', "id"), (b"{}", NO_KEY), (b"1004", ""),
+        (b'{"schema":null,"payload":{"id":1}}', "id"),
         (b'{"payload":{"id":1},"schema":{"fields":[],"type":"struct"}}', "id"), (CUSTOMER_KEY, "id"),
     ],
 )  # fmt: skip
 def test_handle_key(key: bytes | None, handle: str) -> None:
-    """The key's columns are the message key's, with a schema or without; a table without a key has none."""
+    """The key's columns are the message key's, with a schema or without; a table without a key has none; a bare
+    value says nothing."""
     assert event_of(ticdc("c", {"id": 1, "v": "a"}), key).key == handle

@@ -68,6 +68,8 @@ TICDC_TYPES = [
     (named("int32", "time.Year"), 2155, "2155", ""), (named("int32", "time.Year"), 0, "0", ""),
     # names, JSON, vectors (enums, jsons, vecs)
     (named("string", "data.Enum", parameters={"allowed": "a,g\\,h"}), "g,h", "'g,h'", ""),
+    (named("string", "data.Enum", parameters={"allowed": "a,,\\,"}), "", "''", "enum"),
+    (named("string", "data.Enum"), "a", "'a'", "enum"),
     (named("string", "data.EnumSet"), "x,y,z,w w,q'q", r"'x,y,z,w w,q\'q'", ""),
     (named("string", "data.EnumSet"), "", "''", ""),
     (named("string", "data.Json"), '{"a": 1}', """'{"a": 1}'""", ""),
@@ -82,6 +84,7 @@ NATIVE_TYPES = [
     (plain("float"), 5.610000133514404, "5.610000133514404e0", ""),
     (plain("bytes"), "AP8=", "x'00ff'", ""), (plain("string"), "00ff", "'00ff'", OPEN_STRING),
     (named("string", "data.Json"), "{}", "'{}'", ""), (named("int32", "time.Year"), 2018, "2018", ""),
+    (named("int32", "time.Year"), 1900, "0", ""), (named("int32", "time.Year"), 1901, "1901", ""),
     (named("string", "time.ZonedTimestamp"), "2018-06-20T13:37:03+08:00", "'2018-06-20 05:37:03'", ""),
     # decimal.handling.mode=precise, bigint.unsigned.handling.mode=precise
     (connect("bytes", "Decimal", parameters={"scale": "2", "connect.decimal.precision": "10"}), "MDk=", "123.45", ""),

@@ -11,8 +11,9 @@ import orjson
 import pytest
 from cramjam import snappy
 
-from bridge.events import Event, Kind
+from bridge.events import NO_KEY, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.values.untyped import split_forms
 from tests.support.wire import (
     ROW_KEY,
     TSO,
@@ -67,6 +68,17 @@ TYPES: list[tuple[dict[str, Any], str]] = [
     ({"t": 11, "f": 65, "v": "-838:59:58.999999"}, "'-838:59:58.999999'"), ({"t": 13, "f": 193, "v": 0}, "0"),
     ({"t": 225, "f": 65, "v": "[1,2,3.5]"}, "'[1,2,3.5]'"), ({"t": 15, "f": 0, "v": "it's"}, r"'it\'s'"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "form"),
+    [(15, None, "quoted"), (253, None, "quoted"), (254, None, "quoted"), (15, 64, ""), (252, None, "")],
+)
+def test_strings_without_flags(code: int, flags: int | None, form: str) -> None:
+    """Only the target's column tells VARCHAR from VARBINARY, whose bytes are escaped, as in the examples."""
+    column = {"t": code, "v": None} | ({} if flags is None else {"f": flags})
+    event = open_event(*open_row({"u": ID | {"v": column}}))
+    assert split_forms(event.columns or "")[1] == ["", form]
 
 
 @pytest.mark.parametrize(("column", "literal"), TYPES)
@@ -153,10 +165,10 @@ def test_nameless_old_values_of_two_columns() -> None:
     [
         ({"a": {"t": 3, "h": True, "v": 1}, "b": {"t": 3, "v": 1}}, "a"),
         ({"b": {"t": 3, "f": 43, "v": 1}, "c": {"t": 3, "v": 1}, "a": {"t": 3, "h": True, "f": 42, "v": 1}}, "b\0a"),
-        ({"a": {"t": 3, "f": 81, "v": 1}}, ""),
-        ({"a": {"t": 3, "h": False, "f": 8, "v": 1}}, ""),
+        ({"a": {"t": 3, "f": 81, "v": 1}}, NO_KEY),
+        ({"a": {"t": 3, "h": False, "f": 8, "v": 1}}, NO_KEY),
         # the description's two examples of flags
-        ({"a": {"t": 3, "f": 85, "v": 1}}, ""),
+        ({"a": {"t": 3, "f": 85, "v": 1}}, NO_KEY),
         ({"a": {"t": 3, "f": 46, "v": 1}}, "a"),
     ],
 )  # fmt: skip

@@ -45,6 +45,15 @@ CASES = [
     (ADAPTIVE, "decimal(20,10)", "'0E-10'", "0.0000000000"), (ADAPTIVE, "decimal(30,8)", "'-1.5E-8'", "-0.000000015"),
     ("string:,connect,", "decimal(65,0)", "'9.99E+64'", "999" + "0" * 62),
     ("json:,connect,", "blob", "'AP8='", "x'00ff'"), ("json:,connect,", "decimal(10,2)", "1.5e0", "1.50"),
+    # the native connector adds 1900 to the 0 that the binlog holds
+    (CONNECT, "year(4)", "1900", "0"), (TICDC, "year", "0", "0"), (TICDC, "year", "1901", "1901"),
+    ("enum", "enum('a',',')", "''", "''"), ("enum", "enum('','a')", "NULL", "NULL"),
+    ("ckafka:,", "enum('a')", "''", "''"),
+    # texts of official Canal, and of the Open Protocol without flags, which may be bytes
+    ("utf8", "varchar(10)", r"'ä\\'", r"'ä\\'"), ("utf8", "binary(4)", r"'ä\0'", "x'c3a40000'"),
+    ("utf8", "varbinary(10)", r"'\\'", "x'5c'"), ("utf8", "blob", "''", "''"), ("utf8", "binary(2)", "NULL", "NULL"),
+    ("quoted", "varchar(10)", r"'\\x89'", r"'\\x89'"), ("quoted", "varbinary(9)", r"'\\x89PNG\\r'", "x'89504e470d'"),
+    ("quoted", "binary(3)", r"'\\x89'", "x'890000'"), ("quoted", "blob", "NULL", "NULL"),
     # floats
     (TICDC, "float", "3.4028235e+38", "3.4028234663852886e+38"), (TICDC, "float(7,3)", "1", "1.0e0"),
     (TICDC, "double", "1e-10", "1e-10"), (TICDC, "double unsigned", "16777216", "16777216.0e0"),
@@ -116,6 +125,7 @@ def test_form(form: str, column: str, raw: str, ready: str) -> None:
         (TICDC, "date not null", "0", "'1970-01-01'", "zero date"),
         (CONNECT, "datetime not null", "0", "'1970-01-01 00:00:00'", "zero date"),
         ("epoch", "date", "'1970-01-01'", "'1970-01-01'", "zero date"),
+        *((form, "enum('a','')", "''", "''", "error value") for form in (TICDC, CONNECT, "enum", "ckafka:,")),
     ],
 )
 def test_losses_are_said(form: str, column: str, raw: str, ready: str, words: str) -> None:
@@ -135,7 +145,7 @@ def test_losses_are_said(form: str, column: str, raw: str, ready: str, words: st
         ("timestamp", "'2024-02-29 12:34:56'", "zone"), ("timestamp", "1709210096000", "not a string"),
         ("binary(2)", "'abc'", "Base64"), ("binary(2)", "5", "not a string"), ("bit(9)", "'AAAAAAAAAAAA'", "64 bits"),
         ("date", "-719529", "out of range"), ("date", "1.5e0", "not an integer"), ("date", "1e+300", "not an integer"),
-        ("year(4)", "5", "not a YEAR"), ("year(4)", "1900", "not a YEAR"), ("year(4)", "2024.5e0", "not an integer"),
+        ("year(4)", "5", "not a YEAR"), ("year(4)", "2156", "not a YEAR"), ("year(4)", "2024.5e0", "not an integer"),
         ("bigint unsigned", "-9.223372036854776e+18", "not an integer"),
         ("float", "'NaN'", "not a number"), ("double", "'Infinity'", "not a number"),
         ("decimal(9,2)", "1.239e0", "would cut it"), ("decimal(65,0)", "0.5e0", "would cut it"),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, Event, Kind
 from tests.support.wire import (
     ROW_KEY,
     TSO,
@@ -207,11 +207,11 @@ def test_change(change: Change) -> None:
     [event] = by_canal_json(change)
     assert (event.kind, event.commit_ts, event.schema, event.table) == (change.kind, TSO, "d", "t")
     assert split(names_of(event)) == list(change.types)
-    assert event.key == "\0".join(change.key)
+    assert event.key == ("\0".join(change.key) or NO_PRIMARY_KEY)
     assert (event.before is None, event.after is None) == (change.kind is Kind.INSERT, change.kind is Kind.DELETE)
     if event.before is not None:
         check_image(change, change.old, event.before)
     if event.after is not None:
         check_image(change, change.new, event.after)
-    in_order = "\0".join(name for name in change.types if name in change.key)
+    in_order = "\0".join(name for name in change.types if name in change.key) or NO_KEY
     assert untyped(by_open_protocol(change)) == untyped([event._replace(key=in_order)])

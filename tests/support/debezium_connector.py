@@ -1,6 +1,6 @@
-"""Debezium's own connector for MySQL, in Kafka Connect: what it writes is genuine.
+"""Debezium's own connectors for MySQL and MariaDB, in Kafka Connect: what they write is genuine.
 
-Its jars are fetched once per user, and kept where the embedded servers are kept.
+Their jars are fetched once per user, and kept where the embedded servers are kept.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -16,35 +16,77 @@ from bridge.cache.folders import cached
 from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port
 
-VERSION: Final = "3.0.8.Final"
-CONNECT_VERSION: Final = "3.9.0"
-ARTIFACTS: Final = (
-    Artifact("org.apache.kafka", "connect-runtime", CONNECT_VERSION),
-    Artifact("org.apache.kafka", "connect-json", CONNECT_VERSION),
-    Artifact("io.debezium", "debezium-connector-mysql", VERSION),
-    Artifact("org.slf4j", "slf4j-simple", "1.7.36", is_alone=True),
-)
-_NAME: Final = "mysql-source"
+
+class Release(NamedTuple):
+    """A connector, and the Kafka Connect that runs it.  kind: `mysql` or `mariadb`."""
+
+    kind: str
+    version: str
+    connect_version: str
+
+    def jars(self) -> Path:
+        """The folder of the jars.  Raises LocalError where they cannot be fetched."""
+        return cached(f"debezium-{self.kind}-{self.version}-connect-{self.connect_version}", self._fetch)
+
+    def _fetch(self, folder: Path) -> None:
+        for artifact in (
+            Artifact("org.apache.kafka", "connect-runtime", self.connect_version),
+            Artifact("org.apache.kafka", "connect-json", self.connect_version),
+            Artifact("io.debezium", f"debezium-connector-{self.kind}", self.version),
+            Artifact("org.slf4j", "slf4j-simple", "1.7.36", is_alone=True),
+        ):
+            retrieve(artifact, folder)
+
+    @property
+    def class_name(self) -> str:
+        """The connector's Java class."""
+        return f"io.debezium.connector.{self.kind}.{'MySql' if self.kind == 'mysql' else 'MariaDb'}Connector"
+
+
+OLD: Final = Release("mysql", "3.0.8.Final", "3.9.0")
+"""Before 3.2, which began to leave TRUNCATE out."""
+MYSQL: Final = Release("mysql", "3.6.1.Final", "4.3.0")
+MARIADB: Final = Release("mariadb", "3.5.0.Final", "4.1.1")
+"""The newest that Maven has whole."""
+LOSSLESS: Final = {
+    "skipped.operations": "none",
+    "key.converter.replace.null.with.default": "false",
+    "value.converter.replace.null.with.default": "false",
+}
+"""Against the defaults that lose data: TRUNCATE is sent, and NULL where a column has a default."""
+_NAME: Final = "source"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class DebeziumConnector(Server):
-    """Kafka Connect, standalone, with one connector, which reads a MySQL server as root.
+    """Kafka Connect, standalone, with one connector, which reads a server as root.
 
     prefix: its topic.prefix, which is also the name of its topic of schema changes.
     schemas: the converters' schemas.enable.
+    more: further properties of the connector; they win over the ones set here.
     """
 
     name: ClassVar[str] = "Debezium"
     needs: ClassVar[str] = "it needs Java 17"
 
-    def __init__(self, bootstrap_servers: str, port: int, database: str, prefix: str, *, schemas: bool) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        port: int,
+        database: str,
+        prefix: str,
+        *,
+        schemas: bool,
+        release: Release = OLD,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__()
         self._rest_port = 0
+        self._release = release
         self._worker = {"bootstrap.servers": bootstrap_servers, "offset.flush.interval.ms": "1000"}
         for part in ("key", "value"):
             self._worker |= {f"{part}.converter": _JSON, f"{part}.converter.schemas.enable": str(schemas).lower()}
-        self._connector = _connector(bootstrap_servers, port, database, prefix)
+        self._connector = _connector(bootstrap_servers, port, database, prefix, release) | dict(more or {})
 
     def _prepare(self, folder: Path) -> None:
         self._rest_port = free_port()
@@ -54,7 +96,7 @@ class DebeziumConnector(Server):
         _write(folder / "connector.properties", self._connector)
 
     def _command(self, folder: Path) -> list[str]:
-        flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{jars()}/*"]
+        flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{self._release.jars()}/*"]
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         return [java(), *flags, main, str(folder / "worker.properties"), str(folder / "connector.properties")]
 
@@ -72,21 +114,11 @@ class DebeziumConnector(Server):
         return found
 
 
-def jars() -> Path:
-    """The folder of the jars.  Raises LocalError where they cannot be fetched."""
-    return cached(f"debezium-{VERSION}-connect-{CONNECT_VERSION}", _fetch)
-
-
-def _fetch(folder: Path) -> None:
-    for artifact in ARTIFACTS:
-        retrieve(artifact, folder)
-
-
-def _connector(bootstrap_servers: str, port: int, database: str, prefix: str) -> dict[str, str]:
+def _connector(bootstrap_servers: str, port: int, database: str, prefix: str, release: Release) -> dict[str, str]:
     """The properties without which the connector does not start; all others have their defaults."""
     return {
         "name": _NAME,
-        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "connector.class": release.class_name,
         "tasks.max": "1",
         "database.hostname": HOST,
         "database.port": str(port),

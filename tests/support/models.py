@@ -118,16 +118,16 @@ class FakeWriter:
         assert pending == target.pending
         change = pending[0]
         self._step()
-        assert change.commit_ts not in self.runs_like(change), "two runs under one number"
+        ids = {one.id for one in self.changes_between(change.commit_ts, change.commit_ts + 1)}
+        assert change.id not in ids, "two runs under one number"
         target.check_change(change)
         target.ran.append(change)
         target.pending = target.pending[1:]
         self._step()
 
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of each run of the same statement in the same millisecond."""
-        like = (change.schema, change.text, change.commit_ts >> 18)
-        return {c.commit_ts: c.position for c in self._target.ran if (c.schema, c.text, c.commit_ts >> 18) == like}
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """What ran, in this order."""
+        return [change for change in self._target.ran if low <= change.commit_ts < high]
 
 
 def give(

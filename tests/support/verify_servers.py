@@ -15,7 +15,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.verify.options import VerifyOptions
+from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report
 from bridge.verify.source.verification import SourceVerification
 
@@ -88,11 +88,11 @@ class Pair:
         ended = run_file(self.target, self.fix, client, *options)
         assert ended.returncode == 0, ended.stderr.decode()
 
-    def verify(self, *rules: str, **options: Any) -> Report:
+    def verify(self, *rules: str, listener: ProgressListener | None = None, **options: Any) -> Report:
         """Compares the target with the source."""
         told = VerifyOptions(TableFilter(rules), **{"shown_rows": 100, "fix_file": self.fix, **options})
         return SourceVerification(
-            Target(self.target), Target(self.source, role="source"), ProgressTable("bridge"), told, Quiet()
+            Target(self.target), Target(self.source, role="source"), ProgressTable("bridge"), told, listener or Quiet()
         ).run()
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from bridge.local import Kafka, LocalError, MySQL
 from tests.support.bridges import running
 from tests.support.command import SECONDS, Process, bridge
-from tests.support.debezium_connector import DebeziumConnector, jars
+from tests.support.debezium_connector import OLD, DebeziumConnector
 from tests.support.pipelines import admin, sql
 from tests.support.waiting import wait_for
 from tests.system.test_native_debezium import CREATE, ROWS
@@ -101,7 +101,7 @@ def test_snapshot_and_changes_end_equal(
 ) -> None:
     """As the manual says: an empty target, all topics of the connector, its topic of schema changes too."""
     try:
-        jars()
+        OLD.jars()
     except LocalError as error:
         pytest.skip(str(error))
     servers, prefix = kafka.bootstrap_servers, f"up{schemas:d}"

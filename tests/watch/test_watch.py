@@ -79,7 +79,7 @@ def test_manual_and_metrics_name_the_same(watch: Watch) -> None:
 
 
 def test_nobody_names_a_metric_that_is_not_there() -> None:
-    """Neither the dashboard nor a rule; and each metric of the bridge but two is on the dashboard or in a rule."""
+    """Neither the dashboard nor a rule; and each metric of the bridge but three is on the dashboard or in a rule."""
     used: set[str] = set()
     files = [
         *(path for path in (ROOT / "conf" / "deploy").glob("**/*") if path.suffix in {".json", ".yml", ".yaml"}),
@@ -90,7 +90,8 @@ def test_nobody_names_a_metric_that_is_not_there() -> None:
         )
         assert named <= documented(), path
         used |= named
-    shown_elsewhere = {"bridge_build_info", "bridge_resolved_timestamp_seconds"}
+    moments = {"bridge_applied_timestamp_seconds", "bridge_resolved_timestamp_seconds"}
+    shown_elsewhere = {"bridge_build_info", *moments}
     assert {name for name in documented() if name.startswith("bridge_")} == used | shown_elsewhere
 
 

@@ -13,6 +13,7 @@ from pymysql.err import MySQLError
 from bridge.commands.check import grants
 from bridge.commands.check.finding import Finding, Level, fail, failed, ok, warn
 from bridge.config import Settings, TargetSection, UpstreamSection
+from bridge.ddl.collation_tables import is_tidb
 from bridge.ddl.server_features import Flavour, Version, read_version
 from bridge.errors import UsageError
 from bridge.mysql import tidb
@@ -247,7 +248,7 @@ def judge_clock(section: str, ahead: float) -> Finding:
 def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
     """Warns of a server that may take two tables of the upstream for one.  TiDB, which always does, has no choice."""
     said = facts.variables.get("lower_case_table_names", "0")
-    if said != "0" and facts.flavour is not Flavour.TIDB and settings.ddl.source != "tidb":
+    if said != "0" and facts.flavour is not Flavour.TIDB and not is_tidb(settings.ddl.source):
         yield warn(
             "names",
             f"the target does not tell names apart by the case of their letters (lower_case_table_names = {said}): to"

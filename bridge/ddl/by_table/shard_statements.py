@@ -87,7 +87,7 @@ def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStateme
         if never := _never(known, routes):
             return ShardStatement(shard, target, text, known.classes, never=never)
         routed = routed_statement(text, known, schema, routes, tidb=False)
-        after = classify(routed.text, routed.schema)
+        after = classify(routed.text, routed.schema, is_certain=True)
     except (RoutingError, UnreadableError):
         return None
     assert isinstance(after, Classified), routed.text  # `routed_statement` has classified it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Final
 
 from bridge.ddl.alter_actions import ColumnNames, column_names
@@ -25,15 +25,28 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
 
     text: with the names of the target.  is_utc: whether sessions of the upstream are in UTC.
     """
-    if _moves_tables(classified):
-        return "rows behind it would go to each other's tables"
-    if classified.swaps is Swap.COLUMNS:
-        return "rows behind it would go to each other's columns"
+    if what := moved_without(classified):
+        return what
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
         reason = _kept_in_its_columns(text, classified, definition_of)
         if reason:
             return reason
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
+
+
+def moved_without(classified: Classified) -> str:
+    """Says which rows would go to another table or column if a statement were left out; "" without any."""
+    if _moves_tables(classified):
+        return "rows behind it would go to each other's tables"
+    return "rows behind it would go to each other's columns" if classified.swaps is Swap.COLUMNS else ""
+
+
+def wrong_without_unclear(classified: Classified) -> str:
+    """Says which rows may be wrong in silence if a statement were left out of which the databases of some names are not
+    known, so that no column can be looked up; "" without any."""
+    if what := moved_without(classified):
+        return what
+    return "values of rows behind it may be read as others" if C.MODIFY_COLUMN in classified.classes else ""
 
 
 def _kept_in_its_columns(text: str, classified: Classified, definition_of: DefinitionOf) -> str:
@@ -58,10 +71,10 @@ def removed_names(text: str, classified: Classified, earlier_text: str, earlier:
     the table."""
     if classified.kind is StatementKind.CREATE_TABLE:
         databases = {name.schema for name in classified.tables}
-        is_one = bool(_lower(earlier.tables) & _lower(classified.tables)) or earlier.database in databases
+        is_one = _may_share(earlier.tables, classified.tables) or earlier.database in databases
         is_removed = is_one and not _REMOVED_BY.isdisjoint(earlier.classes)
         return frozenset({classified.tables[0].table.lower()}) if is_removed else frozenset()
-    is_one = _lower(earlier.tables[:1]) == _lower(classified.tables[:1])
+    is_one = _may_share(earlier.tables[:1], classified.tables[:1])
     if {classified.kind, earlier.kind} != {StatementKind.ALTER_TABLE} or not is_one:
         return frozenset()
     return frozenset(_column_names(earlier_text, earlier).freed & _column_names(text, classified).given)
@@ -70,8 +83,14 @@ def removed_names(text: str, classified: Classified, earlier_text: str, earlier:
 def _moves_tables(classified: Classified) -> bool:
     """Tells whether a table gets the name that another one had, or rows of it."""
     if classified.kind is StatementKind.RENAME_TABLE:
-        return not _lower(classified.tables[::2]).isdisjoint(_lower(classified.tables[1::2]))
+        return _may_share(classified.tables[::2], classified.tables[1::2])
     return classified.kind is StatementKind.EXCHANGE_PARTITION
+
+
+def _may_share(some: Sequence[TableName], others: Sequence[TableName]) -> bool:
+    """Tells whether one table may be among both.  A name without a database may mean that table of any."""
+    pairs = product(_lower(some), _lower(others))
+    return any(a[1] == b[1] and (a[0] == b[0] or "" in {a[0], b[0]}) for a, b in pairs)
 
 
 def _lower(names: Sequence[TableName]) -> set[tuple[str, str]]:

@@ -8,9 +8,13 @@ from typing import Final
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes, remove
+from bridge.ddl.server_features import Feature
 
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
+_NATIONAL: Final = {"NCHAR": "CHAR", "NVARCHAR": "VARCHAR"}
+_LATIN1: Final = "TiDB's latin1 holds all characters"
+_AS_BYTES: Final = "the source compares bytes, with blanks at the end (ddl.source)"
 
 
 def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -25,11 +29,51 @@ def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces character sets that the target does not know by utf8mb4, which holds all characters."""
+    """Replaces character sets that the target does not know by utf8mb4, which holds all characters; also TiDB's latin1,
+    whose texts are utf8mb4, and those without a collation that compares as the source does."""
     for scope in _scopes(statement):
         for named in _charset_names(scope):
-            if _plain(named) not in site.target.collations.defaults and _plain(named) not in {"default", "binary"}:
-                yield Edit(*named.span, "utf8mb4", f"the target has no character set {_plain(named)}")
+            name, chosen = _plain(named), site.collations.charset_on(site.target.collations, _plain(named))
+            if name not in site.target.collations.defaults and name not in {"default", "binary"}:
+                yield Edit(*named.span, "utf8mb4", f"the target has no character set {name}")
+            elif chosen != name:
+                why = _AS_BYTES if site.collations.source.compares_bytes and name != "latin1" else _LATIN1
+                yield Edit(*named.span, chosen, why)
+
+
+def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes out what else says a character set or a collation in a column of TiDB's: BINARY, where the target has it
+    compared with blanks at the end; ASCII, which is latin1; NATIONAL, which means nothing to TiDB (its parser,
+    NationalOpt)."""
+    if not site.is_from_tidb or site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change not in ADDS_COLUMN or depth != 0 or i == 0:
+                continue
+            yield from _short_form(item.definition, i, token, site)
+
+
+def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> Iterator[Edit]:
+    if i == 1:
+        if token.word == "NATIONAL":
+            yield remove([token], "to TiDB it means nothing")
+        elif token.word in _NATIONAL:
+            yield Edit(*token.span, _NATIONAL[token.word], "to TiDB, NATIONAL means nothing")
+        return
+    behind_type = column[i - 1].text == ")" or i == 2
+    if token.word == "ASCII" and behind_type:
+        collation = _on_target(site, "latin1_bin")
+        yield Edit(*token.span, f"CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}", "it means latin1")
+    elif token.word == "BINARY" and site.collations.source.compares_bytes and _is_attribute(column, i):
+        named = next((_plain(name) for name in _charset_names(column)), "")
+        collation = f"COLLATE {_on_target(site, f'{named}_bin')}" if named else ""
+        yield Edit(*token.span, collation, _AS_BYTES)
+
+
+def _is_attribute(column: Sequence[Token], i: int) -> bool:
+    """Tells whether BINARY says how a text is compared, not a character set nor a part of an expression."""
+    return column[i - 1].word not in {"SET", "CHARSET", "DEFAULT"} and column[i - 1].text != "="
 
 
 def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -62,11 +106,13 @@ def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     words = {token.word for _, token, depth in with_depth(statement.options) if depth == 0}
     if statement.classified.kind is not StatementKind.CREATE_TABLE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
         return
-    if statement.lists and site.around.default_is_nobodys(statement.classified.tables[0].schema):
-        source = site.collations.source
+    source = site.collations.source
+    is_sure = source.compares_bytes and not site.target.collations.compares_bytes
+    if statement.lists and (is_sure or site.around.default_is_nobodys(statement.classified.tables[0].schema)):
         end = _end_of_definitions(statement)
         text = f" DEFAULT CHARACTER SET {source.charset} COLLATE {_on_target(site, source.collation)}"
-        yield Edit(end, end, text, f"{_why(site)}, and the database on the target has that of its server")
+        why = ", and the database on the target has that of its server"
+        yield Edit(end, end, text, _why(site) + ("" if is_sure else why))
 
 
 def _end_of_definitions(statement: StatementParts) -> int:
@@ -128,6 +174,12 @@ def _on_target(site: Site, name: str) -> str:
     if name in {"default", "binary"}:
         return name
     chosen = site.collations.on(site.target.collations, name)
+    if chosen is None and site.collations.source.compares_bytes:
+        raise UnsupportedError(
+            f"the source compares the bytes of {name}, with blanks at the end, and the target has no collation that"
+            f' does: if no two keys differ in blanks at the end only, set {name} = "{name.partition("_")[0]}_bin" in'
+            " [ddl.collations]"
+        )
     if chosen is None:
         raise UnsupportedError(f"the target has no collation like {name}; map it to one in [ddl.collations]")
     return chosen
@@ -139,7 +191,8 @@ def _default_of(site: Site, charset: str) -> str | None:
     if wanted is None or charset == "default":
         return None
     on_target = _on_target(site, wanted)
-    return None if on_target == site.target.collations.defaults.get(charset) else on_target
+    known = site.target.collations
+    return None if on_target == known.defaults.get(site.collations.charset_on(known, charset)) else on_target
 
 
 def _why(site: Site) -> str:

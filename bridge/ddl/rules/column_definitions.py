@@ -86,7 +86,7 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
 def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
     which means the year 2000."""
-    is_of_tidb = site.source == "tidb"
+    is_of_tidb = site.is_from_tidb
     if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
         return
     for item in statement.items:

@@ -19,15 +19,48 @@ def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Leaves out or drops a check that is not enforced, where the target enforces all checks.  It leaves out every
     check where the target keeps none, since such a server reads only some forms (MySQL 8.0 manual, CHECK Constraints:
     before 8.0.16 CHECK without a name)."""
+    yield from _void_checks(statement, site)
     if site.target.has(Feature.NOT_ENFORCED):
         return
     for item in statement.items:
+        if _is_void(item, statement, site):
+            continue
         if item.change is C.ADD_CHECK and not site.target.has(Feature.CHECKS):
             yield Omission(item, "the target keeps no checks")
         elif item.change is C.ALTER_CHECK:
             yield from _altered_check(item, site)
         elif item.change in {C.ADD_CHECK, *ADDS_COLUMN}:
             yield from _check_options(item)
+
+
+def _void_checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Leaves out the checks that the source reads and does not keep: TiDB's, unless tidb_enable_check_constraint is ON,
+    and even then those of a column that ALTER TABLE adds (TiDB manual, "Constraints").  NOT ENFORCED is no substitute:
+    their names may be taken, and their conditions be none to the target."""
+    for item in statement.items:
+        if not _is_void(item, statement, site):
+            continue
+        if item.change not in ADDS_COLUMN:
+            name = (item.name or "") if item.change is C.ADD_CHECK else None
+            yield Omission(item, _VOID, None if name is None else OmittedObject("constraint", name))
+            continue
+        column = item.definition
+        for start, _, end in _checks_in(column):
+            words = [at(column, end + n).word for n in (1, 2)]
+            end += 2 if words == ["NOT", "ENFORCED"] else words[0] == "ENFORCED"
+            yield remove(column[start : end + 1], _VOID)
+
+
+_VOID: Final = "TiDB does not enforce this check (ddl.tidb_checks)"
+
+
+def _is_void(item: Item, statement: StatementParts, site: Site) -> bool:
+    """Tells whether the source keeps none of the checks of an item."""
+    is_added = item.change in ADDS_COLUMN and statement.classified.kind is StatementKind.ALTER_TABLE
+    if not site.is_from_tidb or (site.enforces_checks and not is_added):
+        return False
+    is_drop = item.change is C.DROP_CONSTRAINT and item.tokens[1].word in {"CHECK", "CONSTRAINT"}
+    return is_drop or item.change in {C.ADD_CHECK, C.ALTER_CHECK, *ADDS_COLUMN}
 
 
 def _altered_check(item: Item, site: Site) -> Iterator[Edit | Omission]:
@@ -58,7 +91,7 @@ def _check_options(item: Item) -> Iterator[Edit | Omission]:
 def dropped_checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces DROP CHECK by DROP CONSTRAINT where the target needs that.  A check that was left out is not dropped."""
     for item in statement.items:
-        if item.change is not C.DROP_CONSTRAINT or not item.name:
+        if item.change is not C.DROP_CONSTRAINT or not item.name or _is_void(item, statement, site):
             continue
         if item.tokens[1].word == "CHECK" and not site.target.has(Feature.CHECKS):
             yield Omission(item, "the target keeps no checks")
@@ -119,6 +152,8 @@ def constraint_names(statement: StatementParts, site: Site) -> Iterator[Edit | O
         return
     names = _Names(statement.classified.tables[0], site)
     for item in statement.items:
+        if _is_void(item, statement, site):
+            continue
         if item.change in names.prefixes and item.name is None:
             first = item.definition[1 if item.definition[0].word == "CONSTRAINT" else 0]
             yield Edit(item.definition[0].span[0], first.span[0], f"CONSTRAINT {names.next(item.change)} ", _NAMED)
@@ -135,7 +170,7 @@ class _Names:
     def __init__(self, table: TableName, site: Site) -> None:
         self._table, self._around = table, site.around
         self.prefixes = {
-            C.ADD_FOREIGN_KEY: "fk_" if site.source == "tidb" else f"{table.table}_ibfk_",
+            C.ADD_FOREIGN_KEY: "fk_" if site.is_from_tidb else f"{table.table}_ibfk_",
             C.ADD_CHECK: f"{table.table}_chk_",
         }
         self._used: dict[str, int] = {}

@@ -69,7 +69,11 @@ def _has_expression(item: Item) -> bool:
         return False
     inner = item.definition[opening + 1 : closing(item.definition, opening)]
     return any(
-        token.text == "(" and depth == 0 and at(inner, i - 1).text in {"", ","} for i, token, depth in with_depth(inner)
+        token.text == "("
+        and depth == 0
+        and at(inner, i - 1).text in {"", ","}
+        and at(inner, i + 1).word != "TIDB_SHARD"
+        for i, token, depth in with_depth(inner)
     )
 
 

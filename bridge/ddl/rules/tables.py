@@ -94,7 +94,7 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
         folded = TableName(named.table.schema, named.table.table.lower())
         stored = renamed.get(folded) or site.around.stored_name(named.table)
         if stored is not None and stored != named.table:
-            if site.source != "tidb" and _may_be_missing(statement, named):
+            if not site.is_from_tidb and _may_be_missing(statement, named):
                 raise UnsupportedError(
                     f"the target has no {named.table}, only {stored}, and the statement does not tell which of them the"
                     " upstream meant: skip it if the upstream tells names apart by the case of their letters"
@@ -160,7 +160,7 @@ _ALTERS: Final = frozenset(
 def hashed_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Refuses to empty or exchange one of the partitions into which a server puts rows by a hash of its own: TiDB's is
     another one than that of MySQL and MariaDB (tried on 8.5, 8.0, 5.7, 11.4), and LINEAR means nothing to it."""
-    is_other = (site.source == "tidb") != site.target.has(Feature.TIDB_SYNTAX)
+    is_other = site.is_from_tidb != site.target.has(Feature.TIDB_SYNTAX)
     if site.is_approved or not is_other or not any(_takes_rows(item) for item in statement.items):
         return
     method = site.around.partition_method(statement.classified.tables[0])

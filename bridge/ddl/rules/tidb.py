@@ -9,7 +9,17 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token, tidb_comments
-from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, beginning, option_scopes, remove, take_out
+from bridge.ddl.rule import (
+    Edit,
+    Omission,
+    OmittedObject,
+    Site,
+    UnsupportedError,
+    beginning,
+    option_scopes,
+    remove,
+    take_out,
+)
 from bridge.ddl.server_features import Feature
 
 _WHY: Final = "only TiDB has it: it says how rows are stored, not what they are"
@@ -49,10 +59,79 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 yield remove(item.definition[i : end + 1], _WHY)
             elif _is_key_option(item, i):
                 yield remove([token], _WHY)
+                if token.word == "GLOBAL" and _is_partitioned(statement, site):
+                    yield from _unique_over_partitions(item)
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
                 yield Omission(
                     item, "the target has no index on some rows only", OmittedObject("index", item.name or "")
                 )
+
+
+def _is_partitioned(statement: StatementParts, site: Site) -> bool:
+    if statement.classified.kind is StatementKind.CREATE_TABLE:
+        return any(token.word == "PARTITION" for _, token, depth in with_depth(statement.options) if depth == 0)
+    return bool(site.around.partition_method(statement.classified.tables[0]))
+
+
+def _unique_over_partitions(item: Item) -> Iterator[Omission]:
+    """Leaves out a unique index that holds over all partitions, of which other servers have none: it changes no row.
+    Without the primary key rows would not be found."""
+    if item.change is not C.ADD_INDEX:
+        raise UnsupportedError(
+            "the target has no primary key, nor a unique key in a column's definition, that holds over all partitions"
+            " (GLOBAL): replace the statement by one without partitions, or with a key that holds their columns"
+        )
+    if any(token.word == "UNIQUE" for token in item.definition[:3]):
+        yield Omission(
+            item, "the target has no unique index over all partitions", OmittedObject("index", item.name or "")
+        )
+
+
+def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes TIDB_SHARD(column) from the columns of an index: it scatters what the columns behind it hold, and says
+    nothing of a row that they do not."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        for i, token, _ in with_depth(item.definition):
+            if (
+                item.change is C.ADD_INDEX
+                and token.word == "TIDB_SHARD"
+                and i > 1
+                and item.definition[i - 1].text == "("
+            ):
+                end = closing(item.definition, i - 1) + 1
+                if at(item.definition, end).text == ",":
+                    yield remove(item.definition[i - 1 : end + 1], _WHY)
+
+
+def default_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes the partition of all other values of a list as MariaDB does, PARTITION p DEFAULT; MySQL has none."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
+    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
+        for i, token, depth in with_depth(clause):
+            if depth == 0 or token.word != "DEFAULT" or at(clause, i - 1).text == "=":
+                continue
+            in_list = _values_around(clause, i)
+            is_alone = at(clause, i - 2).word == "PARTITION" or (in_list is not None and in_list == (i - 3, i + 1))
+            if in_list is None and at(clause, i - 2).word != "PARTITION":
+                continue
+            if not is_alone or not site.target.has(Feature.MARIADB_SYNTAX):
+                raise UnsupportedError(
+                    "the target has no partition for all other values"
+                    + (" and for some that are named" if not is_alone else " (DEFAULT)")
+                    + ": replace the statement by one without it, or without partitions"
+                )
+            if in_list is not None:
+                yield Edit(clause[in_list[0]].span[0], clause[in_list[1]].span[1], "DEFAULT", "MariaDB's words for it")
+
+
+def _values_around(clause: Sequence[Token], i: int) -> tuple[int, int] | None:
+    """Gives the places of VALUES and of the last parenthesis of the VALUES IN (...) that holds place `i`."""
+    openings = (n for n in range(2, i) if [token.word for token in clause[n - 2 : n]] == ["VALUES", "IN"])
+    return next(((n - 2, closing(clause, n)) for n in openings if closing(clause, n) > i), None)
 
 
 def _is_key_option(item: Item, i: int) -> bool:

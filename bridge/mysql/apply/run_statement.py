@@ -16,6 +16,7 @@ from bridge.mysql.connection.session import Session, nothing
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     NO_DEFAULT,
+    NO_NULL,
     PACKET_TOO_LARGE,
     REFUSED_VALUE,
     TOO_LARGE_ROW,
@@ -25,6 +26,7 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
+from bridge.rows.keys.other_spellings import other_spelling
 from bridge.rows.sql.statement import STATEMENT_BYTES, Statement
 
 _DEFAULT_FIX: Final = (
@@ -37,6 +39,9 @@ _ALWAYS_SENT: Final = 2 * STATEMENT_BYTES
 
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
+    if statement.guarded and error_code(error) == NO_NULL and f"'{statement.guarded}'" in str(error):
+        what = f"{statement.guarded} is in their key"
+        return other_spelling(statement.table, what, f"table {statement.table}")
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.beginning}"
     if error_code(error) == PACKET_TOO_LARGE and statement.size < _ALWAYS_SENT:
@@ -114,13 +119,26 @@ def execute_statement(
         load_data.run(session, statement.sql, statement.load, meanwhile)
         return
     try:
-        matched = session.write(statement.sql, meanwhile)
+        matched = matched_rows(session, statement, meanwhile)
     except MySQLError as error:
         is_whole = isinstance(error, TooLargeError) and error_code(error) not in TOO_LARGE_ROW  # of no single row
         if isinstance(error, TRANSIENT) or is_whole or (error_code(error) in DUPLICATE_KEY and not safe_mode):
             raise
         raise _refused(statement, error) from error
     check_matched(statement, matched)
+
+
+def matched_rows(session: Session, statement: Statement, meanwhile: Callable[[], None] = nothing) -> int:
+    """Runs one statement of rows and tells how many rows it matched.  meanwhile: as `Session.write`.
+
+    Raises ApplyError where it finds a row that the messages would overwrite under another spelling of its key.
+    """
+    if statement.expect == 0:
+        for row in session.rows(statement.sql.decode()):
+            what = f"the target has the row with the key {', '.join(map(repr, row))}, and messages spell it otherwise"
+            raise other_spelling(statement.table, what, f"table {statement.table}")
+        return 0
+    return session.write(statement.sql, meanwhile)
 
 
 def check_size(session: Session, statement: Statement) -> None:

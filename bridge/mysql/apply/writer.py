@@ -98,7 +98,7 @@ class Writer:
     ) -> None:
         self._target, self._table, self._ownership = target, table, ownership
         self.end, self._trace = end, trace
-        self._keeps_gone = ddl.keeps_gone
+        self._keeps_gone, self._is_from_tidb = ddl.keeps_gone, ddl.is_from_tidb
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._left: list[int] = []
@@ -168,11 +168,16 @@ class Writer:
                 except (MySQLError, OSError):
                     self.close()
                     raise
-        loaded = {name: replace(table, keeps_gone=self._keeps_gone(name)) for name, table in loaded.items()}
+        loaded = {name: self._with_rules(table) for name, table in loaded.items()}
         self._checked_types.forget(names)
         self._loadable.difference_update(names)
         self._loadable.update(loadable)
         return loaded
+
+    def _with_rules(self, table: Table) -> Table:
+        """Notes what the settings say of a table's rows."""
+        keeps_gone = self._keeps_gone(table.name)
+        return replace(table, keeps_gone=keeps_gone, guards_spelling=self._is_from_tidb and not keeps_gone)
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Gives the tables whose rows may be sent by LOAD DATA, by their definitions."""
@@ -231,14 +236,14 @@ class Writer:
                     raise
         return found
 
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the schema changes that ran, or began to run, with the text of `change` in
-        the millisecond of its commit_ts.  Raises TargetError when retrying does not help."""
-        found: dict[int, str] = {}
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
+        Raises TargetError when retrying does not help."""
+        found: list[SchemaChange] = []
         for attempt in self._retrying():
             with attempt:
                 try:
-                    found = self._runner.runs_like(self._ownership.control, change)
+                    found = self._runner.between(self._ownership.control, low, high)
                 except (MySQLError, OSError) as error:
                     if isinstance(error, LOST):
                         self._ownership.reconnect()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bridge.mysql.apply import load_data
-from bridge.mysql.apply.run_statement import check_matched
+from bridge.mysql.apply.run_statement import check_matched, matched_rows
 from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
@@ -54,7 +54,7 @@ def write_part(
         if statement.load is not None:
             load_data.run(session, statement.sql, statement.load)
         else:
-            check_matched(statement, session.write(statement.sql))
+            check_matched(statement, matched_rows(session, statement))
     if session.is_tidb:
         fence.hold(session, "FOR UPDATE")
     trace("before part commit")

@@ -11,14 +11,16 @@ from typing import Final
 
 import structlog
 
-from bridge.ddl.by_table.routing import RoutingError
+from bridge.ddl.by_table.kept_keys import kept_key
+from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
@@ -33,6 +35,11 @@ from bridge.mysql.state.shard_journal import ShardJournal
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
+_NO_TABLE: Final = "nothing to run: it changes no table"
+_KEEPS_KEY: Final = (
+    "{}, but {}: without this statement, rows that differ upstream would overwrite each other; drop the key by hand as"
+    " upstream and say bridge ddl done, or approve the statement"
 )
 log = structlog.get_logger()
 
@@ -86,10 +93,23 @@ class Planner:
 
     def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> StatementToRun | None:
         """Rewrites a change for the target, and does with it what the policy says, or the operator who approved it."""
+        if isinstance(classify(change.text, change.schema), PassedOver):
+            self._journal.record(session, change, JournalState.DONE, outcome=_NO_TABLE)
+            log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
+            return None
         rewritten = self._rewritten(session, change, approved=approved)
+        if kept := self._idle_by_skipped(session, change, rewritten):
+            raise self.hold(
+                session, change, f"what it makes is there with what it held before, as {kept.id} was skipped", rewritten
+            )
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
+        if decision.verdict is Verdict.IGNORE and rewritten.text:
+            around = OnTarget(session, self._journal)
+            kept = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
+            if kept:
+                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, kept), rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
@@ -99,14 +119,25 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.late and not approved:
-            raise self.hold(session, change, change.late, rewritten)
+        if change.doubt and not approved:
+            raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
             )
             return None
         return StatementToRun(rewritten)
+
+    def _idle_by_skipped(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
+        """Gives the skipped statement that would have removed what an action with IF NOT EXISTS makes, where that is
+        on the target; None without one.  Upstream such an action did something."""
+        routed = target_statement(change.text, change.schema, self._rules.routes)
+        if routed is None or not any(step.why == WAS_THERE for step in rewritten.steps):
+            return None
+        known = classify(*routed)
+        if isinstance(known, Refused):
+            return None
+        return skipped_before(self._journal, session, self._rules.routes, change, routed[0], known)
 
     def _confirmation(self, session: Session, change: SchemaChange, rewritten: Rewritten, *, approved: bool) -> str:
         """Tells why a schema change of a shard has nothing to run, since the merged table is as it says; "" when it is
@@ -154,7 +185,8 @@ class Planner:
         target = self._around.capabilities(session)
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
-        site = Site(target, self._rules.collations, self._rules.source, around, self._rules.routes, approved, zone)
+        rules = self._rules
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, rules.enforces_checks)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
@@ -168,6 +200,8 @@ class Planner:
     def _allowed(
         self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
     ) -> Rewritten:
+        if isinstance(found, Unclear):
+            raise self.hold(session, change, found.reason, None)
         if isinstance(found, Refused):
             raise self._refuse(session, change, found.reason, replacement)
         if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
@@ -178,7 +212,7 @@ class Planner:
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the text that was sent before the interruption."""
-        classified = classify(entry.run_text, change.schema)
+        classified = classify(entry.run_text, change.schema, is_certain=True)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
         return StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
 
@@ -226,7 +260,7 @@ class Planner:
             f"the bridge does not run this statement: {reason}; the statement is: {replacement or change.text}",
             where=where_of(change),
             fix=f"bridge ddl skip {change.id} leaves it out, bridge ddl replace {change.id} runs another statement"
-            " in its place; then start the bridge again",
+            f" in its place, bridge ddl done {change.id} says that its effect is there; then start the bridge again",
         )
 
 
@@ -243,8 +277,10 @@ def where_of(change: SchemaChange) -> str:
 
 
 def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
+    is_unclear = isinstance(classify(change.text, change.schema), Unclear)
+    ways = "replace (with the databases of all names), skip or done" if is_unclear else "approve, skip, replace or done"
     return HeldError(
         f"a schema change is held: {entry.outcome}",
         where=where_of(change),
-        fix=f"bridge ddl approve, skip, replace or done {entry.id}",
+        fix=f"bridge ddl {ways} {entry.id}",
     )

@@ -8,6 +8,7 @@ statement runs on a scratch copy.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from pymysql.err import MySQLError
@@ -17,7 +18,8 @@ from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import removed_names
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.parser import Classified, Refused, Unclear, classify
+from bridge.ddl.token_reader import Named
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.session import Session
@@ -91,9 +93,14 @@ def skipped_before(
 
 def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classified) -> frozenset[str]:
     """Gives the names that a statement makes, and that an earlier one removes."""
+    came = classify(entry.statement, entry.schema)
+    if isinstance(came, Unclear) and not entry.ran_instead:
+        names = [source for name in classified.tables for source in routes.sources(name)]
+        upstream = replace(classified, touched=tuple(Named(name, (0, 0), is_qualified=True) for name in names))
+        return removed_names(text, upstream, entry.statement, came.known)
     ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
     ran = entry.ran_instead or ran
-    known = classify(ran, schema)
+    known = classify(ran, schema, is_certain=True)
     return removed_names(text, classified, ran, known) if isinstance(known, Classified) else frozenset()
 
 
@@ -131,7 +138,7 @@ def _make_probe(
     session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
 ) -> TableName | None:
     """Runs the statement on the probe; gives the table that it is about, None when it cannot be run."""
-    sent = classify(text, current_schema)
+    sent = classify(text, current_schema, is_certain=True)
     if isinstance(sent, Refused):
         return None
     table, (start, end), _ = sent.touched[0]

@@ -19,7 +19,6 @@ from bridge.ddl.rule import OmittedObject
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
-from bridge.tso import ms_tso, tso_ms
 
 
 class JournalState(StrEnum):
@@ -46,12 +45,14 @@ class JournalState(StrEnum):
 FINISHED: Final = frozenset({JournalState.DONE, JournalState.CONFIRMED, JournalState.IGNORED, JournalState.SKIPPED})
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 """States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
+DONE_BY_HAND: Final = "its effect was on the target, as the operator says"
+"""The outcome of a schema change that the operator calls done."""
 
 
 @dataclass(frozen=True)
 class JournalEntry:
     """A row of the journal.  run_text: what was sent to the target, "" before that.  replacement: the operator's text,
-    "" when there is none."""
+    "" when there is none.  place: that of the `SchemaChange`."""
 
     commit_ts: int
     statement_hash: str
@@ -67,6 +68,7 @@ class JournalEntry:
     outcome: str
     started_at: datetime
     finished_at: datetime | None
+    place: str = ""
 
     def document(self) -> dict[str, Any]:
         """Gives the entry as a JSON document."""
@@ -99,6 +101,11 @@ class JournalEntry:
         return self.replacement or (self.run_text if is_other else "")
 
     @property
+    def is_by_hand(self) -> bool:
+        """Whether the operator says that its effect is on the target, and does not say by which statement."""
+        return self.state is JournalState.DONE and self.outcome == DONE_BY_HAND and not self.replacement
+
+    @property
     def id(self) -> str:
         """What the operator calls it."""
         return f"{self.commit_ts}-{self.statement_hash[:8]}"
@@ -106,7 +113,7 @@ class JournalEntry:
 
 _COLUMNS: Final = (
     "commit_ts, statement_hash, schema_name, statement, position, state, fingerprint, classes, run_text, rewrites,"
-    " replacement, outcome, started_at, finished_at"
+    " replacement, outcome, started_at, finished_at, place"
 )
 _ANEW: Final = ", ".join(
     f"{name} = VALUES({name})" for name in [*_COLUMNS.split(", "), "left_out"] if name != "replacement"
@@ -132,15 +139,18 @@ class Journal:
         )
         return found[0] if found else None
 
-    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
-        millisecond = ms_tso(tso_ms(change.commit_ts))
+    def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes with low <= commit_ts < high (TSO), whatever became of them, in the order in which
+        the bridge came to them."""
         rows = session.rows(
-            f"SELECT commit_ts, position FROM {self._table} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
-            " AND statement_hash = %s",
-            (self._pipeline, millisecond, millisecond + ms_tso(1), change.statement_hash),
+            f"SELECT commit_ts, schema_name, statement, position, place FROM {self._table}"
+            " WHERE name = %s AND commit_ts >= %s AND commit_ts < %s ORDER BY started_at, commit_ts",
+            (self._pipeline, low, high),
         )
-        return {int(commit_ts): position for commit_ts, position in rows}
+        return [
+            SchemaChange(int(commit_ts), schema, "", statement, position, place)
+            for commit_ts, schema, statement, position, place in rows
+        ]
 
     def entries(self, session: Session, states: Iterable[JournalState] = tuple(JournalState)) -> list[JournalEntry]:
         """Gives the rows in these states, in the order of the upstream."""
@@ -202,14 +212,14 @@ class Journal:
         running.  What the operator gave in its place stays."""
         session.execute(
             f"INSERT INTO {self._table} (name, {_COLUMNS}, left_out) VALUES"
-            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', %s, NOW(3), IF(%s, NOW(3), NULL), %s)"
+            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', %s, NOW(3), IF(%s, NOW(3), NULL), %s, %s)"
             f" ON DUPLICATE KEY UPDATE {_ANEW}",
             (
                 *(self._pipeline, change.commit_ts, change.statement_hash, change.schema, change.text),
                 *(change.position, state.value, fingerprint, classes),
                 (rewritten.text if rewritten else None) or "",
                 _json(rewritten.steps if rewritten else ()),
-                *(outcome, state in FINISHED),
+                *(outcome, state in FINISHED, change.place),
                 _json(rewritten.left_out if rewritten else ()),
             ),
         )

@@ -248,7 +248,7 @@ class BoundaryOrder:
         if not reason:
             return None
         rest = self._backlog.restart_positions(self.applied_ts)
-        floors = {where: start._replace(floor=self.applied_ts) for where, start in rest.items()}
+        floors = {where: start._replace(floor=self.applied_ts, seen=self.applied_ts) for where, start in rest.items()}
         return Handover(Advance(self.applied_ts, self.applied_ts, floors), reason)
 
     def _lack_of_boundaries(self) -> str:
@@ -305,6 +305,11 @@ class BoundaryOrder:
         """The resolved ts of the frontier, at most `until`."""
         resolved = self._frontier.resolved_ts
         return resolved if self._until is None else min(resolved, self._until)
+
+    @property
+    def quiet_seconds(self) -> float:
+        """0: the age of the boundaries tells it."""
+        return 0.0
 
     @property
     def until_reached(self) -> bool:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import pyarrow as pa
+import structlog
 
 from bridge.errors import AheadOfTargetError
 from bridge.filters.table_filter import TableFilter
@@ -18,7 +19,10 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
+from bridge.pipeline.by_partitions.repeated_changes import second_run
+from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
+from bridge.pipeline.by_partitions.unread_topics import ADD_TOPIC, unread_topics
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
 from bridge.pipeline.filtering.wanted_changes import is_wanted
@@ -27,6 +31,7 @@ from bridge.pipeline.segments import Segment
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows
+from bridge.tso import ms_tso, tso_ms
 
 POSITIONS_SECONDS: Final = 10.0
 """How often positions are recorded that moved without a change, by messages of tables that the filter excludes."""
@@ -35,8 +40,13 @@ SETTLE_SECONDS: Final = 10.0
 SETTLE_AGAIN_SECONDS: Final = 100.0
 """After a wait in vain, the bridge does not wait for boundaries again for so long."""
 
-RunsLike = Callable[[SchemaChange], Mapping[int, str]]
-"""Finds the schema changes that ran with the same text, in the millisecond of this one: commit ts and position."""
+_SHOWN: Final = 5
+_SNAPSHOT_FIX: Final = (
+    "rows that were deleted upstream while the connector was off are not in it, and stay on the target: bridge verify"
+    " --against upstream shows them"
+)
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class PartitionOrder:
     """Yields what was read of each partition as soon as possible, in its order; every target transaction records exact
     offsets.
 
-    runs_like: finds what ran already, so that copies of a schema change run once.
+    changes_between: gives what is on record, so that a schema change runs once, however often it comes.
     until: nothing at or above this time is due (TSO); None for no limit.
     settles: whether to change to the order of commit ts when boundaries come again.
     """
@@ -73,7 +83,7 @@ class PartitionOrder:
         progress: Progress,
         backlog: PartitionBacklog,
         idle: IdlePolicy,
-        runs_like: RunsLike,
+        changes_between: ChangesBetween,
         *,
         tables: TableFilter,
         counts: Counts,
@@ -82,7 +92,7 @@ class PartitionOrder:
         settles: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._backlog, self._idle, self._runs_like = backlog, idle, runs_like
+        self._backlog, self._idle, self._changes_between = backlog, idle, changes_between
         self._tables, self._counts, self._until, self._clock = tables, counts, until, clock
         self._on_bad_message = on_bad_message
         self._ends_asked: dict[PartitionId, int] = {}
@@ -91,6 +101,8 @@ class PartitionOrder:
         self._written_at = -math.inf
         self._waiting = ""
         self._read_ts = 0
+        self._is_cut = False
+        self._taken_at = self._looked_at = clock()
         self._bad: Sequence[BadMessage] = ()
         self._ahead_since: dict[tuple[TableName, frozenset[str]], float] = {}
         self._settled_ts: int | None = None
@@ -109,9 +121,12 @@ class PartitionOrder:
 
     def take(self, batch: UnsortedBatch) -> None:
         """Takes one micro-batch, all of whose changes may be due now."""
+        self._taken_at, self._is_cut = self._clock(), batch.is_cut
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
+        if begun := self._backlog.snapshots_begun:
+            log.warning("snapshot_again", partitions=_named(begun), fix=_SNAPSHOT_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
         self._counts.repeated.update(repeated)
 
@@ -142,7 +157,8 @@ class PartitionOrder:
     def tick(self) -> None:
         """Counts a partition as having passed a schema change when it was idle for the limit and was read to its
         end."""
-        silent = self._backlog.silent(self._clock(), self._idle.seconds)
+        self._looked_at = self._clock()
+        silent = self._backlog.silent(self._looked_at, self._idle.seconds)
         if any(where not in self._ends_asked for where in silent):
             ends = self._idle.ends(silent)
             if ends is None:
@@ -177,6 +193,7 @@ class PartitionOrder:
         self._backlog.forget_ahead(self._clock() - self._idle.row_seconds)
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
+            self._counts.repeated.update(step.repeated)
             if step.changes:
                 self._ahead_since.clear()
             yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
@@ -205,19 +222,19 @@ class PartitionOrder:
         return True
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
-        """Returns the schema change to run; None for one that the filter excludes, and for a copy of one that ran.
-
-        With a TSO, a copy has the same TSO.  Without, a change of another partition with the same time and text is a
-        broadcast copy; in the same partition it is a second change, which gets a commit_ts of its own.
-        """
+        """Returns the schema change to run; None for one that the filter excludes, and for one that ran already: a
+        broadcast copy, or one that the producer has sent again.  With a TSO, these have the same one."""
         if not is_wanted(change, self._tables, self._counts.tables):
             return None
-        runs = self._runs_like(change)
-        if not by_time:
-            return None if change.commit_ts in runs else change
-        if any(_partition_of(position) != _partition_of(change.position) for position in runs.values()):
-            return None
-        return replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in runs))
+        for table, topic in unread_topics(change, {topic for topic, _ in self._backlog.partitions}).items():
+            log.warning(
+                "table_is_not_read", table=str(table), topic=topic, fix=ADD_TOPIC.format(topic, change.commit_ts)
+            )
+        millisecond = ms_tso(tso_ms(change.commit_ts))
+        before = self._changes_between(millisecond, millisecond + ms_tso(1))
+        if by_time:
+            return second_run(change, before, self._backlog.applied_time)
+        return None if change.id in {one.id for one in before} else change
 
     @staticmethod
     def coming(batch: UnsortedBatch) -> None:
@@ -298,6 +315,11 @@ class PartitionOrder:
         return max(self.applied_ts, self._read_ts)
 
     @property
+    def quiet_seconds(self) -> float:
+        """For how long nothing has come of a source that was read to its end, by the last look."""
+        return 0.0 if self._is_cut else max(0.0, self._looked_at - self._taken_at)
+
+    @property
     def until_reached(self) -> bool:
         """Whether a partition has reached `until`, and everything below it that was read is in the target."""
         return self._until is None or self.applied_ts == self._until or self._is_at_until
@@ -354,5 +376,6 @@ class PartitionOrder:
         )
 
 
-def _partition_of(position: str) -> str:
-    return position.rpartition("/")[0]
+def _named(partitions: Sequence[PartitionId]) -> str:
+    names = ", ".join(f"{topic}/{partition}" for topic, partition in partitions[:_SHOWN])
+    return names + (f" and {len(partitions) - _SHOWN:,} more" if len(partitions) > _SHOWN else "")

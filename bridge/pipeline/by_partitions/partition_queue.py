@@ -17,7 +17,7 @@ from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
-from bridge.rows.moments import Bools, Moment, Places, names_of, newest_places
+from bridge.rows.moments import Bools, Moment, Places, is_of_snapshot, names_of, newest_places
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Stop:
         """The event as a schema change, which it must be."""
         event = self.event
         position = Position(event["topic"], event["partition"], event["offset"])
-        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position))
+        place = event["place"] or ""
+        return SchemaChange(event["commit_ts"], event["schema"], event["table"], event["text"], str(position), place)
 
     @property
     def moment(self) -> Moment:
@@ -153,17 +154,19 @@ class PartitionQueue:
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
     seen: the highest time of any event so far (TSO).
+    shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
+    begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
     applied: the last row in the target that named its place.
     unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
     there is none.
     """
 
-    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW) -> None:
-        self.read, self.boundary, self.arrived, self.seen = read, 0, now, applied.ts
+    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
+        self.read, self.boundary, self.arrived, self.seen, self.shown = read, 0, now, applied.ts, shown
         self.places = {names_of(applied.place): applied.place} if applied.place else {}
-        self.has_rows = False
+        self.has_rows = self.begins_snapshot = False
         self.applied = applied
         self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
@@ -171,6 +174,7 @@ class PartitionQueue:
 
     def note(self, events: pa.Table) -> None:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
+        self.begins_snapshot = False
         if self.unreadable is None and (at := _first_unreadable(events)) is not None:
             self._note_times(events.slice(0, at))
             self.unreadable = Moment.at(self.seen, self.places.values())
@@ -180,6 +184,8 @@ class PartitionQueue:
     def _note_times(self, events: pa.Table) -> None:
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events).items():
+            newest = next(reversed(self.places), names)
+            self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
             self.places[names] = place
 
@@ -264,6 +270,10 @@ class PartitionQueue:
             np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)]),
             np.concatenate([np.empty(0, np.bool_), *(part.by_time for part in parts)]),
         )
+
+    def note_shown(self, time: int) -> None:
+        """Notes the time (TSO) of what is taken out."""
+        self.shown = max(self.shown, time)
 
     def drop(self, stop: Stop) -> None:
         """Removes a stop."""

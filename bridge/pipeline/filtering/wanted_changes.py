@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from bridge.ddl.parser import Classified, classify
-from bridge.errors import SchemaChangeError
+from bridge.ddl.lexer import UnreadableError, tokens
+from bridge.ddl.parser import Refused, classify
 from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange, TableName
-from bridge.tso import tso_ms
 
 
 def is_wanted(change: SchemaChange, tables: TableFilter, seen: set[TableName]) -> bool:
-    """Tells whether the filter accepts the tables that a schema change touches, and adds them to `seen`.
+    """Tells whether the filter accepts any table that a schema change touches, or may touch; adds those that it surely
+    touches to `seen`.
 
-    Raises SchemaChangeError when the filter accepts only some of them.
+    A change of which only a part is accepted is wanted, so that it is recorded: the policy holds it.
     """
     classified = classify(change.text, change.schema)
-    if not isinstance(classified, Classified) or not (classified.tables or classified.database):
+    known = classified.known if isinstance(classified, Refused) else classified
+    if known is None:
+        return _may_be_wanted(change, tables)
+    if known.database:
+        return tables.accepts_schema(known.database)
+    seen.update(name for name in known.tables if name.schema)
+    if not known.tables:
         return tables(change.schema, change.table)
-    if classified.database:
-        return tables.accepts_schema(classified.database)
-    seen.update(classified.tables)
-    accepted = {tables(*name) for name in classified.tables}
-    if len(accepted) > 1:
-        raise SchemaChangeError(
-            f"a schema change touches tables inside and outside of the filter: {change.text}",
-            where=f"{change.position}, commit ts {change.commit_ts} ({tso_ms(change.commit_ts)} ms)",
-            fix="change --filter so that all of them, or none, are replicated",
-        )
-    return accepted.pop()
+    return any(tables(*name) if name.schema else tables.may_accept(name.table) for name in known.tables)
+
+
+def _may_be_wanted(change: SchemaChange, tables: TableFilter) -> bool:
+    """Tells whether a statement that is not understood names a table that the filter accepts, or cannot be read at
+    all."""
+    if tables(change.schema, change.table):
+        return True
+    try:
+        found = tokens(change.text)
+    except UnreadableError:
+        return tables.accepts_schema(change.schema) if change.schema else True
+    names = [token.name or "" for token in found]
+    whole = (tables(schema, name) for schema, name in zip(names, names[2:], strict=False) if schema and name)
+    bare = (tables(change.schema, name) if change.schema else tables.may_accept(name) for name in names if name)
+    return any(whole) or any(bare)

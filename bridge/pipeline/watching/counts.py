@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -26,12 +26,27 @@ class RowCounts(NamedTuple):
     deletes: int = 0
 
 
+class Applied(NamedTuple):
+    """The row changes that were applied up to one moment.
+
+    rows: how many.
+    by_table: the same, by table; a table that was once in it stays.
+    """
+
+    rows: int
+    by_table: Mapping[TableName, RowCounts]
+
+
+_NONE: Final = RowCounts()
+
+
 @dataclass
 class Counts:
     """Counts for the status and the summary.  The applier's thread writes them; other threads may read them."""
 
     messages: int = 0
-    rows: int = 0
+    applied: Applied = field(default_factory=lambda: Applied(0, {}))
+    """Replaced as a whole, so that whoever reads it once has one moment."""
     rows_ahead: int | None = None
     """How many of them had been applied when Spark was there; None before."""
     quarantined: int = 0
@@ -41,12 +56,15 @@ class Counts:
     repeated: Counter[PartitionId] = field(default_factory=Counter)
     left_out: Counter[TableName] = field(default_factory=Counter)
     """Row changes that are never written, by table (`reserved_schemas`)."""
-    by_table: dict[TableName, RowCounts] = field(default_factory=dict)
-    """Row changes that were applied, by table.  A table that was once in it stays."""
     may_hide: set[TableName] = field(default_factory=set)
     """The tables whose updates may be taken for inserts (`note_keyless`)."""
     tables: set[TableName] = field(default_factory=set)
     """The tables that occurred in messages, replicated or not."""
+
+    @property
+    def rows(self) -> int:
+        """How many row changes were applied."""
+        return self.applied.rows
 
     def spark_is_there(self) -> None:
         """Notes how many rows were applied without Spark, the first time that it is there."""
@@ -65,22 +83,24 @@ class Counts:
             for entry in quarantined
             if entry.change is not None
         )
-        self.rows += rows - refused.total()
+        by_table = dict(self.applied.by_table)
         for name, found in tables.items():
-            known = self.by_table.get(name, _NONE)
-            self.by_table[name] = RowCounts(
-                known.inserts + found.inserts - refused[name, Kind.INSERT],
-                known.updates + found.updates - refused[name, Kind.UPDATE],
-                known.deletes + found.deletes - refused[name, Kind.DELETE],
+            before = by_table.get(name, _NONE)
+            by_table[name] = RowCounts(
+                before.inserts + found.inserts - refused[name, Kind.INSERT],
+                before.updates + found.updates - refused[name, Kind.UPDATE],
+                before.deletes + found.deletes - refused[name, Kind.DELETE],
             )
+        self.applied = Applied(self.rows + rows - refused.total(), by_table)
 
     def note_keyless(self, names: Iterable[TableName]) -> None:
         """Takes tables without a key, of a protocol in which inserts may be updates.  Logs each of them once that gets
         inserts, until some update comes: old values are a setting of the whole changefeed."""
-        if any(found.updates for found in self.by_table.values()):
+        by_table = self.applied.by_table
+        if any(found.updates for found in by_table.values()):
             return
         for name in names:
-            if name not in self.may_hide and self.by_table.get(name, _NONE).inserts:
+            if name not in self.may_hide and by_table.get(name, _NONE).inserts:
                 self.may_hide.add(name)
                 log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
 
@@ -104,6 +124,3 @@ class Counts:
                     position=str(position),
                 )
             self.left_out[name] += rows
-
-
-_NONE = RowCounts()

@@ -59,12 +59,13 @@ class Sampler:
     def sample(self) -> Sample:
         """Takes a sample; may be called from any thread."""
         applier, order, counts = self._applier, self._applier.order, self._writer.counts
+        applied = applier.counts.applied
         return Sample(
-            status=self._reporter.status(),
+            status=self._reporter.status(applied),
             by_partition=order.by_partition,
             positions=dict(order.positions),
             committed=applier.committed,
-            tables=dict(applier.counts.by_table),
+            tables=applied.by_table,
             phases=applier.phases.seconds(),
             backlog_bytes=order.bytes_in_memory,
             transactions=counts.transactions,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from bridge.tso import tso_time
 
@@ -13,7 +14,7 @@ class Status:
     """The status of a running pipeline at one moment.
 
     source_lag, apply_lag: seconds from the resolved ts to now, and from the applied ts to the resolved ts; None while
-        there is no boundary.
+        there is no boundary.  Without boundaries, a source that was read to its end and is quiet has no lag.
     rows_per_second: since the last status.
     messages, messages_total: messages read so far, and the number that was to be read at the start.
     left_out: row changes of databases to which nothing is ever written.
@@ -52,3 +53,12 @@ class Status:
     def document(self) -> dict[str, object]:
         """Returns the status as a JSON document."""
         return {**asdict(self), "applied_time": self.applied_time}
+
+
+def said_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Gives the lags of source and applying, in seconds, of a status that a bridge wrote (`Status.document`).
+
+    None where it knew none.
+    """
+    source, apply = last_status.get("source_lag"), last_status.get("apply_lag")
+    return None if source is None or apply is None else (float(source), float(apply))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Final
 
-from bridge.events import Code, Event, Kind
-from bridge.protocols.canal.types import canal_types, converter_of
+from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.protocols.canal.types import canal_types, column_of
 from bridge.protocols.decoder import (
     MAX_CACHED,
     MAX_COMMIT_TS,
@@ -26,7 +26,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.values.event_time import event_ts, place_in_gtid_set
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
-from bridge.protocols.values.untyped import with_types
+from bridge.protocols.values.untyped import with_forms, with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
@@ -42,6 +42,10 @@ _STATEMENT: Final = (
     "the message holds a statement instead of rows: the upstream's binlog_format is not ROW, and nothing tells what "
     "the statement changed"
 )
+_UNSAID: Final = ()
+"""Stands for the `pkNames` of a message that has none, and so says nothing of keys.  Both TiCDC and Canal always write
+it: it is empty (TiCDC) or null (Canal) for a table without a primary key (TiCDC Canal-JSON; Canal 1.1.7,
+MQMessageUtils)."""
 _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
@@ -68,7 +72,7 @@ class CanalJsonDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = canal_types(options.timezone)
-        self._states: dict[tuple[str, str, str], _TableState] = {}
+        self._states: dict[tuple[str, str, str, bool], _TableState] = {}
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
@@ -79,22 +83,24 @@ class CanalJsonDecoder(PlainDecoder):
         if message.get("isDdl") is True:
             with reading_schema_change():
                 return [_schema_change(message)]
-        state = self._states.get((message["database"], message["table"], message["type"]))
+        is_official = "_tidb" not in message
+        state = self._states.get((message["database"], message["table"], message["type"], is_official))
         if state is None:
             kind = message["type"]
             if kind not in _KINDS:
                 return _without_rows(message, kind)
-            state = self._new_state(message["database"], message["table"], kind)
+            state = self._new_state(message["database"], message["table"], kind, is_official)
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the last parsed row of a table and type of change; None before the first."""
-        return self._states[schema, table, kind].layout
+        """Gives the layout of the last parsed row of a table and type of change, with the TiDB extension; None before
+        the first."""
+        return self._states[schema, table, kind, False].layout
 
-    def _new_state(self, schema: str, table: str, kind: str) -> _TableState:
+    def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
         if len(self._states) >= MAX_CACHED:
             self._states.clear()
-        state = self._states[schema, table, kind] = _TableState(
+        state = self._states[schema, table, kind, is_official] = _TableState(
             _KINDS[kind], schema, table, self.is_wanted(schema, table)
         )
         return state
@@ -110,7 +116,11 @@ class CanalJsonDecoder(PlainDecoder):
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
         place = _place(message) if extension is None else None
         layout = state.layout
-        if layout is None or layout.shape != message.get("mysqlType") or layout.handle != message.get("pkNames"):
+        if (
+            layout is None
+            or layout.shape != message.get("mysqlType")
+            or layout.handle != message.get("pkNames", _UNSAID)
+        ):
             layout = self._layout(message, rows[0])
         events = []
         for index, row in enumerate(rows):
@@ -131,18 +141,28 @@ class CanalJsonDecoder(PlainDecoder):
         return events
 
     def _layout(self, message: dict[str, Any], row: object) -> Layout:
-        types, handle = message.get("mysqlType"), message.get("pkNames")
+        types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
             raise DecodeError(f"a row of data is {shown(row)}, not an object")
         if not row:
             raise DecodeError(_NO_COLUMNS)
         if not isinstance(types, dict):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
-        if handle is not None and not isinstance(handle, list):
+        if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        columns = [(name, *converter_of(self._types, name, types.get(name))) for name in row]
-        layout = make_layout(types, handle, columns)
-        layout = layout.raw(with_types(layout.columns, layout.labels))
+        is_official, sql_types = "_tidb" not in message, message.get("sqlType")
+        told = sql_types if isinstance(sql_types, dict) else {}
+        columns = [
+            column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
+        ]
+        layout = make_layout(
+            types,
+            handle,
+            [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
+            "" if handle is _UNSAID else NO_PRIMARY_KEY,
+        )
+        with_all = with_forms(layout.columns, [one.form for one in columns])
+        layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")

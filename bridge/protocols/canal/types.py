@@ -1,13 +1,20 @@
-"""Finds converters for the types of Canal-JSON by the text of mysqlType; sources: "TiCDC Canal-JSON", official
-Canal."""
+"""Finds converters for the types of Canal-JSON by the text of mysqlType; sources: "TiCDC Canal-JSON", official Canal
+1.1.7 and 1.1.8 (MemoryTableMeta, LogEventConvert, RowsLogBuffer), and MySQL's grammar of types.
+
+Official Canal keeps the name that the statement spells: FLOAT8, NVARCHAR(20), LONG.  Its parser knows no character
+set, and the binary log tells text and bytes of a column no more than the name does.  So it writes CHAR, VARCHAR and the
+TEXT types as UTF-8, whatever the column's character set, and everything that is a BLOB in the log and is not called
+exactly TINYTEXT, TEXT, MEDIUMTEXT or LONGTEXT as bytes.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.events import Code
+from bridge.protocols.canal.raw import UTF8_FORM
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.literals import Converter
@@ -55,34 +62,146 @@ TYPES: Final[dict[str, Converter]] = {
     "bit": literals.UNSIGNED[64],
     "json": literals.text,
     "vector": literals.text,
+    # what the server stores: the SRID, then the WKB (official Canal; MySQL, "Internal Geometry Storage Format")
+    "geometry": literals.latin1,
+    "point": literals.latin1,
+    "linestring": literals.latin1,
+    "polygon": literals.latin1,
+    "multipoint": literals.latin1,
+    "multilinestring": literals.latin1,
+    "multipolygon": literals.latin1,
+    "geometrycollection": literals.latin1,
+    "geomcollection": literals.latin1,
 }
-"""The converter of each base word of mysqlType; "timestamp" is missing, as it needs the time zone."""
+"""The converter of each type; "timestamp" is missing, as it needs the time zone."""
 
+_ALIASES: Final = {
+    "int1": "tinyint",
+    "int2": "smallint",
+    **dict.fromkeys(("int3", "middleint"), "mediumint"),
+    "int4": "int",
+    "int8": "bigint",
+    "serial": "bigint unsigned",
+    "float4": "float",
+    **dict.fromkeys(("float8", "double precision"), "double"),
+    **dict.fromkeys(("character", "nchar", "national char", "national character", "char byte"), "char"),
+    **dict.fromkeys(
+        (
+            *("varcharacter", "nvarchar", "character varying", "char varying", "nchar varchar", "nchar varying"),
+            *("national varchar", "national varcharacter", "national char varying", "national character varying"),
+        ),
+        "varchar",
+    ),
+    **dict.fromkeys(
+        ("long", "long varchar", "long varcharacter", "long char varying", "long character varying"), "mediumtext"
+    ),
+    **dict.fromkeys(("long varbinary", "long byte"), "mediumblob"),
+}
+"""MySQL's other names of types (sql_yacc.yy), of which Canal's parser knows most, and what a server shows for them."""
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32, "bigint": 64}
-_BASE_WORD: Final = re.compile(r"[a-z]+")
-_PARAMETERS: Final = re.compile(r"\((.*)\)", re.DOTALL)
+_LONG_TEXTS: Final = ("tinytext", "text", "mediumtext", "longtext")
+_CLOB: Final = 2005
+"""JDBC's type of what official Canal has read as text."""
+_FLOAT_BITS: Final = 24
+"""FLOAT(p) with more bits is a DOUBLE."""
+_TYPE: Final = re.compile(
+    r"\s*`?([a-z][a-z0-9_]*)`?((?:\s+[a-z][a-z0-9_]*)*)\s*(?:\((.*)\))?([^()]*)", re.DOTALL | re.IGNORECASE
+)
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
+class CanalColumn(NamedTuple):
+    """How a column's values become literals.
+
+    label: its type as the message spells it, for error messages.
+    form: the form of raw literals (see `values.untyped`), "" when literals are ready.
+    declared: its type as a server shows it, "" where the message does not tell.
+    """
+
+    label: str
+    convert: Converter
+    form: str
+    declared: str
+
+
+class _Type(NamedTuple):
+    """The parts of a type.  is_named: whether the message calls it as a server does."""
+
+    word: str
+    arguments: str | None
+    unsigned: bool
+    is_named: bool
+
+
 def canal_types(timezone: str | None) -> Mapping[str, Converter]:
-    """Gives the converters by base word, with TIMESTAMP in a time zone; raises UsageError for an unknown zone."""
+    """Gives the converters by type, with TIMESTAMP in a time zone; raises UsageError for an unknown zone."""
     return {**TYPES, "timestamp": timestamp_converter(timezone)}
 
 
-def converter_of(types: Mapping[str, Converter], name: str, mysql_type: object) -> tuple[str, Converter]:
-    """Gives label and converter of a column of a type like ``int``, ``int(11) unsigned`` or ``enum('a','b')``."""
+def column_of(
+    types: Mapping[str, Converter], name: str, mysql_type: object, sql_type: object, *, is_official: bool
+) -> CanalColumn:
+    """Makes the reader of a column of a type like ``int``, ``INT8(20) unsigned`` or ``enum('a','b')``.
+
+    sql_type: JDBC's type of the column's value.
+    is_official: whether the message may be of official Canal, as one without the TiDB extension may.
+    """
     if not isinstance(mysql_type, str):
         raise DecodeError(f"column {shown(name)} has no type in mysqlType", column=name)
-    word = _BASE_WORD.match(mysql_type.lower())
-    converter = types.get(word[0]) if word else None
-    if word is None or converter is None:
+    kind = _type_of(mysql_type)
+    if kind is None or kind.word not in types:
         raise DecodeError(
             f"column {shown(name)} is of the unknown type {shown(mysql_type)}", Code.UNKNOWN_TYPE, column=name
         )
-    if word[0] in _WIDTHS and "unsigned" in mysql_type.lower():
-        return mysql_type, literals.UNSIGNED[_WIDTHS[word[0]]]
-    parameters = _PARAMETERS.search(mysql_type) if word[0] in _DECLARED else None
-    return mysql_type, _DECLARED[word[0]](parameters[1]) if parameters else converter
+    convert, form, declared = types[kind.word], "", _declared(kind, mysql_type)
+    if kind.word in _WIDTHS and kind.unsigned:
+        convert = literals.UNSIGNED[_WIDTHS[kind.word]]
+    elif kind.word in _DECLARED and kind.arguments is not None:
+        convert = _DECLARED[kind.word](kind.arguments)
+    elif is_official and kind.word == "json":
+        convert = _document
+    elif is_official and convert is literals.text and kind.word != "vector":
+        is_bytes = kind.word in _LONG_TEXTS and sql_type != _CLOB and not _is_exact(kind)
+        convert, form = (literals.latin1, "") if is_bytes else (convert, UTF8_FORM)
+    return CanalColumn(mysql_type, convert, form, declared)
+
+
+def _type_of(mysql_type: str) -> _Type | None:
+    """Takes a type apart; the longest name that is known counts, and what follows it are attributes."""
+    found = _TYPE.fullmatch(mysql_type)
+    if found is None:
+        return None
+    words = [found[1].lower(), *found[2].lower().split()]
+    attributes = {*words[1:], *found[4].lower().split()}
+    unsigned, arguments = not attributes.isdisjoint(("unsigned", "zerofill")), found[3]
+    for count in range(len(words), 0, -1):
+        alias = _ALIASES.get(" ".join(words[:count]))
+        if alias is not None:
+            return _Type(alias.split()[0], arguments, unsigned or " " in alias, is_named=False)
+    if words[0] == "float" and arguments is not None and arguments.isdecimal() and int(arguments) > _FLOAT_BITS:
+        return _Type("double", None, unsigned, is_named=False)
+    return _Type(words[0], arguments, unsigned, is_named=True)
+
+
+def _is_exact(kind: _Type) -> bool:
+    """Tells whether official Canal takes the name of a TEXT type for one (LogEventConvert, isText)."""
+    return kind.is_named and kind.arguments is None
+
+
+def _declared(kind: _Type, mysql_type: str) -> str:
+    """Writes a type as a server shows it.  Of TEXT(n) and BLOB(n) a server makes the smallest type for n characters."""
+    if kind.arguments is not None and kind.word in ("text", "blob"):
+        return ""
+    if kind.is_named:
+        return mysql_type
+    length = "" if kind.arguments is None else f"({kind.arguments})"
+    return kind.word + length + " unsigned" * kind.unsigned
+
+
+def _document(value: str) -> str:
+    """Converts a JSON document.  Official Canal writes the rows that had no value when a JSON column NOT NULL was added
+    with an empty text: they hold nothing, which MySQL reads as JSON's null (RowsLogBuffer)."""
+    return literals.text(value or "null")
 
 
 def _enum(members: str) -> Converter:

@@ -13,13 +13,20 @@ from typing import Final
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, unquoted
+from bridge.protocols.values.column_types import (
+    BINARY_WORDS,
+    ColumnType,
+    Form,
+    Lost,
+    RawConverter,
+    enum_names,
+    unquoted,
+)
 from bridge.protocols.values.literals import NULL, Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
 from bridge.protocols.values.usual_values import Usual
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
-_BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _BOOLEANS: Final = {"true": "1", "false": "0"}
 _SIMPLE: Final[dict[str, Converter]] = {
     "decimal": literals.java_decimal,
@@ -39,7 +46,9 @@ def ckafka_form(timezone: str | None, binary: str | None) -> str:
     return f"ckafka:{timezone or ''},{binary or ''}"
 
 
-def _converter(arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
+def _converter(arguments: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+    if column.word == "enum":
+        return enum_names(column, lost)
     timezone, _, binary = arguments.partition(",")
     convert = _by_column(column, timezone, binary)
     return None if convert is None else _of_literal(convert)
@@ -50,7 +59,7 @@ def _by_column(column: ColumnType, timezone: str, binary: str) -> Converter | No
         return _number(literals.UNSIGNED[_WIDTHS.get(column.word, 64)] if _is_unsigned(column) else literals.integer)
     if column.word == "timestamp":
         return timestamp_converter(timezone or None)
-    if column.word in _BINARY_WORDS:
+    if column.word in BINARY_WORDS:
         convert = _BINARIES[binary]
         return literals.zero_padded(column.precision, convert) if column.word == "binary" else convert
     return _SIMPLE.get(column.word)
@@ -93,7 +102,7 @@ def _usual(arguments: str, column: ColumnType) -> Usual | None:
         return usual.TEXT_OF_NATURAL if _is_unsigned(column) else usual.TEXT_OF_INTEGER
     if column.word == "timestamp":
         return usual.TEXT_OF_DATETIME if is_utc(timezone or None) else None
-    if column.word in _BINARY_WORDS:
+    if column.word in BINARY_WORDS:
         return usual.TEXT_OF_BYTES if binary == "base64" and column.word != "binary" else None
     return _USUAL.get(column.word)
 

@@ -5,6 +5,7 @@ Sources: "TiCDC Debezium", Data type mapping; golden/types-seen.txt; Debezium co
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -99,7 +100,7 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.time.IsoTime": values.iso_text,
     "io.debezium.time.IsoTimestamp": values.iso_text,
     "io.debezium.time.ZonedTimestamp": values.zoned_timestamp,
-    "io.debezium.time.Year": literals.year_number,
+    "io.debezium.time.Year": values.year,
     "io.debezium.data.Enum": literals.text,
     "io.debezium.data.EnumSet": literals.text,
     "io.debezium.data.Json": json_numbers.document,
@@ -112,6 +113,9 @@ _NAMED: Final[dict[str, Converter]] = {
 parameters."""
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _GEOMETRY: Final = "io.debezium.data.geometry."
+_ENUM: Final = "io.debezium.data.Enum"
+_COMMA: Final = re.compile(r"(?<!\\),")
+"""Between the members of an ENUM; in their names there is a backslash before each."""
 _MAY_BE_ZERO: Final = frozenset(
     name for name in _NAMED if name.rpartition(".")[2] in ("Date", "Timestamp", "MicroTimestamp", "NanoTimestamp")
 )
@@ -149,7 +153,7 @@ def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> Col
     if semantic == _DECIMAL:
         return ColumnReader(label, _connect_decimal(field), "", declared)
     if type(semantic) is str and semantic in _NAMED:
-        return ColumnReader(label, _NAMED[semantic], _zero_form(semantic, field), declared)
+        return ColumnReader(label, _NAMED[semantic], _named_form(semantic, field), declared)
     if type(semantic) is str and semantic.startswith(_GEOMETRY):
         return ColumnReader(label, geometry, "", declared)
     if (convert := _by_tidb_type(tidb_type) or _TYPED.get(str(kind))) is not None:
@@ -181,7 +185,10 @@ _SIZED: Final = frozenset({"bit", "decimal", "numeric", "char", "varchar", "bina
 """Types whose length limits their values."""
 
 
-def _zero_form(semantic: str, field: dict[str, Any]) -> str:
+def _named_form(semantic: str, field: dict[str, Any]) -> str:
+    if semantic == _ENUM:
+        allowed = (field.get("parameters") or {}).get("allowed")
+        return "" if type(allowed) is str and "" not in _COMMA.split(allowed) else "enum"
     return "epoch" if semantic in _MAY_BE_ZERO and field.get("optional") is False else ""
 
 

@@ -9,11 +9,14 @@ heartbeats and transaction metadata hold nothing that the other messages do not 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import Code, Event, Kind
+from bridge.ddl.by_table.told_tables import with_told_databases
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.model import TableName
 from bridge.protocols.debezium.columns import column_reader, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
@@ -22,6 +25,7 @@ from bridge.protocols.decoder import (
     FAILURES,
     MAX_CACHED,
     MAX_COMMIT_TS,
+    MAX_NAME,
     DecodeError,
     DecodeOptions,
     PlainDecoder,
@@ -45,6 +49,8 @@ _DDL_MARK: Final = b'"ddl"'
 
 _SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
 _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
+_ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
+"""A table in `tableChanges`: "database"."table"."""
 _INCREMENTAL: Final = "incremental"
 _NO_SNAPSHOT: Final = (None, False, "false")
 SNAPSHOT_LEAD_MS: Final = 60_000
@@ -200,15 +206,15 @@ class DebeziumDecoder(PlainDecoder):
 def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
     """Removes from an update the columns whose values the connector did not have: they did not change.
 
-    Raises DecodeError for an insert, which has no other values for them, and where the old row does hold a value: then
-    the placeholder's text may be a value that was written.
+    An insert has all its values, and the placeholder's text is one of them.  Raises DecodeError where the old row does
+    hold a value: then the placeholder's text may be a value that was written.
     """
     row, before = payload[state.image or ""], payload.get("before")
-    if type(row) is not dict:
+    if type(row) is not dict or state.kind is Kind.INSERT:
         return payload
     missing = {name for name, found in row.items() if found in _UNAVAILABLE}
     for name in missing:
-        if state.kind is Kind.INSERT or (before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE):
+        if before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE:
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
     rest = {name: found for name, found in row.items() if name not in missing}
     if before is None or state.image == "before":
@@ -217,18 +223,20 @@ def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[st
     return {**payload, "before": was, state.image or "": rest}
 
 
-def _layout(row: Any, schema: Any, handle: list[str], modes: DebeziumModes) -> Layout:
+def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes) -> Layout:
     if type(row) is not dict or not row:
         raise DecodeError(f"the row is {shown(row)}, not an object with columns")
     if "" in row:
         raise DecodeError("a column has no name")
+    # The connectors for MySQL and MariaDB may take a unique key for the primary key, and may not
+    without_names = "" if handle is None else NO_KEY if modes is TICDC_MODES else NO_PRIMARY_KEY
     if schema is None:
-        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row])
+        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row], without_names)
         return layout.raw(with_forms(layout.columns, [f"json:{modes}"]))
     fields = _row_fields(schema)
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
-    layout = make_layout(schema, handle, columns)
+    layout = make_layout(schema, handle, columns, without_names)
     with_all = with_forms(layout.columns, [reader.form for reader in readers])
     return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
 
@@ -296,12 +304,29 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
     if _is_no_change(sql, source):
         return []
     schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
-    table = check_name(source.get("table") or "", "table")
+    sql = with_told_databases(sql, schema, list(_tables_told(payload)))
     commit_ts, by_time = _commit_ts(payload, source)
     place = _place(source) if by_time else None
     if by_time and _is_of_snapshot(source):
         commit_ts, place = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms"), None
-    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)]
+    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, _table(source), text=sql, by_time=by_time, place=place)]
+
+
+def _table(source: dict[str, Any]) -> str:
+    """Gives the table that the source of a schema change names, for people to read; "" where it lists several, as
+    Debezium 3 does for a statement of several tables."""
+    table = source.get("table")
+    return table if type(table) is str and len(table) <= MAX_NAME and "," not in table else ""
+
+
+def _tables_told(payload: dict[str, Any]) -> Iterator[TableName]:
+    """Gives the tables that `tableChanges` names: the `id` of each, which lists both of a rename where TiCDC writes it,
+    and `previousId` where there is one."""
+    changes = payload.get("tableChanges")
+    for change in changes if type(changes) is list else ():
+        for text in (change.get("id"), change.get("previousId")) if type(change) is dict else ():
+            for schema, table in _ID.findall(text) if type(text) is str else ():
+                yield TableName(schema.replace('""', '"'), table.replace('""', '"'))
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:

@@ -23,14 +23,16 @@ class HandleKeys:
         self._names: dict[bytes, list[str]] = {}
         """The names of the keys that begin with `_start`, by how they end."""
 
-    def names(self, key: bytes | None) -> list[str]:
+    def names(self, key: bytes | None) -> list[str] | None:
         """Gives the names of the key's columns; raises DecodeError for a key that is not JSON.
 
-        There are none for a table without a key (null, `{}`), and none where a transform has turned the key into a bare
-        value: then the target's catalog tells the key.
+        There are none for a table without a key (null, `{}`).  Gives None where a transform has turned the key into a
+        bare value: then the target's catalog tells the key.
         """
-        if not key or not key.startswith(b"{"):
+        if not key:
             return []
+        if not key.startswith(b"{"):
+            return None
         # Apart from digits, the key was seen before: it has the same names
         if key.startswith(self._start):
             behind = key[len(self._start) :]

@@ -2,8 +2,8 @@
 
 For a value of the form `json` only the JSON type is known (messages without a schema); the form's arguments are the
 connector's modes.  In the other forms the Connect schema is ambiguous: an `int64` may be a BIGINT UNSIGNED that has
-wrapped, a `float64` may be a DECIMAL, a `string` may be bytes or a DECIMAL, and the date 1970-01-01 may be a zero date
-(`epoch`).
+wrapped, a `float64` may be a DECIMAL, a `string` may be bytes or a DECIMAL, the date 1970-01-01 may be a zero date
+(`epoch`), and the ENUM '' the error value (`enum`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,21 @@ from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter, is_text, unquoted
+from bridge.protocols.values.column_types import (
+    BINARY_WORDS,
+    ColumnType,
+    Form,
+    Lost,
+    RawConverter,
+    enum_names,
+    is_text,
+    unquoted,
+)
 from bridge.protocols.values.literals import NULL
 from bridge.protocols.values.usual_values import Usual
 
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
-_BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
@@ -78,7 +86,7 @@ def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConve
 
 
 def _year(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: literals.year_number(_number(literal))
+    return lambda literal: values.year(_number(literal))
 
 
 def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
@@ -101,6 +109,10 @@ def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConver
 
 def _document(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
     return lambda literal: json_numbers.document(unquoted(literal)) if is_text(literal) else literal
+
+
+def _enum(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter | None:
+    return enum_names(column, lost)
 
 
 def _string(literal: str) -> str:
@@ -183,7 +195,8 @@ def _epoch(literal: str, lost: Lost) -> str:
 
 _INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
 _REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
-_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(_BINARY_WORDS, _binary)}
+_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary)}
+_ENUMS: Final[dict[str, _Rule]] = {"enum": _enum}
 _JSON: Final[dict[str, _Rule]] = {
     **_INTEGERS,
     **_STRINGS,
@@ -195,6 +208,7 @@ _JSON: Final[dict[str, _Rule]] = {
     "datetime": _datetime,
     "timestamp": _timestamp,
     "year": _year,
+    **_ENUMS,
 }
 
 
@@ -247,7 +261,7 @@ def _usual_real(_arguments: str, column: ColumnType) -> Usual | None:
 def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
     if column.word == "decimal":
         return usual.TEXT_OF_DECIMAL
-    is_base64 = column.word in _BINARY_WORDS and DebeziumModes.read(arguments).binary == "base64"
+    is_base64 = column.word in BINARY_WORDS and DebeziumModes.read(arguments).binary == "base64"
     return usual.TEXT_OF_BYTES if is_base64 else None
 
 
@@ -256,7 +270,7 @@ def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
         return _USUAL_DATETIMES.get(_datetime_unit(DebeziumModes.read(arguments), column))
     if column.word == "json":
         return usual.JSON_DOCUMENT
-    if column.word in _BINARY_WORDS:
+    if column.word in BINARY_WORDS:
         return _usual_string(arguments, column)
     return _usual_real(arguments, column) or _usual_number(arguments, column)
 
@@ -272,5 +286,6 @@ DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "int64": _form(_INTEGERS),
     "float64": _form(_REALS),
     "string": _form(_STRINGS),
+    "enum": _form(_ENUMS),
     "epoch": _epoch_form,
 }

@@ -27,6 +27,7 @@ _DAY_SECONDS: Final = 86_400
 _DAYS_KEPT: Final = 4096
 _MAX_TIME: Final = 3020400 * 1_000_000
 _MAX_BIT_BYTES: Final = 8
+_NO_YEAR: Final = 1900
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _ZONED: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _UTC: Final = re.compile(
@@ -177,6 +178,12 @@ def _integer(value: int) -> int:
     if type(value) is not int:
         raise DecodeError(f"{shown(value)} is not an integer")
     return value
+
+
+def year(value: int) -> str:
+    """Converts a YEAR.  The native connector adds 1900 to what the binlog holds, and so writes 1900 for 0000 (seen with
+    3.0.8 and 3.6.1); no YEAR is 1900."""
+    return literals.year_number(0 if type(value) is int and value == _NO_YEAR else value)
 
 
 def zoned_timestamp(value: str) -> str:

@@ -63,6 +63,8 @@ class FastDebeziumDecoder(FastJsonDecoder):
         layout = self._debezium.layout_of(event.schema, event.table, payload["op"])
         if layout is None:
             raise DecodeError("a table without a layout")
+        if layout.handle is None:
+            raise DecodeError("a key that names no columns")
         rows = {image: row for image in _IMAGES if (row := payload.get(image)) is not None}
         names = {"db": Hole.SCHEMA, "table": Hole.TABLE}
         source = {**payload["source"], **names, "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}

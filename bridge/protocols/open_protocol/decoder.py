@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import Code, Event, Kind
+from bridge.events import NO_KEY, Code, Event, Kind
 from bridge.protocols.decoder import (
     MAX_CACHED,
     DecodeError,
@@ -22,11 +22,17 @@ from bridge.protocols.decoder import (
     shown,
 )
 from bridge.protocols.open_protocol.old_rows import Columns, old_row
-from bridge.protocols.open_protocol.types import converter_of, declared_type, is_of_handle, open_protocol_types
+from bridge.protocols.open_protocol.types import (
+    converter_of,
+    declared_type,
+    form_of,
+    is_of_handle,
+    open_protocol_types,
+)
 from bridge.protocols.values.compression import decompressed, growth_limit
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
-from bridge.protocols.values.untyped import with_types
+from bridge.protocols.values.untyped import with_forms, with_types
 
 OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
 """The bytes that the key of every message begins with."""
@@ -162,9 +168,10 @@ class OpenProtocolDecoder(PlainDecoder):
             raise DecodeError("a row without columns")
         handle = [name for name, column in columns.items() if is_of_handle(column)]
         converters = [(name, *converter_of(self._types, name, column)) for name, column in columns.items()]
-        layout = make_layout(columns, handle, converters)
+        layout = make_layout(columns, handle, converters, NO_KEY)
         types = (declared_type(label, columns[name].get("f")) for name, label, _ in converters)
-        return layout.raw(with_types(layout.columns, tuple(types)))
+        with_all = with_forms(layout.columns, [form_of(column) for column in columns.values()])
+        return layout.raw(with_types(with_all, tuple(types)))
 
 
 def _values_out_of(columns: Columns) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.events import SEP, Code
+from bridge.events import Code, key_names
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.row_image import Layout
 
@@ -40,7 +40,7 @@ def _restored(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: La
     became_null = [name for name, value in row.items() if value is None and name not in old]
     if values is not None and len(became_null) == 1 and _is_sure(became_null[0], nameless, new, layout):
         return values | {became_null[0]: nameless["v"]}
-    handle = set(layout.key.split(SEP)) if layout.key else _FIELDS
+    handle = set(key_names(layout.key)) or _FIELDS
     if handle & (old.keys() | _FIELDS):
         raise DecodeError(_LOST, Code.LOST_VALUE)
     return None

@@ -10,6 +10,7 @@ from typing import Any, Final
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.open_protocol.go_quoting import unquoted
+from bridge.protocols.open_protocol.raw import QUOTED_FORM
 from bridge.protocols.values import literals
 from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import timestamp_converter
@@ -93,9 +94,13 @@ _BINARY_TYPES: Final[dict[int, tuple[str, Converter]]] = {
 }
 """The types that BinaryFlag changes (TiCDC Open Protocol, Bit flags of columns)."""
 
-_FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = dict.fromkeys(
-    (249, 250, 251, 252), ("TEXT or BLOB", _base64_either)
-)
+_FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = {
+    **dict.fromkeys((15, 253), ("VARCHAR or VARBINARY", literals.text)),
+    254: ("CHAR or BINARY", literals.text),
+    **dict.fromkeys((249, 250, 251, 252), ("TEXT or BLOB", _base64_either)),
+}
+"""Types that only BinaryFlag would tell, in messages without flags, as in the description's examples."""
+_FLAGLESS_STRINGS: Final = frozenset({15, 253, 254})
 
 
 def open_protocol_types(timezone: str | None) -> TypeCodes:
@@ -113,6 +118,12 @@ def converter_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> tupl
     if code in types:
         return types[code]
     raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
+
+
+def form_of(column: Mapping[str, Any]) -> str:
+    """Gives the form of a column's literals (see `values.untyped`): that of strings that only the target's column tells
+    from quoted bytes, "" for literals that are ready."""
+    return QUOTED_FORM if column.get("f") is None and column["t"] in _FLAGLESS_STRINGS else ""
 
 
 def is_of_handle(column: Mapping[str, Any]) -> bool:

@@ -13,7 +13,10 @@ RawConverter = Callable[[str], str]
 Lost = Callable[[str], None]
 """Is called with a reason in words when the format has lost a part of a value."""
 
+BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+"""The first words of the types of bytes."""
 _TYPE: Final = re.compile(r"([a-z0-9_]+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?")
+_EMPTY_NAME: Final = re.compile(r"enum\((?:.*,)?''[,)]", re.DOTALL)
 _DEFAULT_PRECISION: Final = {"decimal": 10, "bit": 1}
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
@@ -24,6 +27,7 @@ class ColumnType(NamedTuple):
     word: the first word, in lower case.
     precision: the first number in parentheses, or the default where it is left out; 0 for types that have none.
     scale: the second number in parentheses, or 0.
+    has_empty_name: whether it is an ENUM with the member ''.
     """
 
     word: str
@@ -31,6 +35,7 @@ class ColumnType(NamedTuple):
     scale: int = 0
     unsigned: bool = False
     nullable: bool = True
+    has_empty_name: bool = False
 
 
 Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
@@ -46,7 +51,22 @@ def column_type(text: str, *, nullable: bool) -> ColumnType:
     if found is None:
         return ColumnType(lowered, nullable=nullable)
     precision = int(found[2]) if found[2] else _DEFAULT_PRECISION.get(found[1], 0)
-    return ColumnType(found[1], precision, int(found[3] or 0), bool(found[4]), nullable)
+    has_empty_name = _EMPTY_NAME.match(lowered) is not None
+    return ColumnType(found[1], precision, int(found[3] or 0), bool(found[4]), nullable, has_empty_name)
+
+
+def enum_names(column: ColumnType, lost: Lost) -> RawConverter | None:
+    """Makes the converter of ENUM values that come by their names, in which the error value 0 is ''; None where no
+    member has that name, too."""
+    if not column.has_empty_name:
+        return None
+
+    def convert(literal: str) -> str:
+        if literal == "''":
+            lost("'' is the name of a member, and how the error value 0 of an ENUM comes: the member is written")
+        return literal
+
+    return convert
 
 
 def is_text(literal: str) -> bool:

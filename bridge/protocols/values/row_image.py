@@ -36,9 +36,15 @@ class Layout:
         return replace(self, columns=columns)
 
 
-def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]]) -> Layout:
-    """Makes a layout of columns, given as (name, label, converter).  Raises DecodeError for names that no table can
-    have; no later step checks names."""
+def make_layout(
+    shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]], without_names: str = ""
+) -> Layout:
+    """Makes a layout of columns, given as (name, label, converter).
+
+    handle: the names of the key's columns; None where the message says nothing of keys.
+    without_names: what it means (`Event.key`) that the message names no column of a key.
+    Raises DecodeError for names that no table can have; no later step checks names.
+    """
     names, labels, converters = zip(*columns, strict=True)
     for name in names:
         if not check_name(name, "column"):
@@ -47,7 +53,7 @@ def make_layout(shape: Any, handle: Any, columns: Iterable[tuple[str, str, Conve
         raise DecodeError("there are more key columns than columns")
     if len({name.lower() for name in names}) < len(names):
         raise DecodeError("two columns have names that differ in case only, which no table has")
-    key = SEP.join([check_name(name, "key column") for name in handle or ()])
+    key = SEP.join([check_name(name, "key column") for name in handle]) if handle else without_names
     return Layout(names, shape, handle, labels, converters, SEP.join(names), key)
 
 

@@ -24,12 +24,14 @@ from functools import lru_cache
 from typing import Final
 
 from bridge.events import RAW, SEP
+from bridge.protocols.canal.raw import CANAL_FORMS
 from bridge.protocols.ckafka.raw import CKAFKA_FORMS, CKAFKA_USUAL
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS, DEBEZIUM_USUAL
+from bridge.protocols.open_protocol.raw import OPEN_FORMS
 from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter
 from bridge.protocols.values.usual_values import NONE, Usual
 
-FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS}
+FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS, **CANAL_FORMS, **OPEN_FORMS}
 _USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIUM_USUAL, **CKAFKA_USUAL}
 
 

@@ -196,8 +196,17 @@ def _equalities(table: Table, key: tuple[str, ...]) -> list[_Equality]:
     return [_equality(table.columns[part], length) for part, length in zip(key, lengths, strict=True)]
 
 
+def is_text(column: Column) -> bool:
+    """Tells whether a column holds texts, which its collation compares."""
+    return _word(column) in _TEXT_TYPES
+
+
+def _word(column: Column) -> str:
+    return column.type.split("(")[0].split(" ")[0]
+
+
 def _equality(column: Column, length: int | None) -> _Equality:
-    word = column.type.split("(")[0].split(" ")[0]
+    word = _word(column)
     if length is not None:
         return _Equality.NOTHING
     if word in _EXACT_TYPES:
@@ -206,7 +215,7 @@ def _equality(column: Column, length: int | None) -> _Equality:
         return _Equality.NUMBER
     if word in _MOMENTS:
         return _Equality.MOMENT
-    if word not in _TEXT_TYPES:
+    if not is_text(column):
         return _Equality.NOTHING
     collation = (column.collation or "").lower()
     if collation.endswith("_bin"):

@@ -49,6 +49,8 @@ class Steps(NamedTuple):
 
     row: the number of the row change.  is_image: whether the key has a row afterwards.  moves: whether it is one of two
     steps.  key: literals joined by SEP.  number: equal for keys of one table that the server takes for one.
+    varies: for each number, whether its steps spell the key in several ways; None where none does, or where that is
+        right (`Table.guards_spelling`).
     """
 
     row: Longs
@@ -56,6 +58,11 @@ class Steps(NamedTuple):
     moves: Bools
     key: pa.Array
     number: Longs
+    varies: Bools | None = None
+
+    def varies_by_number(self) -> Bools:
+        """Gives `varies` for each number, also where none does."""
+        return np.zeros(int(self.number.max(initial=-1)) + 1, np.bool_) if self.varies is None else self.varies
 
     @property
     def is_known(self) -> Bools:
@@ -103,7 +110,17 @@ class Steps(NamedTuple):
         if len(places) > 1:
             place = np.array([places[shape.table.name] for shape in shapes])[shape_of]
             number = number * len(places) + place[row]
-        return cls(row, is_image, moves[row], key.take(pa.array(order)), numbered(number))
+        spelled_once = spelled is key or not any(shape.table.guards_spelling for shape in shapes)
+        key, number = key.take(pa.array(order)), numbered(number)
+        return cls(row, is_image, moves[row], key, number, None if spelled_once else _varies(key, number))
+
+
+def _varies(key: pa.Array, number: Longs) -> Bools:
+    """Tells for each number whether its keys differ."""
+    found = np.zeros(int(number.max(initial=-1)) + 1, np.bool_)
+    first, _ = ends(number)
+    found[number[to_numpy(pc.not_equal(key, key.take(pa.array(first[number]))))]] = True
+    return found
 
 
 def _order_of(changes: pa.Table) -> Longs:

@@ -168,7 +168,7 @@ class PartialFold:
             )
             for as_parts in (False, True)
         )  # fmt: skip
-        is_freed = np.where(is_part, parts, whole)
+        is_freed = np.where(is_part, parts, whole) | steps.varies_by_number()[steps.number[last]]
         for number, one in enumerate(self.shapes):
             for part in (False, True):
                 for anew in (False, True):
@@ -240,6 +240,7 @@ class _SequentialFold:
         self._keys: dict[int, str] = {}
         self._in_hand: dict[int, _PartialRow | None] = {}
         self._is_part, self._lacks = fold.is_part, fold.lacks
+        self._varies = fold.steps.varies_by_number()
         self._kinds, self._by_time = fold.changes["kind"].to_numpy(), _by_time(fold.changes)
 
     def run(self, steps: Longs) -> None:
@@ -294,7 +295,7 @@ class _SequentialFold:
         columns = SEP.join(self._fold.table.columns[name].name for name in names)
         image = pa.array([SEP.join(one.values[name] for name in names)], TEXT)
         if one.origin is None:
-            self._found.add(columns, image, None, anew=bool(others))
+            self._found.add(columns, image, None, anew=bool(others) or bool(self._varies[number]))
         else:
             anew = one.origin[1] != number or any(self._is_changed(one, unique) for unique in others)
             self._found.add(columns, image, pa.array([one.origin[0]], TEXT), anew=anew)

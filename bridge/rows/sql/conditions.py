@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,10 +12,11 @@ from bridge.errors import ApplyError
 from bridge.events import SEP
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import joined, parts_of, wrapped
+from bridge.rows.arrow_images import joined, parts_of, runs, wrapped
+from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.rows.net_changes import Image
-from bridge.rows.sql import set_names
-from bridge.rows.sql.statement import cut_to_statements
+from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql.statement import STATEMENT_BYTES, cut_to_statements
 
 KEYS_PER_DELETE = 2000
 
@@ -45,6 +46,10 @@ class WrittenColumns(NamedTuple):
         names = tuple(found[i].name for i in kept)
         return cls(names, None if len(kept) == len(found) else tuple(kept))
 
+    def with_zeros(self, table: Table, images: pa.Array) -> pa.Array:
+        """Gives images of the columns that are written with the literals by which ENUM's error values are written."""
+        return enum_zeros.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
+
     def literals_of(self, image: Image) -> list[str]:
         """Gives the literals of an image that are written."""
         literals = image.literals.split(SEP)
@@ -66,6 +71,52 @@ def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterat
         return
     template = [f"({names[0]}=", *(f" AND {name}=" for name in names[1:]), ")"]
     yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(names)))), " OR ", KEYS_PER_DELETE)
+
+
+def other_spellings(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
+    """Gives conditions that find the rows which the target finds by these keys, and whose texts have other bytes."""
+    texts = spelled_texts(table, unique)
+    lengths = table.prefixes.get(unique, (None,) * len(unique))
+    columns = [(quote_name(table.columns[p].name), n, p in texts) for p, n in zip(unique, lengths, strict=True)]
+    for some in runs(keys, STATEMENT_BYTES // 4, KEYS_PER_DELETE):
+        parts = parts_of(some, range(len(unique)))
+        found, spelled = (
+            " OR ".join(_wrapped([compare(*column) for column in columns], parts)) for compare in (_equal, _same_bytes)
+        )
+        yield f"({found}) AND NOT ({spelled})"
+
+
+_Pieces = list[tuple[str, str]]
+"""A condition on one column: what stands before and behind its literal, each time that it holds it."""
+
+
+def _equal(name: str, length: int | None, is_text: bool) -> _Pieces:
+    """Compares as the collation does.  TiDB would take a text that equals a literal for the literal, bytes included:
+    it does not see that two bounds are one."""
+    column, before, behind = (f"LEFT({name},{length})", "LEFT(", f",{length})") if length else (name, "", "")
+    if not is_text:
+        return [(f"{column}={before}", behind)]
+    return [(f"{column}>={before}", f"{behind} AND "), (f"{column}<={before}", behind)]
+
+
+def _same_bytes(name: str, length: int | None, is_text: bool) -> _Pieces:
+    """Compares the bytes of a text, as utf8mb4, in which the literals are."""
+    if not is_text:
+        return _equal(name, length, is_text)
+    column, before, behind = (f"LEFT({name},{length})", "LEFT(", f",{length})") if length else (name, "", "")
+    return [(f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)=CAST({before}", f"{behind} AS BINARY)")]
+
+
+def _wrapped(columns: Sequence[_Pieces], parts: Sequence[pa.Array]) -> list[str]:
+    """Writes the condition of each key: those of its columns."""
+    template, literals = ["("], []
+    for number, (pieces, part) in enumerate(zip(columns, parts, strict=True)):
+        for before, behind in pieces:
+            template[-1] += before if number == 0 or before != pieces[0][0] else f" AND {before}"
+            template.append(behind)
+            literals.append(part)
+    conditions: list[str] = wrapped([*template[:-1], template[-1] + ")"], literals).to_pylist()
+    return conditions
 
 
 def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:

@@ -24,13 +24,15 @@ from bridge.model import Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
 from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
+from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.rows.sql import set_names
+from bridge.rows.sql import enum_zeros, set_names
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
     key_conditions,
     keys_of,
+    other_spellings,
     prefix_conditions,
     set_by_themselves,
 )
@@ -66,7 +68,8 @@ def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
     meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
     leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
     anew = _writes_anew(net.table, rendering)
-    is_table = other_uniques(net.table, net.key) or anew or net.patched or net.renews or meets or leaves
+    is_freed = any(len(rows.freed) for rows in net.written)
+    is_table = other_uniques(net.table, net.key) or anew or is_freed or net.patched or net.renews or meets or leaves
     return Sharing.TABLE if is_table else Sharing.ANY
 
 
@@ -88,10 +91,12 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from keeping.keep()
     for patch in patches:
         yield from patch.keep()
-    if rendering.safe_mode:
-        yield from _free_unique_values(net)
+    if net.expected is not None and any(len(rows.freed) for rows in written):
+        yield from _guarding(table, net.key, net.expected)
     for condition in key_conditions(table, net.key, _in_all_spellings(net, _gone(net, written))):
         yield _deleting(table, condition)
+    if rendering.safe_mode:
+        yield from _free_unique_values(net)
     for rows in written:
         yield from _write(net, rendering, rows)
     for patch in patches:
@@ -114,9 +119,13 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     yield from _multi_row(table, into, rows.freed, "")
     takes_loads = rendering.load_bytes and table.name in rendering.loadable
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
-        images = yield from _loaded(table, into, images, rendering.load_bytes)
+        images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
-    yield from _multi_row(table, into, images, _on_duplicate_key(into, net.key, with_key=with_key))
+    texts = () if net.expected is None else spelled_texts(table, net.key)
+    guarded = next((name for name in into.names if name.lower() in texts), "")
+    changes = _on_duplicate_key(into, net.key, with_key=with_key, guarded=guarded, texts=texts)
+    for statement in _multi_row(table, into, images, changes):
+        yield statement._replace(guarded=guarded)
 
 
 def _deleting(table: Table, condition: str) -> Statement:
@@ -135,9 +144,27 @@ def _all_freed(rows: WrittenRows) -> WrittenRows:
     return WrittenRows(rows.columns, rows.images.slice(0, 0), pa.concat_arrays([rows.images, rows.freed]))
 
 
-def _on_duplicate_key(into: WrittenColumns, key: tuple[str, ...], *, with_key: bool) -> str:
+def _guarding(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[Statement]:
+    """Asks for rows that would be deleted although their keys are spelled otherwise."""
+    names = ",".join(quote_name(table.columns[part].name) for part in unique)
+    for condition in other_spellings(table, unique, keys):
+        sql = f"SELECT {names} FROM {quote_name(*table.name)} WHERE {condition} LIMIT 1"
+        yield Statement(Stage.DELETE, table.name, sql.encode(), expect=0)
+
+
+def _on_duplicate_key(
+    into: WrittenColumns, key: tuple[str, ...], *, with_key: bool, guarded: str, texts: Sequence[str]
+) -> str:
+    """Says what becomes of a row whose key is taken.  guarded: the first column of the key that becomes NULL where the
+    row's key has other bytes (`texts` have them), "" where they may differ."""
     changed = [name for name in into.names if with_key or name.lower() not in key] or list(into.names[:1])
-    return " ON DUPLICATE KEY UPDATE " + ",".join(f"{q}=VALUES({q})" for q in map(quote_name, changed))
+    values = {name: f"VALUES({quote_name(name)})" for name in changed}
+    if guarded:
+        names = {name.lower(): quote_name(name) for name in into.names}
+        is_one = " AND ".join(f"{names[part]}=VALUES({names[part]})" for part in key)
+        differs = " OR ".join(f"CAST({n} AS BINARY)<>CAST(VALUES({n}) AS BINARY)" for n in (names[t] for t in texts))
+        values[guarded] = f"IF({is_one} AND ({differs}),NULL,{values[guarded]})"
+    return " ON DUPLICATE KEY UPDATE " + ",".join(f"{quote_name(name)}={value}" for name, value in values.items())
 
 
 def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str) -> Iterator[Statement]:
@@ -145,7 +172,7 @@ def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str
         return
     names = ",".join(quote_name(name) for name in into.names)
     head, tail = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES (".encode(), f"){suffix}".encode()
-    images = images if into.positions is None else joined(parts_of(images, into.positions))
+    images = into.with_zeros(table, images if into.positions is None else joined(parts_of(images, into.positions)))
     for body in cut_to_rows(images):
         yield Statement(Stage.WRITE, table.name, b"".join((head, body, tail)))
 
@@ -185,8 +212,11 @@ def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
                 continue
             parts = parts_of(images, [names.index(part) for part in unique])
             in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
+            values = joined(parts).filter(in_play)
+            if unique != net.key and table.guards_spelling and spelled_texts(table, unique):
+                yield from _guarding(table, unique, values)
             conditions = prefix_conditions if unique in table.prefixes else key_conditions
-            for condition in conditions(table, unique, joined(parts).filter(in_play)):
+            for condition in conditions(table, unique, values):
                 yield Statement(
                     Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}".encode()
                 )
@@ -222,4 +252,5 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
 
 
 def _assigned(table: Table, name: str, literal: str) -> str:
-    return set_names.assigned(table.columns[name.lower()], literal)
+    column = table.columns[name.lower()]
+    return enum_zeros.written(column.type, set_names.assigned(column, literal))

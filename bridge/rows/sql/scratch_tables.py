@@ -16,6 +16,7 @@ from bridge.quoting import free_name, quote_name
 from bridge.rows.arrow_images import joined, parts_of, wrapped
 from bridge.rows.net_changes import KeyedChanges, PatchedRows, WrittenRows
 from bridge.rows.sql.conditions import WrittenColumns, key_conditions, keys_of, set_by_themselves
+from bridge.rows.sql.enum_zeros import with_zeros
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_statements
 
 _SELECTS_PER_STATEMENT: Final = 100
@@ -85,7 +86,9 @@ class PatchStatements:
         images = self._rows.images
         if self._written.positions is not None:
             images = joined(parts_of(images, self._written.positions))
-        for body in cut_to_statements(joined([self._rows.origins, images]), "),("):
+        images = joined([self._rows.origins, images])
+        types = [columns[name].type for name in (*self._net.key, *map(str.lower, self._written.names))]
+        for body in cut_to_statements(with_zeros(images, types), "),("):
             yield self._statement(Stage.KEEP, f"{head}{body.replace(SEP, ',')})")
         if self._rows.moves:
             yield from self._keep_whole()

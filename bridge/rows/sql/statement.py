@@ -48,9 +48,12 @@ class Statement(NamedTuple):
     """One statement.
 
     sql: in UTF-8, as it is sent; of many rows it is made without a Python object for each.
-    expect: how many rows it must match, None when any number is right.
+    expect: how many rows it must match, None when any number is right.  0: it is a query, and a row that it finds has a
+        key spelled otherwise than the messages have it.
     load: the rows of a LOAD DATA, None for other statements.
     is_part: whether the messages hold only parts of its rows.
+    guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
+        spelled otherwise; "" where there is none.
     """
 
     stage: Stage
@@ -60,6 +63,7 @@ class Statement(NamedTuple):
     sharing: Sharing = Sharing.ONCE
     load: Load | None = None
     is_part: bool = False
+    guarded: str = ""
 
     @property
     def beginning(self) -> str:

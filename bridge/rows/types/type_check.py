@@ -40,7 +40,7 @@ from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import Cells, to_numpy
-from bridge.rows.types.type_widths import Fit, fit_of
+from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
 from bridge.rows.types.usual_fits import Usual, unsure
 from bridge.tso import tso_ms
 
@@ -144,10 +144,13 @@ def check_types(
     types: as the messages declare them, "" where they do not.  Columns that the target lacks are left to `check_needs`.
     by_time: changes without a commit_ts of their own.  They may seem to be earlier than a schema change that they
     follow, and official Canal may take types from the table of another moment.  So a narrower column is only a warning.
+    And official Canal calls a BINARY(4) CHAR(4) where it was declared as a text with CHARACTER SET binary.
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
         found = Fit.UNKNOWN if column is None or column.generated else fit_of(declared, column.type)
+        if by_time and found is Fit.DIFFERENT and column is not None:
+            found = fit_of(as_bytes(declared), column.type)
         if column is None or found not in _MISFIT:
             continue
         what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"

@@ -48,6 +48,13 @@ def fit_of(source: str, target: str) -> Fit:
     return rule(upstream, here) if rule else Fit.DIFFERENT
 
 
+def as_bytes(source: str) -> str:
+    """Gives what a server makes of a text type that is declared with CHARACTER SET binary; any other type as it is."""
+    return _TEXT_WORD.sub(lambda found: (found[1] or "") + _OF_BYTES[found[2].lower()], source, count=1)
+
+
+_TEXT_WORD: Final = re.compile(r"^(var|tiny|medium|long)?(char|text)\b", re.IGNORECASE)
+_OF_BYTES: Final = {"char": "binary", "text": "blob"}
 _TYPE: Final = re.compile(r"\s*([a-z][a-z0-9_]*)(?:\s*\((.*)\))?([^()]*)", re.DOTALL | re.IGNORECASE)
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _SIZES: Final = re.compile(r"\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?")

@@ -8,6 +8,9 @@ from collections.abc import Callable, Hashable, Sequence
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference
 
+Left = Callable[[int], float]
+"""Gives for how many more seconds rows may differ, of so many that differ now."""
+
 _FIRST_PAUSE: float = 0.1
 _LONGEST_PAUSE: float = 2.0
 _FEW: int = 50
@@ -20,20 +23,19 @@ def settle(
     shape: ComparedColumns,
     differences: Sequence[Difference],
     look: Callable[[Sequence[KeyValues]], list[Difference]],
-    seconds: float,
+    seconds_left: Left,
 ) -> list[Difference]:
-    """Compares rows again for `seconds`, and gives what still differs.
+    """Compares rows again until their time is over, and gives what still differs.
 
     look: reads the differences among some keys now.
     A row also agrees when the target has what the source had at an earlier look: a row that changes all the time may
     never be equal at one instant, although the target follows it correctly.
     """
-    deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE
     seen: dict[KeyValues, set[Hashable]] = {}
     left = list(differences)
     while left:
-        is_last = time.monotonic() >= deadline
+        is_last = seconds_left(len(left)) <= 0
         now = look([difference.key for difference in left])
         left = [d for d in now if _state(shape, d.actual) not in seen.get(d.key, ())]
         for difference in left:
@@ -50,14 +52,13 @@ def _state(shape: ComparedColumns, row: ComparedRow | None) -> Hashable:
 
 
 def persistent(
-    differences: Sequence[Difference], look: Callable[[], list[Difference]], seconds: float
+    differences: Sequence[Difference], look: Callable[[], list[Difference]], seconds_left: Left
 ) -> list[Difference]:
     """Gives what differed at every look, for a table without a key, whose rows cannot be looked up."""
-    deadline = time.monotonic() + seconds
     pause = _FIRST_PAUSE
     left = list(differences)
-    while left and time.monotonic() < deadline:
-        time.sleep(pause)
+    while left and (seconds := seconds_left(len(left))) > 0:
+        time.sleep(min(pause, seconds))
         pause = min(_LONGEST_PAUSE, pause * 2)
         now = {(difference.finding, difference.key) for difference in look()}
         left = [difference for difference in left if (difference.finding, difference.key) in now]

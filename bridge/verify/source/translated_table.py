@@ -18,6 +18,8 @@ def source_name(source: Capabilities) -> str:
     """Gives the name in `collation_tables.SOURCES` for such a server."""
     if source.flavour is Flavour.MYSQL:
         return "mysql-5.7" if source.version < (8,) else "mysql-8"
+    if source.flavour is Flavour.TIDB and source.collations.compares_bytes:
+        return "tidb-old-collations"
     return source.flavour.value
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from bridge.errors import UsageError, counted
 from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.filters.routes import with_sources
-from bridge.model import TableName
+from bridge.model import TableName, goes_by_partition
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
@@ -21,7 +21,6 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, ServerKind, ValueClass, list_tables, load_definitions, server_kind
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
-from bridge.tso import tso_ms
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
@@ -45,13 +44,11 @@ from bridge.verify.source.create_table_text import (
     opening_statements,
 )
 from bridge.verify.source.fixable_rows import rows_on_target, why_rows_stay
+from bridge.verify.source.in_flight import InFlight, read_motion
 from bridge.verify.source.recheck import persistent, settle
 from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
 from bridge.verify.source.shard_tables import as_one, findings_of
 from bridge.verify.source.translated_table import StatementTranslator
-
-_HEARTBEAT_SECONDS: Final = 30.0
-"""A bridge without a heartbeat for longer than this is not running (internals, decision 7)."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +121,11 @@ class SourceVerification:
                 },
                 resume=self._options.resume,
             )
-            self._seconds = self._patience(snapshot.progress)
+            self._progress, self._stuck = snapshot.progress, list[str]()
             report = Report("source", snapshot.progress.applied_ts if snapshot.progress else 0, snapshot.held_seconds)
             report.tables = self._all_tables(sources, snapshot.sessions)
             report.notes += (f"the filter rule {rule!r} matches no table of either side" for rule in self._unmatched)
+            report.notes += self._stuck
             report.notes += (
                 f"{name} is not compared: an event filter leaves some of its row changes out; compare it with the"
                 " messages (--against log)"
@@ -153,20 +151,6 @@ class SourceVerification:
     def _heading(self, report: Report) -> str:
         at = f", at applied_ts {report.moment}" if report.moment else ""
         return f"makes {self._target} equal to {self._source}{at}"
-
-    def _patience(self, progress: Progress | None) -> float:
-        """Tells for how many seconds a row may differ: 0 where both sides show one moment, or nothing moves the
-        target."""
-        if self._flavour is ServerKind.TIDB or progress is None:
-            return 0.0
-        silent = self._look.value(
-            "SELECT TIMESTAMPDIFF(MICROSECOND, heartbeat_at, NOW(6)) / 1000000 FROM"
-            f" {quote_name(self._table.schema, 'owner')} WHERE name = %s",
-            (self._table.name,),
-        )
-        if silent is None or float(silent) > _HEARTBEAT_SECONDS:
-            return 0.0
-        return max(0.0, time.time() - tso_ms(progress.applied_ts) / 1000) + self._options.grace_seconds
 
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
         """sources: one for each of the targets, then their scouts."""
@@ -327,15 +311,29 @@ class SourceVerification:
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
-        """Tells what still differs on a moving target after a change has had the time to arrive."""
-        if not differences or not self._seconds:
+        """Tells what still differs on a moving target after a change has had the time to arrive.
+
+        Nothing is on its way where both sides show one moment, and where no bridge moves the target.
+        """
+        if not differences or self._flavour is ServerKind.TIDB or self._progress is None:
             return differences
-        self._listener.stage(f"{table.name}: reading {len(differences):,} rows again")
-        with self._now() as readers:
+        by_partition = goes_by_partition(self._progress.positions)
+        with self._now() as readers, closing(self._target.connect(autocommit=True)) as session:
+            look = partial(read_motion, session, self._table, by_partition=by_partition)
+            if look() is None:
+                return differences
+            on_its_way = InFlight(
+                look, self._options.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
+            )
             comparison = self._comparison(table, readers, self._throttle)
             if table.plan.shape.key:
-                return settle(table.plan.shape, differences, comparison.again, self._seconds)
-            return persistent(differences, lambda: comparison.run(Tally()).differences, self._seconds)
+                left = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
+            else:
+                again = partial(comparison.run, Tally())
+                left = persistent(differences, lambda: again().differences, on_its_way.seconds_left)
+            if left and on_its_way.stuck:
+                self._stuck.append(f"{table.name}: what differs may still be on its way: {on_its_way.stuck}")
+            return left
 
     @contextmanager
     def _now(self) -> Iterator[_Readers]:

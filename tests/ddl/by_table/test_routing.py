@@ -66,7 +66,7 @@ def routes(rules: tuple[str, ...], tables: tuple[str, ...] = ()) -> Routes:
 
 def routed(rules: tuple[str, ...], statement: str, *tables: str, schema: str = "a") -> tuple[str, str]:
     text = opened(statement)
-    known = classify(text, schema)
+    known = classify(text, schema, is_certain=True)
     assert isinstance(known, Classified), statement
     found = routed_statement(text, known, schema, routes(rules, tables), tidb=False)
     return found.text.strip(), found.schema

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridge.ddl.policy import ddl_rules
 from tests.support.pipelines import run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -74,7 +75,8 @@ def test_what_only_the_target_knows_of_a_row(target: str, writers: int, changes:
 
 @pytest.mark.parametrize("extra", ["", ", extra INT"])
 def test_a_target_that_is_ahead_with_another_spelling(target: str, extra: str) -> None:
-    """Its row gives way to the older one, which has its key in another spelling, and a unique value of another row."""
+    """Its row gives way to the older one, which has its key in another spelling, and a unique value of another row.
+    (Of TiDB, such a row stops the bridge.)"""
     sql(
         target,
         "CREATE DATABASE m",
@@ -84,5 +86,5 @@ def test_a_target_that_is_ahead_with_another_spelling(target: str, extra: str) -
         "SELECT 1",
     )
     changes = [change(10, None, ALICE), change(11, ALICE, ["abc-1", 3]), change(12, None, ["zzz", 1])]
-    run_all(target, in_one_partition([*changes, boundary(20)]), rows_per_transaction=1)
+    run_all(target, in_one_partition([*changes, boundary(20)]), rows_per_transaction=1, ddl=ddl_rules(source="mysql-8"))
     assert sql(target, "SELECT k, u FROM m.t ORDER BY k") == [("abc-1", 3), ("zzz", 1)]

@@ -158,11 +158,11 @@ def test_a_schema_change_that_comes_too_late(
     give(held, [(0, 0, at(change(9000, text), position))])
     held.end()
     [step] = steps(held)
-    assert bool(step.changes[0].late) is is_late, what
+    assert bool(step.changes[0].doubt) is is_late, what
     if is_late:
-        assert "rows of cdc/1" in step.changes[0].late
+        assert "rows of cdc/1" in step.changes[0].doubt
         assert (
-            f"at binlog.000003/400 of server 1, the schema change at binlog.000003/{position}" in step.changes[0].late
+            f"at binlog.000003/400 of server 1, the schema change at binlog.000003/{position}" in step.changes[0].doubt
         )
 
 
@@ -174,7 +174,7 @@ def test_places_that_tell_nothing_make_nothing_late() -> None:
         steps(held)
         give(held, [(0, 0, event)])
         held.end()
-        assert steps(held)[0].changes[0].late == ""
+        assert steps(held)[0].changes[0].doubt == ""
 
 
 def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:

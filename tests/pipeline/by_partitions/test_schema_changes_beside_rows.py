@@ -135,7 +135,7 @@ def test_the_columns_of_rows_tell_what_the_clock_does_not(
 def test_a_column_without_a_default_that_goes(target: str) -> None:
     """A row without it, in the second of the schema change, is behind it."""
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, n INT NOT NULL)", "DO 0")
-    rows = [(1, 0, wide(60, id=1, n=7)), (1, 1, wide(9, id=2))]
+    rows = [(1, 0, wide(8, id=1, n=7)), (1, 1, wide(9, id=2))]
     run_all(target, events_table([*rows, (0, 0, ddl(9, "ALTER TABLE t DROP COLUMN n"))]))
     assert sql(target, "SELECT * FROM m.t ORDER BY id") == [(1,), (2,)]
 

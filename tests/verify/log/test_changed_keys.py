@@ -151,8 +151,9 @@ def test_changes_of_keys(target: str, made: str, handle: list[str], change: str)
 
 def test_keys_that_are_not_told(target: str) -> None:
     """Where messages name two keys of one time, verify gives no verdict on rows, and writes no statement."""
-    log = [schema_change(5, f"{MADE}, PRIMARY KEY (a))"), *rows_of_a(10, ["a"], FIRST), *rows_of_a(11, ["b"], SECOND)]
-    log += [schema_change(20, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)"), boundary(90)]
+    made = f"{MADE}, PRIMARY KEY (a, b))"
+    log = [schema_change(5, made), *rows_of_a(10, ["a"], FIRST), *rows_of_a(11, ["b"], SECOND)]
+    log += [schema_change(20, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)"), boundary(90)]
     execute(target, "CREATE DATABASE m")
     run_all(target, in_one_partition(log))
     found = verified(target, log)

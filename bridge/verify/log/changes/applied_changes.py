@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.parser import Classified, classify
+from bridge.ddl.parser import Classified, Refused, Unclear, classify
+from bridge.filters.routes import Routes
 from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition
 from bridge.mysql.connection.session import Session
-from bridge.mysql.state.ddl_journal import Journal, JournalState
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
+from bridge.pipeline.filtering.wanted_changes import is_wanted
 from bridge.verify.log.changes.lineage import LoggedChange
 from bridge.verify.options import VerifyOptions
 
@@ -28,8 +30,8 @@ class AppliedChanges:
     options: VerifyOptions
 
     def of(self, changes: Sequence[LoggedChange]) -> list[LoggedChange]:
-        """Gives the schema changes that have run on the target, with the operator's text where one was replaced, and
-        those that the operator has skipped."""
+        """Gives the schema changes that have run on the target, as `as_run` does, and those that the operator has
+        skipped."""
         pending = {(change.commit_ts, change.schema, change.text) for change in self.progress.pending}
         read = positions_read(self.progress)
         applied: list[LoggedChange] = []
@@ -39,25 +41,34 @@ class AppliedChanges:
                 continue
             entry = self.journal.find(self.look, SchemaChange(change.commit_ts, change.schema, "", change.text, ""))
             if entry is not None and entry.state is JournalState.SKIPPED:
-                applied += self._as_run(replace(change, is_skipped=True))
+                applied += as_run(replace(change, is_skipped=True), None, self.options.row_rules.routes)
             elif entry is None or entry.state not in _LEFT_OUT:
-                applied += self._as_run(change, entry.ran_instead if entry else "")
+                applied += as_run(change, entry, self.options.row_rules.routes, self.options.tables)
         return applied
 
-    def _as_run(self, change: LoggedChange, replacement: str = "") -> Iterator[LoggedChange]:
-        """Gives a schema change with the names of the target."""
-        if replacement:
-            yield replace(change, text=replacement)
-        elif routed := target_statement(change.text, change.schema, self.options.row_rules.routes):
-            yield replace(change, text=routed[0], schema=routed[1])
-
     def _is_wanted(self, change: LoggedChange) -> bool:
-        classified = classify(change.text, change.schema)
-        if not isinstance(classified, Classified):
-            return False
-        if classified.database:
-            return self.options.tables.accepts_schema(classified.database)
-        return any(self.options.tables(*name) for name in classified.tables)
+        logged = SchemaChange(change.commit_ts, change.schema, "", change.text, "")
+        found = classify(change.text, change.schema)
+        return type(found) is not Refused and is_wanted(logged, self.options.tables, set())
+
+
+def as_run(
+    change: LoggedChange, entry: JournalEntry | None, routes: Routes, accepts: Callable[[str, str], bool] | None = None
+) -> Iterator[LoggedChange]:
+    """Gives a schema change as it ran: with the names of the target, and in the operator's words where one was
+    replaced; nothing where it cannot have run.
+
+    entry: what the journal holds of it.  accepts: tells which tables are replicated; None when all are.
+    """
+    found = classify(change.text, change.schema)
+    if entry is not None and entry.ran_instead:
+        yield replace(change, text=entry.ran_instead)
+    elif isinstance(found, Unclear):
+        yield replace(change, is_unclear=not change.is_skipped)
+    elif routed := target_statement(change.text, change.schema, routes):
+        taken = {accepts(*name) for name in found.tables} if accepts and isinstance(found, Classified) else set()
+        is_unclear = entry is not None and entry.is_by_hand and len(taken) > 1
+        yield replace(change, text=routed[0], schema=routed[1], is_unclear=is_unclear)
 
 
 def positions_read(progress: Progress) -> Mapping[PartitionId, PartitionStart] | None:

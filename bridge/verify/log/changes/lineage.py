@@ -16,7 +16,7 @@ from typing import Final
 from bridge.ddl.by_table.column_changes import ColumnChanges, column_changes
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
-from bridge.ddl.parser import Classified, classify
+from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import PartitionId, TableName
 from bridge.rows.moments import Moment
 
@@ -30,7 +30,8 @@ _OF_AN_INDEX: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=Fal
 @dataclass(frozen=True)
 class LoggedChange:
     """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`.
-    is_skipped: the operator left it out."""
+    is_skipped: the operator left it out.  is_unclear: the operator did by hand what was to be done of it, and what that
+    was is not known."""
 
     commit_ts: int
     by_time: bool
@@ -39,6 +40,7 @@ class LoggedChange:
     offsets: Mapping[PartitionId, int]
     place: str | None = None
     is_skipped: bool = False
+    is_unclear: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,12 +217,27 @@ def trace(
     for name in names:
         lineage.history(name)
     for change in changes:
-        classified = classify(change.text, change.schema)
-        if isinstance(classified, Classified) and change.is_skipped:
+        classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
+        known = classified.known if isinstance(classified, Refused) else classified
+        if change.is_unclear and known is not None:
+            _lose_sight(lineage, known.tables, Cut.of(change))
+        elif isinstance(classified, Classified) and change.is_skipped:
             _skip(lineage, change, classified)
         elif isinstance(classified, Classified):
             _apply(lineage, change, classified)
     return lineage
+
+
+def _lose_sight(lineage: Lineage, tables: Sequence[TableName], cut: Cut) -> None:
+    """Ends what is known of tables, and of all of one name where the database is not known."""
+    bare = {name.table.lower() for name in tables if not name.schema}
+    met = [span.table for history in lineage.histories.values() for span in history.spans if span.table]
+    names = dict.fromkeys([*(n for n in tables if n.schema), *(n for n in met if n.table.lower() in bare)])
+    _end(lineage, names, cut)
+    for name in names:
+        lineage.whole.discard(lineage.key_of(name))
+        lineage.made.pop(lineage.key_of(name), None)
+        lineage.dropped.pop(lineage.key_of(name), None)
 
 
 def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:

@@ -17,6 +17,7 @@ from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
 from bridge.rows.arrow_images import TEXT, runs
+from bridge.rows.sql.enum_zeros import EnumZero, with_zeros, zero_of
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.side import LACKS
 from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers, divided
@@ -204,8 +205,10 @@ class ExpectedTable:
         }
         if self.is_rekeyed:
             told |= _forms(rows, is_gone=known is None)
+        types = [self.definition.columns[name].type for name in names]
+        images = with_zeros(rows[values].combine_chunks(), types)
         bodies = pc.binary_join_element_wise(
-            pc.replace_substring(rows[values].combine_chunks(), SEP, ","),
+            pc.replace_substring(images, SEP, ","),
             *(told[name] for name, _ in self._meta()),
             pa.scalar(",", TEXT),
         )
@@ -226,7 +229,11 @@ class ExpectedTable:
             *(self.own(name) for name in _DECIDE if name in meta),
         ]
         any_of = [(self.own(name), both) for name, both in _ANY.items() if name in meta]
-        told = [f"{name}=IF({newer},VALUES({name}),{name})" for name in names]
+        zeros = {quote_name(column.name): zero_of(column.type) for _, column in self._columns()}
+        told = [
+            f"{name}=IF({newer},{_as_text(f'VALUES({name})', zeros.get(name))},{_as_text(name, zeros.get(name))})"
+            for name in names
+        ]
         told += (f"{name}={both}({name},VALUES({name}))" for name, both in any_of)
         return " ON DUPLICATE KEY UPDATE " + ",".join(told)
 
@@ -270,6 +277,11 @@ class ExpectedTable:
             for part, length in zip(index.parts, index.lengths, strict=True)
         )
         return f"PRIMARY KEY ({','.join(parts)})"
+
+
+def _as_text(value: str, zero: EnumZero | None) -> str:
+    """Writes a value that IF makes a text, in which the error value of an ENUM would be refused."""
+    return f"IF({value}+0=0,{zero.literal},{value})" if zero else value
 
 
 def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:

@@ -1,0 +1,87 @@
+"""Recognises statements that change no table and no row: maintenance, accounts, programs, sessions.
+
+Upstreams write some of them to their logs beside schema changes, and senders pass them on.  The bridge never runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from bridge.ddl.lexer import Token
+from bridge.ddl.token_reader import TokenReader
+
+_UNLOGGED: Final = ("NO_WRITE_TO_BINLOG", "LOCAL")
+_TABLES: Final = ("TABLE", "TABLES", "VIEW")
+_MAINTENANCE: Final = frozenset({"ANALYZE", "CHECK", "CHECKSUM", "OPTIMIZE", "REPAIR"})
+_BEGINNINGS: Final = (
+    *(("FLUSH",), ("RESET",), ("PURGE",), ("KILL",), ("SHUTDOWN",), ("DO",), ("USE",), ("HELP",)),
+    *(("GRANT",), ("REVOKE",), ("RENAME", "USER"), ("INSTALL",), ("UNINSTALL",), ("CHANGE",)),
+    *(("LOCK", "TABLE"), ("LOCK", "TABLES"), ("LOCK", "INSTANCE"), ("LOCK", "STATS"), ("UNLOCK",)),
+    *(("COMMIT",), ("SAVEPOINT",), ("RELEASE", "SAVEPOINT"), ("STOP",)),
+    *(("START", what) for what in ("TRANSACTION", "SLAVE", "ALL", "REPLICA", "GROUP_REPLICATION")),
+    # XA ROLLBACK is logged only of rows that were logged before: it is none of these, nor is ROLLBACK
+    *(("XA", verb) for verb in ("START", "BEGIN", "END", "PREPARE", "COMMIT", "RECOVER")),
+    *(("ADMIN",), ("SPLIT",), ("LOAD", "STATS"), ("LOAD", "INDEX"), ("CACHE", "INDEX"), ("PREPARE",), ("DEALLOCATE",)),
+    *(("CREATE", "TEMPORARY", "TABLE"), ("DROP", "PREPARE"), ("ALTER", "INSTANCE"), ("ALTER", "RANGE")),
+)
+"""How statements begin, apart from those about objects; of MySQL, MariaDB and TiDB."""
+_OBJECTS: Final = (
+    *(("USER",), ("ROLE",), ("SERVER",), ("TABLESPACE",), ("LOGFILE",), ("STATS",), ("STATISTICS",), ("BINDING",)),
+    *(("RESOURCE", "GROUP"), ("SPATIAL", "REFERENCE"), ("PLACEMENT", "POLICY")),
+)
+_PROGRAMS: Final = (("EVENT",), ("TRIGGER",), ("PROCEDURE",), ("FUNCTION",), ("PACKAGE",), ("LIBRARY",))
+"""Objects that hold statements, between which there are semicolons."""
+_MODIFIERS: Final = (
+    *(("OR", "REPLACE"), ("IF", "NOT", "EXISTS"), ("IF", "EXISTS"), ("AGGREGATE",), ("UNDO",)),
+    *(("GLOBAL",), ("SESSION",)),
+)
+
+
+def changes_no_table(found: Sequence[Token], schema: str = "") -> bool:
+    """Tells whether a statement, by its tokens, surely changes no table and no row, whatever follows its beginning."""
+    reader = TokenReader(list(found), schema)
+    is_several = any(token.kind == "mark" and token.text == ";" for token in found[:-1])
+    if all(token.text == ";" for token in found):
+        return True
+    if any(map(reader.accept, ("CREATE", "ALTER", "DROP"))):
+        _skip_modifiers(reader)
+        if any(reader.accept(*words) for words in _PROGRAMS):
+            return True
+        if any(reader.accept(*words) for words in _OBJECTS):
+            return not is_several
+        reader.at = 0
+    return not is_several and (
+        any(reader.accept(*words) for words in _BEGINNINGS) or _maintains(reader) or _sets(found) or _begins(found)
+    )
+
+
+def _skip_modifiers(reader: TokenReader) -> None:
+    while True:
+        if reader.accept("DEFINER"):
+            reader.skip_mark("=")
+            reader.account()
+        elif not any(reader.accept(*words) for words in _MODIFIERS):
+            return
+
+
+def _maintains(reader: TokenReader) -> bool:
+    """Tells whether it is ANALYZE TABLE or its like.  MariaDB's ANALYZE before another statement runs that one."""
+    if reader.peek().word not in _MAINTENANCE:
+        return False
+    reader.at += 1
+    any(map(reader.accept, _UNLOGGED))
+    reader.accept("INCREMENTAL")
+    return any(map(reader.accept, _TABLES))
+
+
+def _sets(found: Sequence[Token]) -> bool:
+    """Tells whether it sets variables, and no more: MariaDB's SET STATEMENT ... FOR runs another statement."""
+    words = [token.word for token in found]
+    return words[0] == "SET" and words[1:2] != ["STATEMENT"]
+
+
+def _begins(found: Sequence[Token]) -> bool:
+    """Tells whether it is BEGIN alone: MariaDB's BEGIN NOT ATOMIC runs others."""
+    words = [token.word for token in found if token.text != ";"]
+    return words[:1] == ["BEGIN"] and set(words[1:]) <= {"WORK", "OPTIMISTIC", "PESSIMISTIC"}

@@ -1,0 +1,95 @@
+"""Writes the error value of ENUM columns, which has the number 0, and shows as ''.
+
+A server stores it where its SQL mode is not strict.  Messages have it as the number 0, or as '' where they have names;
+a strict server refuses both.  But MySQL and MariaDB take a text of digits that is no member for a number (for LOAD
+DATA), and refuse only numbers that are too great: '0' is stored (Field_enum::store; tried on MySQL 5.7 and 8.0 and on
+MariaDB 10.11 and 11.4).  TiDB refuses that too, with the error of any other value that does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.protocols.values import literals
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.literal_offsets import Cells, replaced
+
+_MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
+_MOST_DIGITS: Final = 5
+"""Servers take longer texts for no number."""
+_NUMBER: Final = "0"
+_NAME: Final = "''"
+_DIGIT, _QUOTE = ord("0"), ord("'")
+
+
+class EnumZero(NamedTuple):
+    """How the error value of a column is written.
+
+    literal: of it.
+    is_empty_name: whether '' stands for it, as the column has no member of that name.
+    """
+
+    literal: str
+    is_empty_name: bool
+
+
+@lru_cache(maxsize=1000)
+def zero_of(column_type: str) -> EnumZero | None:
+    """Tells how the error value is written into a column of a type (information_schema's column_type); None for a type
+    that has none, and where no text of zeros is free."""
+    if not column_type.startswith("enum("):
+        return None
+    members = [name.replace("''", "'") for name in _MEMBER.findall(column_type)]
+    taken = {_digits(name) for name in members}
+    free = next((size for size in range(1, _MOST_DIGITS + 1) if "0" * size not in taken), None)
+    return None if free is None else EnumZero(literals.text("0" * free), "" not in members)
+
+
+def _digits(name: str) -> str:
+    """Gives what a collation may compare of a name: it may take any digit for ASCII's, and other characters for
+    nothing."""
+    letters = (letter for letter in unicodedata.normalize("NFKC", name) if letter.isalnum())
+    return "".join(str(unicodedata.digit(letter, letter)) for letter in letters)
+
+
+def written(column_type: str, literal: str) -> str:
+    """Gives the literal by which a value is written into a column."""
+    zero = zero_of(column_type)
+    if zero is None or not (literal == _NUMBER or (literal == _NAME and zero.is_empty_name)):
+        return literal
+    return zero.literal
+
+
+def with_zeros(images: pa.Array, types: Sequence[str]) -> pa.Array:
+    """Gives images (large strings, none of them null) with the literals by which error values are written.  types: of
+    all their columns."""
+    zeros = {at: zero for at, one in enumerate(types) if (zero := zero_of(one)) is not None}
+    if not zeros or len(images) == 0:
+        return images
+    cells = Cells(images, np.zeros(len(images), np.int64), [len(types)])
+    if not any(_has_zero(cells, at, zero) for at, zero in zeros.items()):
+        return images
+    old = cells.literals([list(zeros)])
+    new = old.texts
+    for place, zero in enumerate(zeros.values()):
+        of_column = pc.equal(pa.array(old.place), place)
+        names = pa.array([_NUMBER, _NAME] if zero.is_empty_name else [_NUMBER], TEXT)
+        new = pc.if_else(pc.and_(of_column, pc.is_in(new, names)), pa.scalar(zero.literal, TEXT), new)
+    return replaced(images, old, new)
+
+
+def _has_zero(cells: Cells, position: int, zero: EnumZero) -> bool:
+    begins = cells.begins(np.arange(len(cells.images)), position)
+    first, second = cells.characters[begins], cells.characters.take(begins + 1, mode="clip")
+    is_zero = first == _DIGIT
+    if zero.is_empty_name:
+        is_zero |= (first == _QUOTE) & (second == _QUOTE)
+    return bool(is_zero.any())

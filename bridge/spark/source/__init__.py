@@ -1,0 +1,1 @@
+"""The data source `bridge` of Spark, for other jobs."""

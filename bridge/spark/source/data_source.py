@@ -1,0 +1,274 @@
+"""The data source `bridge` of Spark: decoded change events of any supported protocol as rows, for other Spark jobs.
+
+It reads and decodes in Spark's tasks.  Its offsets are Kafka's, so Spark's progress and listeners show what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from bridge.errors import UsageError
+from bridge.model import PartitionId
+from bridge.protocols import DecodeOptions, Decoder, make_decoder, recognise, require_protocol
+from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.secret_settings import refuse_secrets, resolve
+from bridge.sources.capture_files import CaptureSource
+from bridge.sources.kafka.offset_planner import planned
+from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.range_reader import process_reader
+from bridge.sources.kafka.source import KafkaSource
+from bridge.sources.message_chunks import joined_chunks, latest_ms
+from bridge.sources.source import Message
+from bridge.spark.source.event_rows import EVENT_ROWS, event_rows
+
+NAME: Final = "bridge"
+_KAFKA: Final = "source.kafka."
+_SAMPLE: Final = 200
+_UNLIMITED: Final = 1 << 62
+_EARLIEST, _LATEST = "earliest", "latest"
+
+Offsets = dict[str, dict[str, int]]
+"""Topic, then partition as text, then offset: the form in which Spark keeps and shows the offsets of a stream."""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The options of the data source.
+
+    kafka: properties of the Kafka client; secret ones as references (`env:NAME`, `file:PATH`), since Spark shows
+        options in plans, event logs and its UI.
+    most: the most messages of a micro-batch, None for no limit.
+    """
+
+    bootstrap_servers: str = ""
+    topics: tuple[str, ...] = ()
+    input: str = ""
+    protocol: str = "auto"
+    timezone: str | None = None
+    starting_offsets: str = _EARLIEST
+    most: int | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> SourceOptions:
+        """Reads and checks options, as Spark gives them; UsageError for one that is missing, unknown or secret."""
+        given = {name: value for name, value in options.items() if not name.startswith(_KAFKA)}
+        kafka = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
+        refuse_secrets({"source": {"kafka": kafka}}, "an option of the data source")
+        given.pop("path", None)
+        read = cls(
+            given.pop("bootstrap_servers", ""),
+            tuple(filter(None, map(str.strip, given.pop("topic", "").split(",")))),
+            given.pop("input", ""),
+            given.pop("protocol", "auto"),
+            given.pop("timezone", None),
+            given.pop("starting_offsets", _EARLIEST),
+            _count(given.pop("max_messages_per_batch", None)),
+            kafka,
+        )
+        if given:
+            known = "bootstrap_servers, topic, input, protocol, timezone, starting_offsets, max_messages_per_batch"
+            raise UsageError(
+                f"the data source has no option {', '.join(given)}", fix=f"known are {known} and {_KAFKA}*"
+            )
+        if bool(read.input) == bool(read.bootstrap_servers and read.topics):
+            raise UsageError(
+                "the data source needs something to read", fix="give bootstrap_servers and topic, or input (files)"
+            )
+        if read.starting_offsets not in {_EARLIEST, _LATEST}:
+            raise UsageError(f"starting_offsets is {read.starting_offsets!r}", fix=f"give {_EARLIEST} or {_LATEST}")
+        require_protocol(read.protocol)
+        return read
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of the Kafka client, with the secrets that they refer to."""
+        return resolve(dict(self.kafka), "source.kafka")
+
+    def source(self) -> KafkaSource | CaptureSource:
+        """Makes the source of messages."""
+        if self.input:
+            return CaptureSource(self.input)
+        return KafkaSource(self.bootstrap_servers, self.topics, self.properties)
+
+    def kafka_source(self) -> KafkaSource:
+        """Makes the source of messages, which must be Kafka."""
+        source = self.source()
+        if not isinstance(source, KafkaSource):
+            raise UsageError(
+                "capture files are read as a whole, not as a stream", fix="use spark.read, or give bootstrap_servers"
+            )
+        return source
+
+    def protocol_of(self, source: KafkaSource | CaptureSource) -> str:
+        """Gives the protocol of the messages; UsageError where a sample does not tell it."""
+        return recognise(source.sample(_SAMPLE))[0] if self.protocol == "auto" else self.protocol
+
+
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"max_messages_per_batch is {text!r}", fix="give a number of messages")
+    return int(text)
+
+
+class _Task(InputPartition):
+    """What one task reads: a range of offsets, or all capture files (None)."""
+
+    def __init__(self, protocol: str, wanted: OffsetRange | None) -> None:
+        super().__init__(wanted)
+        self.protocol, self.wanted = protocol, wanted
+
+
+class EventSource(DataSource):
+    """Makes readers of change events."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)  # type: ignore[arg-type]  # Spark only reads them
+        self._read = SourceOptions.read(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `spark.read.format(...)`."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns of an event (`event_rows`)."""
+        return EVENT_ROWS
+
+    def reader(self, schema: StructType) -> EventReader:  # noqa: ARG002
+        """Makes the reader of everything that is there now."""
+        return EventReader(self._read)
+
+    def streamReader(self, schema: StructType) -> EventStreamReader:  # noqa: ARG002, N802
+        """Makes the reader of what comes."""
+        return EventStreamReader(self._read)
+
+
+class EventReader(DataSourceReader):
+    """Reads everything that the partitions, or the files, hold when the job is planned."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[_Task]:
+        """Plans a task for each partition that holds messages; one for all files."""
+        source = self._options.source()
+        if isinstance(source, CaptureSource):
+            return [_Task(self._options.protocol_of(source), None)]
+        ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in source.extents().items()]
+        ranges = [wanted for wanted in ranges if wanted.size]
+        return [_Task(self._options.protocol_of(source), wanted) for wanted in ranges] if ranges else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads and decodes in a task."""
+        return _events(self._options, partition)
+
+
+class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what comes, micro-batch by micro-batch; its offsets are Kafka's."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._source: KafkaSource | None = None
+        self._protocol = ""
+        self._last: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        """Gives where a new stream begins: `starting_offsets`."""
+        extents = self._kafka().extents()
+        is_latest = self._options.starting_offsets == _LATEST
+        return _nested({where: one.high if is_latest else one.low for where, one in extents.items()})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Gives the limit of a micro-batch: `max_messages_per_batch`."""
+        return ReadAllAvailable() if self._options.most is None else ReadMaxRows(self._options.most)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """Plans the end of the next micro-batch: where the partitions end now, or as far as the limit lets it go."""
+        begins = _flat(start)
+        ends = _flat(self.reportLatestOffset() if self._last is None else self._last)
+        begins = {**dict.fromkeys(ends, 0), **begins}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNLIMITED
+        reached = {(one.topic, one.partition): one.end for one in planned(begins, ends, most).ranges}
+        return _nested({**begins, **reached})
+
+    def reportLatestOffset(self) -> Offsets:  # noqa: N802
+        """Asks Kafka where the partitions end now."""
+        topics = self._kafka().topics()
+        wheres = [(topic, number) for topic, now in topics.items() for number in range(now.partitions)]
+        return _nested(self._kafka().ends(wheres))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Ends the stream where the partitions end now."""
+        self._last = self.reportLatestOffset()
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[_Task]:
+        """Plans a task for each partition that has messages between these offsets."""
+        begins = _flat(start)
+        ranges = [OffsetRange(*where, begins.get(where, 0), at) for where, at in _flat(end).items()]
+        ranges = [wanted for wanted in ranges if wanted.size]
+        if ranges and not self._protocol:
+            self._protocol = self._options.protocol_of(self._kafka())
+        return [_Task(self._protocol, wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads and decodes in a task."""
+        return _events(self._options, partition)
+
+    def _kafka(self) -> KafkaSource:
+        if self._source is None:
+            self._source = self._options.kafka_source()
+        return self._source
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Gives what tasks need: clients of Kafka stay where they are."""
+        return {**vars(self), "_source": None}
+
+
+def _events(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """Gives the events of a task, message by message, in the order of the partition.  Where nothing was planned, Spark
+    runs one task without a plan."""
+    if not isinstance(task, _Task):
+        return
+    decoder = _decoder(task.protocol, options.timezone)
+    for messages in _messages(options, task.wanted):
+        yield from event_rows(decode_messages(decoder, messages)).to_batches()
+
+
+def _messages(options: SourceOptions, wanted: OffsetRange | None) -> Iterable[Messages]:
+    if wanted is None:
+        return joined_chunks(map(_one, CaptureSource(options.input).messages(None, None)))
+    properties = {**options.properties, "bootstrap.servers": options.bootstrap_servers}
+    return process_reader(tuple(sorted(properties.items()))).read([wanted])
+
+
+def _one(message: Message) -> Messages:
+    (topic, partition, offset), key, value = message
+    return Messages([topic], [partition], [offset], [key], [value], [latest_ms(0)])
+
+
+@cache
+def _decoder(protocol: str, timezone: str | None) -> Decoder:
+    """Gives this process's decoder: Spark's Python workers outlive their tasks."""
+    return make_decoder(protocol, DecodeOptions(timezone))
+
+
+def _nested(offsets: Mapping[PartitionId, int]) -> Offsets:
+    nested: Offsets = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return nested
+
+
+def _flat(offsets: Offsets) -> dict[PartitionId, int]:
+    return {(topic, int(partition)): at for topic, some in offsets.items() for partition, at in some.items()}

@@ -1,0 +1,90 @@
+"""The lags of a running pipeline, and samples of one moment."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any, cast
+
+from bridge.ends.end import End, Ends
+from bridge.model import TableName
+from bridge.mysql.apply.writer import Writer, WriterCounts
+from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.watching.sample import Sampler
+from bridge.pipeline.watching.status_reporter import QUIET_SECONDS, StatusReporter
+from bridge.rows.order_and_slices import TableRows
+from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
+
+ENDS = Ends(*(End(which, "there:1", retry_seconds=0) for which in ("target", "source")))
+WRITER = cast("Writer", SimpleNamespace(counts=WriterCounts(), safe_mode=0))
+HOUR = 3600
+
+
+def lags(bench: Bench, ends: Ends = ENDS) -> tuple[float, float]:
+    """The lags of source and applying, in whole seconds."""
+    found = StatusReporter(bench.applier, WRITER, ends, 0).status()
+    assert found.source_lag is not None
+    assert found.apply_lag is not None
+    return round(found.source_lag), round(found.apply_lag)
+
+
+def hours_ago(hours: int) -> int:
+    """A moment, in milliseconds since 1970."""
+    return round(time.time() - hours * HOUR) * 1000
+
+
+def test_a_quiet_source_without_boundaries_has_no_lag() -> None:
+    """However old its newest change is.  While changes come, their age shows a sender that is late."""
+    bench = Bench()
+    bench.take((0, 0, row(hours_ago(2), 1)))
+    assert lags(bench) == (2 * HOUR, 0)
+    bench.wait(QUIET_SECONDS)
+    assert lags(bench) == (0, 0)
+    bench.take((0, 1, row(hours_ago(1), 2)))
+    assert lags(bench) == (HOUR, 0)
+    bench.wait(HOUR)
+    assert lags(bench) == (0, 0)
+
+
+def test_a_source_is_not_quiet_while_it_holds_more_or_is_away() -> None:
+    """A micro-batch that was cut, and a Kafka that does not answer."""
+    bench = Bench()
+    bench.take((0, 0, row(hours_ago(2), 1)), is_cut=True)
+    bench.wait(HOUR)
+    assert lags(bench) == (2 * HOUR, 0)
+    bench.take((0, 1, row(hours_ago(2), 2)))
+    bench.wait(HOUR)
+    away = Ends(*(End(which, "there:1", retry_seconds=0) for which in ("target", "source")))
+    away.source.failed("reading", "does not answer", 1.0)
+    assert lags(bench, away) == (2 * HOUR, 0)
+    assert lags(bench) == (0, 0)
+
+
+def test_what_waits_though_the_source_is_quiet_is_the_lag_of_applying() -> None:
+    """A schema change that waits for the other partition has waited since it was read, whenever that was upstream."""
+    bench = Bench()
+    bench.ends = None
+    bench.take((0, 0, change(hours_ago(2))), (0, 1, row(hours_ago(2), 1)))
+    bench.wait(300)
+    assert lags(bench) == (0, 300)
+
+
+class Busy:
+    """An applier at work: whenever something of it is looked at, it has committed another row change."""
+
+    def __init__(self) -> None:
+        self._bench, self._counts = Bench(), Counts()
+
+    def __getattr__(self, name: str) -> Any:
+        self._counts.note_applied(1, {TableName("m", "t"): TableRows(0, 1, 0, 0)}, ())
+        return self._counts if name == "counts" else getattr(self._bench.applier, name)
+
+
+def test_a_sample_is_of_one_moment() -> None:
+    """The rows of all tables are the rows in all: `/metrics` tells the former, `/status` the latter."""
+    sampler = Sampler(cast("Any", Busy()), WRITER, ENDS, 0)
+    rows = 0
+    for _ in range(3):
+        sample = sampler.sample()
+        assert sum(map(sum, sample.tables.values())) == sample.status.rows > rows
+        rows = sample.status.rows
