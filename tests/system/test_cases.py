@@ -156,7 +156,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, note FROM shop.t": [(1, None), (2, "new"), (3, "later")]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c09_late_drop",
@@ -164,7 +163,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT * FROM shop.t": [(1, 1), (2, 2), (3, 3)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c11d_drop_pk_sent",
