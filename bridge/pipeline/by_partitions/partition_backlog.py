@@ -26,8 +26,9 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
-from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
+from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
@@ -70,19 +71,26 @@ class _Barrier:
     stop: Stop
     change: SchemaChange
     moment: Moment
+    columns: ColumnsTell | None
+
+    @property
+    def bound(self) -> Bound:
+        """What rows may not pass before it has run."""
+        return self.columns or self.moment
 
 
 @dataclass(frozen=True)
 class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
-    before: the last row of each partition before them.  copies: which rows are sent again, by their
-    places.  shown: the highest time of each partition before them."""
+    before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
+    the schema change behind these rows.  shown: the highest time of each partition before them."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
     before: Mapping[PartitionId, AppliedRow]
     copies: Mapping[PartitionId, Bools]
+    passed: _Barrier | None
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
@@ -131,6 +139,7 @@ class PartitionBacklog:
         self._step_rows: _StepRows | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
+        self._ahead: list[RowsAhead] = []
 
     # --- taking micro-batches
 
@@ -143,9 +152,10 @@ class PartitionBacklog:
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
-            self._queues[where].note(mine)
+            kept = self._without_quarantined(fresh)
+            self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
-            if self._queues[where].append(self._without_quarantined(fresh), now):
+            if self._queues[where].append(kept, now):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end
@@ -171,6 +181,11 @@ class PartitionBacklog:
         """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
         schema change, so no row with a later time than the last one read of it is applied."""
         self._unread = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
+
+    @property
+    def goes_by_columns(self) -> bool:
+        """Whether a schema change waits of which the columns of rows tell more than their times."""
+        return self._barrier is not None and self._barrier.columns is not None
 
     @property
     def is_holding(self) -> bool:
@@ -228,12 +243,15 @@ class PartitionBacklog:
                 seen = partial(_seen_before, mine, queue.shown)
                 queue.applied = last_applied(mine, count, queue.applied, copies.get(where), seen)
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
-        after_rows = self._offsets()
+        after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
+        passed = barrier if changes else None
         if merged is None and not changes:
             return None
         numbers = merged.numbers if merged else {}
-        self._step_rows = _StepRows(self._next_ts, dict(rows), before, copies, shown_before, numbers, after_rows)
+        self._step_rows = _StepRows(
+            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows
+        )
         return Step(table, self._next_ts, changes, repeated)
 
     def _copies(self, rows: Sequence[tuple[PartitionId, Rows]]) -> dict[PartitionId, Bools]:
@@ -274,14 +292,40 @@ class PartitionBacklog:
         """The highest time of what was taken to be applied (TSO)."""
         return max((queue.shown for queue in self._queues.values()), default=0)
 
-    def _bounds_of(self, where: PartitionId) -> list[Moment]:
+    def put_back(self, applied_ts: int, ahead: RowsAhead) -> None:
+        """Takes back what is not in the target of the present step, and holds rows back that wait for a schema change,
+        until one has run, or `forget_ahead`."""
+        step, self._step_rows, self._barrier = self._step_rows, None, None
+        assert step is not None  # what is put back was taken
+        if step.passed is not None:
+            event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
+            self._queues[step.passed.where].put_back(event)
+        for where in step.shown:
+            self._queues[where].shown = _shown_at(step, where, applied_ts)
+        for where, (numbers, _) in step.numbers.items():
+            queue, rows = self._queues[where], step.rows[where]
+            done = int(np.searchsorted(numbers, applied_ts, "left"))
+            queue.put_back(rows.table.slice(done, len(numbers) - done))
+            queue.applied = _applied_at(step, where, applied_ts)
+        self._ahead.append(ahead)
+
+    @property
+    def ahead(self) -> Sequence[RowsAhead]:
+        """The rows that wait for a schema change which the target lacks."""
+        return self._ahead
+
+    def forget_ahead(self, before: float) -> None:
+        """Holds no rows back any more that wait for a schema change since `before` (time of the clock)."""
+        self._ahead = [ahead for ahead in self._ahead if ahead.since >= before]
+
+    def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
-        bounds = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        bounds: list[Bound] = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.moment)
-        return [*bounds, Moment.at(self._hard_bound)]
+            bounds.append(self._barrier.bound)
+        return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
 
     @property
     def _hard_bound(self) -> int:
@@ -306,9 +350,17 @@ class PartitionBacklog:
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
                 change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change))
-                self._barrier = _Barrier(where, stop, change, stop.moment)
+                columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
+                self._barrier = _Barrier(where, stop, change, stop.moment, columns)
                 return
             self._queues[where].drop(stop)
+
+    def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
+        """Gives what columns tell of a schema change."""
+        name = (stop.event["schema"], stop.event["table"])
+        others = (other.event for other in self._queues[where].schema_changes() if other.index > stop.index)
+        until = min((e["commit_ts"] for e in others if (e["schema"], e["table"]) == name), default=_NO_BOUND)
+        return ColumnsTell.of(stop.schema_change, stop.moment, until)
 
     def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
@@ -330,6 +382,7 @@ class PartitionBacklog:
         if self._repeated_rows is not None:
             self._repeated_rows.note_change()
         self._barrier = None
+        self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (barrier.change,)
@@ -356,7 +409,17 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        return queue.begins_behind([barrier.moment, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([barrier.bound, Moment.at(self._hard_bound)])
+        return is_behind or self._begins_ahead(queue, barrier)
+
+    def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
+        """Tells whether a row comes next that waits for a schema change, and that comes behind the one that waits: that
+        makes what the row needs, or the row is not earlier."""
+        if not (waiting := [ahead for ahead in self._ahead if queue.begins_behind([ahead])]):
+            return False
+        if any(ahead.is_made_by(barrier.change) for ahead in waiting):
+            return True
+        return not barrier.moment.places and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,
