@@ -303,7 +303,7 @@ class PartitionBacklog:
             queue, rows = self._queues[where], step.rows[where]
             done = int(np.searchsorted(numbers, applied_ts, "left"))
             queue.put_back(rows.table.slice(done, len(numbers) - done))
-            queue.applied = last_of(rows, done, step.before[where])
+            queue.applied = last_of(rows, done, step.before[where], step.copies.get(where))
         self._ahead.append(ahead)
 
     @property
