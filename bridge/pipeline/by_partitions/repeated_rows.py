@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from bridge.ddl.parser import Classified, classify
+from bridge.ddl.parser import Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
@@ -35,6 +35,7 @@ Bools = npt.NDArray[np.bool_]
 _SECOND_MS: Final = 1000
 _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
+_ANY_DATABASE: Final = ""
 
 log = structlog.get_logger()
 
@@ -107,7 +108,8 @@ def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple
 
 
 class _RowsOf(NamedTuple):
-    """Whose rows: the names that events have.  table: "" for all of a database.  shard: the upstream's name of a table
+    """Whose rows: the names that events have.  schema: "" where the statement does not tell the database, so that it
+    may be any.  table: "" for all of a database.  shard: the upstream's name of a table
     that is merged with others, "" for one that is not."""
 
     schema: str
@@ -162,7 +164,7 @@ class RepeatedRows:
         return found
 
     def _changes_of(self, name: _RowsOf) -> Iterable[SchemaChange]:
-        whose = (name, name._replace(table=_ALL_TABLES, shard=""))
+        whose = (name, name._replace(table=_ALL_TABLES, shard=""), name._replace(schema=_ANY_DATABASE, shard=""))
         return (change for one in whose if (change := self._last.get(_folded(one))) is not None)
 
     def _tell(self, name: _RowsOf, change: SchemaChange) -> None:
@@ -183,13 +185,14 @@ class RepeatedRows:
 
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
-        known = classify(change.text, change.schema)
-        if not isinstance(known, Classified):
+        found = classify(change.text, change.schema)
+        known = found.known if isinstance(found, Refused) else found
+        if known is None:
             return
         if known.database and not self._routes.merges_database(known.database):
             yield _RowsOf(self._routes.whole_database(known.database) or known.database, _ALL_TABLES)
         for name in known.tables:
-            target = self._routes.target(name)
+            target = self._routes.target(name) if name.schema else name
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
 
 
