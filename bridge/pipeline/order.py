@@ -179,7 +179,7 @@ class Order(Protocol[BatchT]):
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long nothing has come of a source that was read to its end; 0 with boundaries, which come always."""
+        """For how long no change has come of a source that was read to its end (seconds); 0 with boundaries."""
         ...
 
     @property

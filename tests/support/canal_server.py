@@ -47,7 +47,7 @@ class CanalServer(Server):
     settings: of its sender (`canal.mq.topic`, `canal.mq.dynamicTopic`, `canal.mq.partitionsNum`,
     `canal.mq.partitionHash`, `canal.instance.filter.regex`), by the names that they have in its files.
     begin: the binlog file and position at which it begins; where its own notes say more, they count.
-    gtids: its `canal.instance.gtidon`; it begins at what the server has executed then.
+    gtids: the transactions behind which it begins instead (`canal.instance.gtidon`); messages tell GTIDs only then.
     """
 
     name: ClassVar[str] = "Canal"

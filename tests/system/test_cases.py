@@ -220,7 +220,7 @@ CASES_OF_REPORTS = (
         {"SELECT table_name FROM information_schema.tables WHERE table_schema = 'shop'": [("after",)]},
         MYSQL,
     ),
-    Case("d09", "airbyte#14745", "debezium", {"SELECT id, c FROM shop.t": [(1, "x")]}, source("mariadb"), broken=True),
+    Case("d09", "airbyte#14745", "debezium", {"SELECT id, c FROM shop.t": [(1, "x")]}, source("mariadb")),
     Case(
         "c14_statements",
         "DBZ-253, DBZ-9186, otter#162",
@@ -247,7 +247,6 @@ CASES_OF_REPORTS = (
                 ("a",),
             ]
         },
-        broken=("mysql_target",),
     ),
     Case(
         "f8_create_if_not_exists",
@@ -260,7 +259,6 @@ CASES_OF_REPORTS = (
             ],
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "f9_debezium_361_partitioned",
@@ -273,7 +271,6 @@ CASES_OF_REPORTS = (
             " WHERE table_schema = 'tr' AND table_name = 'p' AND partition_method = 'HASH'": [(2,)],
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "g01_ghost_tables",

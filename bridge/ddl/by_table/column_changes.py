@@ -172,12 +172,16 @@ def _split_at_commas(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _behind_table(found: Sequence[Token]) -> int:
-    at = next((i + 1 for i, (one, two) in enumerate(pairwise(found)) if (one.word, two.word) == ("ALTER", "TABLE")), 0)
+    verbs = {("ALTER", "TABLE"), ("ONLINE", "TABLE")}
+    at = next((i + 1 for i, (one, two) in enumerate(pairwise(found)) if (one.word, two.word) in verbs), 0)
     at += 1
     if [token.word for token in found[at : at + 2]] == ["IF", "EXISTS"]:
         at += 2
     at += 1
-    return at + 2 if found[at : at + 1] and found[at].text == "." else at
+    at += 2 if found[at : at + 1] and found[at].text == "." else 0
+    behind = [token.word for token in found[at : at + 2]]
+    is_wait = behind[:1] == ["WAIT"] and behind[1:] and behind[1].isdigit()
+    return at + (2 if is_wait else behind[:1] == ["NOWAIT"])
 
 
 def _column(part: Sequence[Token], count: int = 1) -> list[str]:

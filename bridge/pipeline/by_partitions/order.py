@@ -121,7 +121,9 @@ class PartitionOrder:
 
     def take(self, batch: UnsortedBatch) -> None:
         """Takes one micro-batch, all of whose changes may be due now."""
-        self._taken_at, self._is_cut = self._clock(), batch.is_cut
+        self._looked_at, self._is_cut = self._clock(), batch.is_cut
+        if batch.events.num_rows:  # messages of tables that the filter excludes leave none
+            self._taken_at = self._looked_at
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
@@ -316,7 +318,7 @@ class PartitionOrder:
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long nothing has come of a source that was read to its end, by the last look."""
+        """For how long no change has come of a source that was read to its end, by the last look."""
         return 0.0 if self._is_cut else max(0.0, self._looked_at - self._taken_at)
 
     @property

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -172,11 +173,12 @@ class PartitionQueue:
         self._runs: deque[_Run] = deque()
         self._count = 0
 
-    def note(self, events: pa.Table) -> None:
-        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, whether they are appended or not."""
+    def note(self, events: pa.Table, kept: pa.Table) -> None:
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go.  kept: those of them that are appended; a
+        schema change that cannot be read and is not among them holds nothing back."""
         self.begins_snapshot = False
-        if self.unreadable is None and (at := _first_unreadable(events)) is not None:
-            self._note_times(events.slice(0, at))
+        if self.unreadable is None and (at := _first_unreadable(kept)) is not None:
+            self._note_times(kept.slice(0, at))
             self.unreadable = Moment.at(self.seen, self.places.values())
         self._note_times(events)
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
@@ -336,12 +338,17 @@ class PartitionQueue:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
 
 
-def last_of(rows: Rows, count: int, before: AppliedRow) -> AppliedRow:
-    """Gives the last of the first rows that names its place; `before` when none does."""
+def last_of(rows: Rows, count: int, before: AppliedRow, copies: npt.NDArray[np.bool_] | None = None) -> AppliedRow:
+    """Gives the last of the first rows that names its place; `before` when none does.  copies: which rows do not count,
+    since they are sent again."""
     places = rows.table["place"].slice(0, count)
     if places.null_count == count:
         return before
-    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    counted = places.is_valid().to_numpy()
+    numbers = np.flatnonzero(counted if copies is None else counted & ~copies[:count])
+    if not len(numbers):
+        return before
+    at = int(numbers[-1])
     return AppliedRow(int(rows.times[at]), places[at].as_py())
 
 
