@@ -116,6 +116,8 @@ class PartitionStart(NamedTuple):
     place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
     and 0 where none has.
     seen: in the order of the partitions, the highest time (TSO) of what lies before `offset`, as far as it is known.
+    rows, again: how many rows of that place are in the target, and how many of them the producer has still to send
+        again, as it has begun to send again what is before them.
     """
 
     offset: int
@@ -126,6 +128,8 @@ class PartitionStart(NamedTuple):
     place: str = ""
     place_ts: int = 0
     seen: int = 0
+    rows: int = 0
+    again: int = 0
 
 
 Positions = Mapping[PartitionId, PartitionStart]
