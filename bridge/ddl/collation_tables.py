@@ -44,6 +44,12 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
 }
 
 
+SOME_MYSQL: Final = "mysql"
+"""The source of messages that were made from a binlog, while nobody has said of which server it is."""
+UNKNOWN_DEFAULTS: Final = SourceDefaults("", "", {"utf8mb4": ""})
+"""The defaults in which MySQL 8, MySQL 5.7 and MariaDB differ."""
+
+
 def is_tidb(source: str) -> bool:
     """Tells whether a name in SOURCES is TiDB's."""
     return source.partition("-")[0] == "tidb"

@@ -111,7 +111,7 @@ CASES_OF_REPORTS = (
         "tiflow#11371, tidb#25368",
         "canal-json",
         {"SELECT BINARY name, v FROM d.u": [(b"a", 1), (b"A", 2)]},
-        kept={"SELECT BINARY name, v FROM d.u": [(b"a", 1)]},
+        kept={"SELECT COUNT(*) FROM d.u WHERE (BINARY name, v) NOT IN (('a', 1), ('A', 2))": [(0,)]},
     ),
     Case(
         "c49_truncate_dbz_noext",
