@@ -112,8 +112,7 @@ class SourceSection(Section):
     input: str = ""
     """A capture file or a folder of capture files, instead of Kafka."""
     quarantine: tuple[str, ...] = ()
-    """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge, such
-    as schema changes that cannot be decoded and whose equivalent somebody has run by hand."""
+    """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge."""
     unused_partitions: Annotated[tuple[str, ...], _after(lambda names: partitions_named(names))] = ()
     """Partitions (`topic/partition`) that the changefeed does not write to, since the topic has more of them than its
     `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge."""

@@ -74,6 +74,10 @@ class Surroundings(Protocol):
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
 
+    def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
+        """Tells whether there is the table, or a column, an index, a constraint or a partition of it; None where
+        nobody knows.  kind: "table", "column", "index", "constraint" or "partition"."""
+
     def constraint_kind(self, table: TableName, name: str) -> str:
         """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
 
@@ -117,6 +121,11 @@ class Nowhere:
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Says that no column is known."""
         del table, column
+        return None
+
+    def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
+        """Says that nobody knows."""
+        del table, kind, name
         return None
 
     def constraint_kind(self, table: TableName, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,8 @@ from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, binlog_source, is_mysql_born, make_decoder
+from bridge.protocols.detect import Sample
+from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
@@ -82,6 +84,8 @@ class Assembly:
     protocol: str
     upstream: Upstream | None = None
     replicas: tuple[Target, ...] = ()
+    _told: set[Loss] = field(default_factory=set, repr=False)
+    """What was said of the sender; the parts are made again when reading begins again."""
 
     @cached_property
     def tables(self) -> TableFilter:
@@ -161,8 +165,9 @@ class Assembly:
             lows = first_offsets(progress, lows)
         by_partition = self._goes_by_partition(progress)
         # Messages from MySQL's binlog have no commit ts, so their order is that of the partitions.
-        sample = self.source.sample(HEAD_MESSAGES) if by_partition else ()
+        sample = self.source.sample(HEAD_MESSAGES) if by_partition else []
         cascades_are_lost = by_partition and is_mysql_born(sample)
+        self._warn_of_losses(sample)
         writer.note_source(binlog_source(sample))
         self._refuse_side_effects(writer.end, cascades=cascades_are_lost)
         return make_applier(
@@ -174,6 +179,13 @@ class Assembly:
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
         )
+
+    def _warn_of_losses(self, sample: Sample) -> None:
+        """Says once what the sender of these messages loses."""
+        for loss in losses(sample, self.settings.decode_options().debezium, is_filtered=bool(self.tables.rules)):
+            if loss not in self._told:
+                self._told.add(loss)
+                log.warning("sender_loses", what=loss.what, fix=loss.fix)
 
     def _config(
         self,
@@ -203,6 +215,7 @@ class Assembly:
             most=Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
             begins=begins,
+            routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
             unused=unused_partitions(settings.source.unused, extents) if self.source.is_kafka else frozenset(),
@@ -242,7 +255,8 @@ class Assembly:
     def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:
             return IdlePolicy(0, lambda _: _highs(extents))
-        return IdlePolicy(self.settings.stream.idle_seconds, self._ends_now)
+        seconds = self.settings.stream.idle_seconds
+        return IdlePolicy(seconds, self._ends_now, row_seconds=seconds)
 
     def _ends_now(self, partitions: Collection[PartitionId]) -> Mapping[PartitionId, int] | None:
         try:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.errors import ApplyError
+from bridge.errors import AheadOfTargetError, ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct, ends
@@ -365,10 +365,11 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
         )
 
 
-def missing_table(name: TableName, commit_ts: int) -> ApplyError:
+def missing_table(name: TableName, commit_ts: int) -> AheadOfTargetError:
     """Makes the error for rows of a table that the target does not have."""
-    return ApplyError(
+    return AheadOfTargetError(
         f"the target has no table {name}",
         where=f"commit ts {commit_ts} ({tso_ms(commit_ts)} ms)",
         fix="create it as it is upstream, leave it out with --filter, or begin where it was created (--from)",
+        table=name,
     )

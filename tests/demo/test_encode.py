@@ -26,7 +26,7 @@ from bridge.demo.model import (
     Transaction,
     Value,
 )
-from bridge.events import SEP, Event, Kind
+from bridge.events import NO_PRIMARY_KEY, SEP, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from tests.support.wire import untyped
 
@@ -98,7 +98,7 @@ def event_of(change: Change, commit_ts: int, *, names_unique_keys: bool) -> Even
         shape.schema,
         shape.name,
         SEP.join(column.name for column in shape.columns),
-        shape.handle.name if is_named else "",
+        shape.handle.name if is_named else NO_PRIMARY_KEY,
         image(shape, before),
         image(shape, after),
     )

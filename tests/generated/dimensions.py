@@ -189,7 +189,7 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # Without a schema the scale of a DECIMAL is the target's: nothing tells that the upstream's is another.
     Rule("quarantine", {"digits"}, "protocol", {"debezium native noschema"}),
     # Nothing tells how it writes bytes, so a setting has to.
-    Rule("column type", {"varbinary", "binary", "blob"}, "protocol", {"ckafka"}),
+    Rule("column type", {"varbinary", "binary", "blob", "binary by another name"}, "protocol", {"ckafka"}),
     Rule("key type", {"varbinary", "binary"}, "protocol", {"ckafka"}),
     Rule("crash", {*_PART_STEPS, SOME_SHARDS}, "consistency", {"atomic"}),
     # Executors write tables whose equal keys are equal literals.

@@ -31,6 +31,7 @@ class Kind:
     sql: of the column.  word: TiCDC's name, which is the native connector's beginning of `sql`.
     sql_type: JDBC's; code, flags: of the Open Protocol.
     text: a value in Canal-JSON; named: in CKafka's, which has the names of ENUM and SET.  opened: in Open Protocol.
+    official: a value in official Canal's messages, where it is another one than TiCDC's.
     schema, semantic, parameters: the type in Debezium's schemas; native: where the native connector has
         another one.
     told: a value of Debezium's.
@@ -49,12 +50,18 @@ class Kind:
     parameters: Mapping[str, str] = field(default_factory=dict)
     native: str = ""
     told: Callable[[Any], Any] = str
+    official: Callable[[Any], str] | None = None
 
     @property
     def declared(self) -> str:
-        """The type in messages of official Canal."""
-        word, bracket, rest = self.sql.removesuffix(" NULL").partition("(")
+        """The type in messages of official Canal, whose parser keeps its name and forgets the character set."""
+        sql = self.sql.removesuffix(" NULL").partition(" CHARACTER SET ")[0]
+        word, bracket, rest = sql.partition("(")
         return f"{word.lower()}{bracket}{rest.replace('UNSIGNED', 'unsigned')}"
+
+    def by_official(self, value: Value) -> str:
+        """A value in official Canal's messages."""
+        return (self.official or self.text)(value)
 
     def by_name(self, value: Value) -> str:
         """A value in CKafka's messages."""
@@ -115,10 +122,10 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _enum(names: tuple[str, ...]) -> Kind:
-    """Told by the number of its name."""
+    """Told by the number of its name; '' is the error value, whose number is 0."""
 
     def number(value: str) -> int:
-        return names.index(value) + 1
+        return names.index(value) + 1 if value else 0
 
     return Kind(
         f"ENUM({_listed(names)})", "enum", 4, 247, flags=0, text=lambda v: str(number(v)), named=str, opened=number,
@@ -195,6 +202,21 @@ KINDS: Final[dict[str, Kind]] = {
         "DATETIME(6)", "datetime", 93, 12, text=_all_digits, opened=_all_digits, schema="int64",
         semantic="io.debezium.time.MicroTimestamp", told=lambda v: (v - datetime(1970, 1, 1)) // _MICROSECOND,
     ),
+    "enum with errors": _enum(_ENUM),
+    "double by another name": Kind(
+        "FLOAT8", "double", 8, 5, text=plain_notation, opened=_same, schema="double", told=_same
+    ),
+    "varchar by another name": Kind("NATIONAL VARCHAR(40)", "varchar", 12, 15, flags=0),
+    "int by another name": Kind("MIDDLEINT UNSIGNED", "mediumint unsigned", 4, 9, flags=129, opened=_same,
+                                schema="int32", told=_same),
+    "text by another name": Kind(
+        "LONG", "mediumtext", 2005, 250, flags=0, opened=lambda v: base64_text(v.encode()),
+        official=lambda v: _latin1(v.encode()),
+    ),
+    "binary by another name": Kind(
+        "CHAR(4) CHARACTER SET binary", "binary", 2004, 254, text=_latin1, opened=go_quoted, native="bytes",
+        told=base64_text, official=bytes.decode,
+    ),
 }  # fmt: skip
 """By the name that a generated column has for its type."""
 SPECIAL: Final = tuple(list(KINDS)[6:])
@@ -226,6 +248,7 @@ VALUES: Final[dict[str, tuple[Value, ...]]] = {
     "json": (None, "{}", "null", '{"a": "it\'s \\"\\\\\\n", "b": [1, 2.5, null]}', '"é😀"', "0", "[]"),
     "bit": (None, b"\0\0", b"\0\1", b"\1\xff", b"\0'", b"\0\\"),
     "enum": (None, *_ENUM),
+    "enum with errors": (None, "", "a", "zz"),
     "set": (None, "", "x", "x,y", "x,y,z's", "z's"),
     "many members": (None, "m0", "m54", "m0,m54", "m58", "m1,m58", ",".join(_MEMBERS)),
     "time": (None, timedelta(), timedelta(hours=12, milliseconds=789), timedelta(milliseconds=-1500),
@@ -243,6 +266,11 @@ VALUES: Final[dict[str, tuple[Value, ...]]] = {
     "char": (None, "", "a", "a\tb", "é😀", "it's \\", "\0"),
     "microseconds": (None, datetime(1000, 1, 1, 0, 0, 0, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999),
                      datetime(2024, 2, 29, 12, 34, 56, 500_000), datetime(1970, 1, 1)),
+    "double by another name": (None, 0.0, 0.1, 1234567.891, 5e-324),
+    "varchar by another name": (None, "", "é", "it's \\"),
+    "int by another name": (None, 0, 16777215),
+    "text by another name": (None, "", "é😀", "it's \\ long\n"),
+    "binary by another name": (None, b"\0\0\0\0", b"a\0\0\0", "é".encode() + b"\0'", b"\\abc"),
 }  # fmt: skip
 """Of columns that are part of no key."""
 
@@ -251,6 +279,11 @@ def unscaled(value: Decimal) -> str:
     """A DECIMAL of two digits as the native connector writes it (decimal.handling.mode=precise)."""
     number = int(value.scaleb(2))
     return base64.b64encode(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)).decode()
+
+
+def stored(kind: str, value: Value) -> Value:
+    """The value by which a strict server stores this one: '0' is the error value of an ENUM, which it gives as ''."""
+    return "0" if value == "" and kind == "enum with errors" else value
 
 
 def pool_of(kind: str) -> str:

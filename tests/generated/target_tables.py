@@ -9,6 +9,7 @@ from typing import Any, Final
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 from tests.generated.failures import sorted_rows
+from tests.generated.kinds import stored
 from tests.generated.names import Names
 from tests.generated.tables import Routing, Row, Table
 
@@ -35,7 +36,9 @@ class TargetTables:
 
     def insert(self, table: Table, row: Row, extra: int = 0) -> None:
         """A row.  extra: the value of the column that only the target knows, if there is one."""
-        given = {name: value for name, value in row.items() if not table.column(name).of}
+        given = {
+            name: stored(table.column(name).type, value) for name, value in row.items() if not table.column(name).of
+        }
         if table.extra:
             given[table.extra] = extra
         names, places = ",".join(quote_name(self.names(name)) for name in given), ",".join(["%s"] * len(given))

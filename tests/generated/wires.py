@@ -263,7 +263,7 @@ class CanalOfficial(Wire):
 
     def _texts(self, table: Table, row: Row, names: Sequence[str]) -> dict[str, str | None]:
         """MySQL's log has no zero bytes at the end of a BINARY."""
-        found = texts_of(table, row, names)
+        found = {name: None if row[name] is None else kind_of(table, name).by_official(row[name]) for name in names}
         trimmed = {
             name: text.rstrip("\0") for name, text in found.items() if text and kind_of(table, name).word == "binary"
         }

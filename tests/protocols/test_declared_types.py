@@ -20,6 +20,31 @@ def test_canal_json(said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spelled", "shown"),
+    [
+        ("FLOAT8", "double"),
+        ("FLOAT(53) unsigned", "double unsigned"),
+        ("FLOAT(24)", "FLOAT(24)"),
+        ("INT3 unsigned zerofill", "mediumint unsigned"),
+        ("INT8(20)", "bigint(20)"),
+        ("SERIAL", "bigint unsigned"),
+        ("NATIONAL VARCHAR(20)", "varchar(20)"),
+        ("NCHAR", "char"),
+        ("CHAR(4)", "CHAR(4)"),
+        ("LONG VARBINARY", "mediumblob"),
+        ("LONG", "mediumtext"),
+        ("TEXT(100)", ""),
+        ("BLOB(100)", ""),
+        ("GEOMCOLLECTION", "GEOMCOLLECTION"),
+    ],
+)
+def test_official_canal(spelled: str, shown: str) -> None:
+    """The type that a server makes of what the statement spells; of TEXT(n) the server chooses by its character set."""
+    [event] = decode("canal-json", b"", canal("INSERT", {"v": (spelled, None)}))
+    assert declared_types(event.columns or "") == (shown,)
+
+
+@pytest.mark.parametrize(
     ("column", "declared"),
     [
         ({"t": 8, "f": 0}, "bigint"),

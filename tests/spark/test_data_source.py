@@ -58,7 +58,8 @@ def expected(lines: list[dict[str, Any]], protocol: str) -> list[tuple[Any, ...]
     decoder = make_decoder(protocol, DecodeOptions("UTC"))
     rows = []
     for line in lines:
-        for event in decode_message(decoder, *(line[name] and b64decode(line[name]) for name in ("key", "value"))):
+        key, value = (None if line[name] is None else b64decode(line[name]) for name in ("key", "value"))
+        for event in decode_message(decoder, key, value):
             is_row = event.kind <= Kind.DELETE
             images = [image_of(event.columns, one) if is_row else None for one in (event.before, event.after)]
             place = (line.get("topic") or "capture", line["partition"], line["offset"], event.index)

@@ -114,9 +114,7 @@ class DebeziumConnector(Server):
         return found
 
 
-def _connector(
-    bootstrap_servers: str, port: int, database: str, prefix: str, release: Release
-) -> dict[str, str]:
+def _connector(bootstrap_servers: str, port: int, database: str, prefix: str, release: Release) -> dict[str, str]:
     """The properties without which the connector does not start; all others have their defaults."""
     return {
         "name": _NAME,

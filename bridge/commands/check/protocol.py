@@ -27,6 +27,7 @@ from bridge.protocols import (
 )
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.plausible_times import highest_ts
+from bridge.protocols.sender_losses import losses
 from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
 from bridge.sources.source import KeyAndValue
 from bridge.tso import tso_time
@@ -116,6 +117,8 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
     yield from judge_source(found, settings.ddl.source)
     yield from _judge_events(found.events)
     yield from judge_old_values(found)
+    for loss in losses(facts.sample, settings.decode_options().debezium, is_filtered=bool(settings.filter)):
+        yield warn("sender", loss.what, loss.fix)
     probe = probed(facts, found, settings)
     if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
         yield from kafka.judge_boundaries(facts, found.tails)

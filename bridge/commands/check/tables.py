@@ -84,7 +84,8 @@ def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Fin
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
         yield from databases.judge(facts.databases, found, settings)
-        yield from _judge_tables(facts, list(needed_tables(found, parse_moment(settings.begin), settings.table_routes)))
+        needed = list(needed_tables(found, parse_moment(settings.begin), settings.table_routes))
+        yield from _judge_tables(facts, needed, found)
     yield from _judge_spellings(facts, settings.ddl.source)
     yield from shards.judge(facts.tables, found, settings.table_routes)
     yield from _judge_zone(facts, found, settings)
@@ -122,7 +123,23 @@ def _covered(found: Decoded) -> int:
     return min((max(event.commit_ts for event in head) for head in rest), default=_END_OF_TIME)
 
 
-def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Finding]:
+def _unsent(need: Needed, name: TableName, table: Table) -> Iterator[str]:
+    """Gives the columns of a table of the target that inserts do not have, where no schema change can be the reason."""
+    if need.is_certain and need.images:
+        sent = frozenset[str]().union(*need.images)
+        yield from (f"{name}.{c.name}" for key, c in table.columns.items() if not c.generated and key not in sent)
+
+
+def _leaves_out(found: Decoded) -> str:
+    """Names the setting by which a sender leaves columns out."""
+    if not found.is_mysql_born:
+        return "column-selectors of TiCDC leave columns out"
+    if found.protocol == "debezium":
+        return "column.exclude.list and column.include.list of Debezium leave columns out"
+    return "see which columns it filters"
+
+
+def _judge_tables(facts: TableFacts, needed: Sequence[Needed], found: Decoded) -> Iterator[Finding]:
     mine = {_folded(name): (name, table) for name, table in facts.tables.items()}
     missing = [need for need in needed if _folded(need.name) not in mine]
     yield from _judge_missing(missing)
@@ -132,6 +149,12 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Findi
         if absent := sorted(need.columns - table.columns.keys()):
             lacking.append(f"{need.name} lacks {', '.join(absent)}")
         yield from _judge_mandatory(name, need, facts.mandatory.get(name, frozenset()))
+    if unsent := [one for need, name, table in there for one in _unsent(need, name, table)]:
+        yield warn(
+            "columns",
+            f"no row of the sample has these columns of the target, whose defaults new rows get: {_few(unsent)}",
+            f"let the sender send them ({_leaves_out(found)}), if the upstream has them",
+        )
     if lacking:
         yield fail(
             "columns",

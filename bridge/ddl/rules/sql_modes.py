@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
+from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError
@@ -26,14 +27,17 @@ def pipes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def quoted_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses an expression that has the name of a column in double quotes: it is the column with ANSI_QUOTES, and a
-    text without it."""
+    """Refuses an expression, or a view, that has the name of a column in double quotes: it is the column with
+    ANSI_QUOTES, and a text without it."""
     if site.is_approved:
         return
+    known = statement.classified
+    is_view = known.kind is StatementKind.CREATE_VIEW
     own = {item.definition[0].name for item in statement.items if item.definition}
-    for token in _of_expressions(statement):
+    for token in statement.tokens if is_view else _of_expressions(statement):
         name = token.text[1:-1] if token.text.startswith('"') else ""
-        if name and (name in own or site.around.column_definition(statement.classified.tables[0], name) is not None):
+        tables = known.reads.names if is_view else known.tables[:1]
+        if name and (name in own or any(site.around.column_definition(table, name) is not None for table in tables)):
             raise UnsupportedError(f"{token.text} is a column or a text, {_FIX}")
     yield from ()
 

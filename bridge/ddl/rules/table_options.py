@@ -10,7 +10,16 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove, without_options
+from bridge.ddl.rule import (
+    Edit,
+    Omission,
+    Site,
+    UnsupportedError,
+    option_scopes,
+    remove,
+    take_out,
+    without_options,
+)
 from bridge.ddl.server_features import Feature
 
 _OF_TABLES: Final = {
@@ -19,11 +28,18 @@ _OF_TABLES: Final = {
     Feature.SECONDARY_ENGINE_ATTRIBUTE: {"SECONDARY_ENGINE_ATTRIBUTE"},
     Feature.MARIADB_SYNTAX: {
         *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
-        *("ENCRYPTED", "ENCRYPTION_KEY_ID"),
+        *("ENCRYPTED", "ENCRYPTION_KEY_ID", "SEQUENCE"),
     },
 }
 _SECOND: Final = "the target decides itself whether another engine has a copy"
 _WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
+
+
+def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes how long to wait for a lock (MariaDB), and where files are."""
+    del site
+    for span in statement.classified.never_run:
+        yield Edit(*span, "", "the target decides itself how long it waits, and where it keeps its files")
 
 
 def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -31,11 +47,42 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
     for feature, names in _OF_TABLES.items():
         if not site.target.has(feature):
             yield from without_options(statement, names, _WHY)
+    yield from _of_other_engines(statement, site)
+    if statement.classified.database and not site.target.has(Feature.MARIADB_SYNTAX):
+        yield from without_options(statement, {"COMMENT"}, "the target has no comments of databases")
     yield from without_options(statement, {"ENGINE_ATTRIBUTE"}, "only for engines other than InnoDB")
     yield from without_options(statement, {"SECONDARY_ENGINE"}, _SECOND)
     for item in statement.items:
         if item.tokens[0].word in {"SECONDARY_LOAD", "SECONDARY_UNLOAD"}:
             yield Omission(item, _SECOND)
+
+
+_OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
+"""Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
+
+
+_BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
+"""How many KiB a compressed block of InnoDB may have."""
+
+
+def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes options that InnoDB refuses in its strict mode: formats of rows of other engines, the size of a
+    compressed block where no rows are compressed, and what MariaDB writes as `name`='value' for an engine."""
+    why = "InnoDB has no such option; it says how rows are stored, not what they are"
+    scopes = list(option_scopes(statement))
+    words = [token.word for scope in scopes for token in scope]
+    if not site.target.has(Feature.TIDB_SYNTAX):
+        other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
+        if other and "ROW_FORMAT" in words:
+            yield from without_options(statement, {"ROW_FORMAT"}, why)
+        if "COMPRESSED" not in words or not _BLOCKS & {token.text for scope in scopes for token in scope}:
+            yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
+    if site.target.has(Feature.MARIADB_SYNTAX):
+        return
+    for scope in scopes:
+        for i, token, depth in with_depth(scope):
+            if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
+                yield from take_out(statement, scope, i, i + 3, _WHY)
 
 
 def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -89,31 +136,86 @@ def coordinates(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
                 yield Edit(column[1].span[1], column[1].span[1], f" SRID {at(column, value).text}", why)
 
 
+def geometry_collections(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Replaces GEOMCOLLECTION, as which MySQL 8 shows GEOMETRYCOLLECTION, by the name that all servers know."""
+    if site.target.has(Feature.GEOMCOLLECTION):
+        return
+    for item in statement.items:
+        kind = at(item.definition, 1)
+        if item.change in ADDS_COLUMN and kind.word == "GEOMCOLLECTION":
+            yield Edit(*kind.span, "GEOMETRYCOLLECTION", "the target calls the type so")
+
+
 _BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})
+_KIND_OF: Final = {
+    **dict.fromkeys((C.ADD_COLUMN, C.DROP_COLUMN, C.MODIFY_COLUMN, C.COLUMN_DEFAULT), "column"),
+    **dict.fromkeys((C.ADD_INDEX, C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY), "index"),
+    **dict.fromkeys(
+        (C.ADD_CHECK, C.ADD_FOREIGN_KEY, C.DROP_FOREIGN_KEY, C.DROP_CONSTRAINT, C.ALTER_CHECK), "constraint"
+    ),
+    **dict.fromkeys((C.ADD_PARTITION, C.DROP_PARTITION), "partition"),
+}
+"""What IF of an action asks for."""
+_WHY_IF: Final = "the target has no such IF; an object that exists already counts as made"
+WAS_THERE: Final = "it did nothing upstream, by its IF NOT EXISTS, as what it makes was there"
+_WAS_NOT_THERE: Final = "it did nothing upstream, by its IF EXISTS, as what it changes was not there"
 
 
 def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes IF EXISTS and IF NOT EXISTS where the target lacks them.  A statement that did nothing upstream is not
-    sent, or does no harm, since the object exists already."""
-    kind = statement.classified.kind
+    """Removes IF EXISTS and IF NOT EXISTS where the target lacks them, and leaves out what did nothing upstream by
+    them: the target has what the upstream had."""
     found = statement.tokens
     name = statement.classified.touched[0].span[0] if statement.classified.touched else 0
-    own = kind in {StatementKind.CREATE_VIEW, StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}
     for i, token, depth in with_depth(found):
-        if token.word != "IF" or depth != 0:
+        end = _if_end(found, i) if depth == 0 else None
+        if end is None:
             continue
-        end = i + 2 + (at(found, i + 1).word == "NOT")
-        if at(found, end - 1).word != "EXISTS":
-            continue
-        if own and token.span[0] < name:
-            lacks = not site.target.has(Feature.MARIADB_SYNTAX)
-        else:
-            lacks = _is_of_a_part(kind, at(found, i - 1), token, name) and not site.target.has(Feature.IF_EXISTS)
-        if lacks:
-            yield remove(found[i:end], "the target has no such IF; an object that exists already counts as made")
+        item = next((item for item in statement.items if token in item.tokens), None)
+        is_whole = token.span[0] < name and statement.classified.kind in _ALTERS
+        idle = [item] if item is not None and not is_whole else _whole(statement)
+        exists = _exists(statement, item, found[end:], site, is_whole=is_whole) if idle else None
+        if exists is (found[i + 1].word == "NOT"):
+            yield from (Omission(one, WAS_THERE if exists else _WAS_NOT_THERE) for one in idle)
+        elif _lacks_if(statement, found[i - 1], token, name, site):
+            yield remove(found[i:end], _WHY_IF)
 
 
-def _is_of_a_part(kind: StatementKind, before: Token, token: Token, name: int) -> bool:
+_ALTERS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION, StatementKind.RENAME_TABLE})
+
+
+def _whole(statement: StatementParts) -> list[Item]:
+    """Gives what has to be left out so that nothing of a statement about one table is left."""
+    if statement.classified.kind is StatementKind.RENAME_TABLE:
+        return [Item(C.RENAME_TABLE, statement.tokens)] if len(statement.classified.touched) == 2 else []
+    return list(statement.lists[0]) if statement.lists and statement.classified.kind in _ALTERS else []
+
+
+def _if_end(found: Sequence[Token], i: int) -> int | None:
+    """Tells where IF [NOT] EXISTS ends that begins at `i`; None when it does not begin there."""
+    end = i + 2 + (at(found, i + 1).word == "NOT")
+    return end if found[i].word == "IF" and at(found, end - 1).word == "EXISTS" else None
+
+
+def _exists(
+    statement: StatementParts, item: Item | None, behind: Sequence[Token], site: Site, *, is_whole: bool
+) -> bool | None:
+    """Tells whether the object of an IF is there; None where it is not known.  behind: what follows the IF."""
+    table = statement.classified.tables[0]
+    if is_whole:
+        return site.around.exists(table, "table")
+    kind = "" if item is None else _KIND_OF.get(item.change, "")
+    name = at(behind, 0).name
+    if not kind or not name or site.around.exists(table, "table") is not True:
+        return None
+    return site.around.exists(table, kind, name)
+
+
+def _lacks_if(statement: StatementParts, before: Token, token: Token, name: int, site: Site) -> bool:
+    kind = statement.classified.kind
+    if kind in {StatementKind.CREATE_VIEW, *_ALTERS} and token.span[0] < name:
+        return not site.target.has(Feature.MARIADB_SYNTAX)
+    if site.target.has(Feature.IF_EXISTS):
+        return False
     if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
         return True
     return kind is StatementKind.ALTER_TABLE and token.span[0] > name and before.word in _BEFORE_IF

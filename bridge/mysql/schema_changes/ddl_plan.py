@@ -12,14 +12,15 @@ from typing import Final
 import structlog
 
 from bridge.ddl.by_table.kept_keys import kept_key
-from bridge.ddl.by_table.routing import RoutingError
+from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
 from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
-from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
 from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
@@ -97,14 +98,17 @@ class Planner:
             log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
             return None
         rewritten = self._rewritten(session, change, approved=approved)
+        if not approved and (kept := self._idle_by_skipped(session, change, rewritten)):
+            why = f"what it makes is there with what it held before, as {kept.id} was skipped"
+            raise self.hold(session, change, why, rewritten)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
         if decision.verdict is Verdict.IGNORE and rewritten.text:
             around = OnTarget(session, self._journal)
-            kept = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
-            if kept:
-                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, kept), rewritten)
+            key = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
+            if key:
+                raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, key), rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
@@ -114,14 +118,25 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.late and not approved:
-            raise self.hold(session, change, change.late, rewritten)
+        if change.doubt and not approved:
+            raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
             )
             return None
         return StatementToRun(rewritten)
+
+    def _idle_by_skipped(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
+        """Gives the skipped statement that would have removed what an action with IF NOT EXISTS makes, where that is
+        on the target; None without one.  Upstream such an action did something."""
+        routed = target_statement(change.text, change.schema, self._rules.routes)
+        if routed is None or not any(step.why == WAS_THERE for step in rewritten.steps):
+            return None
+        known = classify(*routed, is_certain=True)
+        if isinstance(known, Refused):
+            return None
+        return skipped_before(self._journal, session, self._rules.routes, change, routed[0], known)
 
     def _confirmation(self, session: Session, change: SchemaChange, rewritten: Rewritten, *, approved: bool) -> str:
         """Tells why a schema change of a shard has nothing to run, since the merged table is as it says; "" when it is
@@ -178,7 +193,8 @@ class Planner:
             is_same = isinstance(plain, Classified) and all(self._rules.routes.target(n) == n for n in plain.tables)
             if not approved or isinstance(plain, Refused) or not is_same or isinstance(unsupported, RoutingError):
                 raise self.hold(session, change, str(unsupported), None) from unsupported
-            found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
+            # The operator approved it, so it is sent as it is, but for the words that never run
+            found = Rewritten(without_spans(change.text, plain.never_run), plain)
         return self._allowed(session, change, found)
 
     def _allowed(
@@ -203,7 +219,11 @@ class Planner:
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
-        found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
+        found: Rewritten | Refused = (
+            Rewritten(without_spans(entry.replacement, classified.never_run), classified)
+            if isinstance(classified, Classified)
+            else classified
+        )
         return StatementToRun(self._allowed(session, change, found, entry.replacement))
 
     def _leave_out(

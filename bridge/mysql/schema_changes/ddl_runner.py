@@ -7,14 +7,14 @@ did not.  What runs is what `ddl_plan` makes of a statement.  One that the targe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError, OperationalError
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.parser import Classified
+from bridge.ddl.parser import Classified, has_if_not_exists
 from bridge.ddl.policy import DdlRules
 from bridge.errors import SchemaChangeError
 from bridge.model import SchemaChange
@@ -23,10 +23,11 @@ from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ra
 from bridge.mysql.schema_changes.ddl_plan import Planner, StatementToRun, log_outcome, where_of
 from bridge.mysql.schema_changes.ddl_session import NO_SUCH_DATABASE, DdlSession
 from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
+from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.schema_changes.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.schema_changes.timestamp_defaults import require_explicit_defaults, reset_session
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
-from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
@@ -34,6 +35,8 @@ _COLUMN_EXISTS: Final = 1060
 _UNKNOWN: Final = frozenset({1051, 4091, 4092})
 """Unknown table; unknown sequence and view (MariaDB)."""
 _MADE: Final = frozenset({_TABLE_EXISTS, _COLUMN_EXISTS})
+_THERE: Final = frozenset({_TABLE_EXISTS, _DATABASE_EXISTS})
+_CREATES: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE})
 _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
 _NO_SUCH_TABLE: Final = 1146
 _DENIED: Final = frozenset({1044, 1142, 1227})
@@ -46,6 +49,23 @@ _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve i
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
 after its changes, with escapes."""
+
+
+class Unreadable(NamedTuple):
+    """What the operator has decided about schema changes that cannot be read.
+
+    settled: the hashes of those that no longer stop the bridge, with their positions.
+    to_run: those that another statement replaces, and which has not run yet.
+    """
+
+    settled: Mapping[str, str]
+    to_run: tuple[SchemaChange, ...]
+
+
+def is_another(position: str, other: str) -> bool:
+    """Tells whether equal messages at two positions (topic/partition/offset) are two schema changes, and not copies of
+    one in several partitions."""
+    return position != other and position.rpartition("/")[0] == other.rpartition("/")[0]
 
 
 class SchemaChangeRunner:
@@ -123,9 +143,33 @@ class SchemaChangeRunner:
                 " bridge again; or leave the table out with --filter",
             )
 
-    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the entries with the text of `change` in the millisecond of its commit_ts."""
-        return self._journal.runs_like(session, change)
+    def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
+        return self._journal.between(session, low, high)
+
+    def unreadable(self, session: Session) -> Unreadable:
+        """Tells what the operator has decided about schema changes that cannot be read."""
+        decided = [entry for entry in self._journal.unreadable(session) if entry.state not in OPEN]
+        return Unreadable(
+            {entry.statement_hash: entry.position for entry in decided},
+            tuple(
+                SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
+                for entry in decided
+                if entry.state not in FINISHED
+            ),
+        )
+
+    def note_unreadable(self, session: Session, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Records a schema change that cannot be read for the operator to decide, and gives its id.  One that waits
+        already keeps its id.  again: what it is where its partition held the same message before."""
+        there = {entry.statement_hash: entry for entry in self._journal.unreadable(session)}
+        first = there.get(change.statement_hash)
+        if first is not None and is_another(first.position, change.position):
+            change = again
+        if change.statement_hash in there:
+            return there[change.statement_hash].id
+        self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
+        return change.id
 
     def _refused_by_target(
         self, session: Session, change: SchemaChange, plan: StatementToRun, words: str, code: int = 0
@@ -160,12 +204,12 @@ class SchemaChangeRunner:
         except MySQLError as error:
             if isinstance(error, TRANSIENT):
                 raise
+            if error_code(error) in _THERE and self._did_nothing(session, change, plan):
+                self._require_made(session, change, plan, error)
+                return "nothing to do: it is there already, as it was upstream"
             outcome = exists_already(session, self._schema, change, plan.text, plan.classified, error)
             if outcome or error_code(error) in _MADE:
-                routes = self._rules.routes
-                if kept := skipped_before(self._journal, session, routes, change, plan.text, plan.classified):
-                    words = f"what it makes is there with what it held before, as {kept.id} was skipped"
-                    raise self._refused_by_target(session, change, plan, words) from error
+                self._require_made(session, change, plan, error)
             if outcome:
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
@@ -174,6 +218,24 @@ class SchemaChangeRunner:
         finally:
             reset_session(session)
         return "ran"
+
+    def _require_made(self, session: Session, change: SchemaChange, plan: StatementToRun, error: MySQLError) -> None:
+        """Raises SchemaChangeError when what is there is what a skipped statement would have removed."""
+        if kept := skipped_before(self._journal, session, self._rules.routes, change, plan.text, plan.classified):
+            words = f"what it makes is there with what it held before, as {kept.id} was skipped"
+            raise self._refused_by_target(session, change, plan, words) from error
+
+    def _did_nothing(self, session: Session, change: SchemaChange, plan: StatementToRun) -> bool:
+        """Tells whether a CREATE ... IF NOT EXISTS whose object is there did nothing upstream either.
+
+        MySQL and MariaDB log it all the same; TiDB does not.  Of a database that this pipeline has neither made nor
+        altered it may be the one that made it.
+        """
+        if self._rules.source.startswith("tidb") or not has_if_not_exists(change.text, plan.rewritten.upstream):
+            return False
+        if plan.classified.kind is StatementKind.CREATE_DATABASE:
+            return plan.classified.database in OnTarget(session, self._journal).databases_made()
+        return plan.classified.kind in _CREATES
 
     def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:
         """Tells whether an interrupted statement ran.  One that the target refused has not, whatever was changed there

@@ -13,6 +13,13 @@ from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.quoting import quote_name
 
+_VIEWS: Final = {
+    "column": ("columns", "column_name"),
+    "index": ("statistics", "index_name"),
+    "constraint": ("table_constraints", "constraint_name"),
+    "partition": ("partitions", "partition_name"),
+}
+"""Where information_schema tells of parts of a table."""
 _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
 """The names that TiDB and MySQL give to an index on an expression without a name."""
 
@@ -35,10 +42,7 @@ class OnTarget:
     def _has(self, table: TableName, thing: OmittedObject) -> bool:
         if thing.kind == "table":
             return definition(self._session, table) is not None
-        view, column = {
-            "index": ("statistics", "index_name"),
-            "constraint": ("table_constraints", "constraint_name"),
-        }[thing.kind]
+        view, column = _VIEWS[thing.kind]
         found = self._session.value(
             f"SELECT COUNT(*) FROM information_schema.{view}"
             f" WHERE table_schema = %s AND table_name = %s AND {column} = %s",
@@ -66,9 +70,10 @@ class OnTarget:
             " WHERE schema_name = %s",
             (schema,),
         )
-        return bool(rows and rows[0][0]) and schema not in self._databases_made()
+        return bool(rows and rows[0][0]) and schema not in self.databases_made()
 
-    def _databases_made(self) -> set[str]:
+    def databases_made(self) -> set[str]:
+        """Gives the databases that schema changes of this pipeline have made or altered."""
         done = self._journal.done(self._session, [kind.value for kind in DATABASE_KINDS])
         known = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
         return {change.database for change in known if isinstance(change, Classified)}
@@ -105,6 +110,19 @@ class OnTarget:
         begin = f"  {quote_name(column)} ".lower()
         lines = (definition(self._session, self.stored_name(table) or table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
+
+    def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
+        """Tells whether there is the table, or a column, an index, a constraint or a partition of it."""
+        table = self.stored_name(table) or table
+        if kind == "table":
+            return definition(self._session, table) is not None
+        view, column = _VIEWS[kind]
+        found = self._session.value(
+            f"SELECT COUNT(*) FROM information_schema.{view}"
+            f" WHERE table_schema = %s AND table_name = %s AND {column} = %s",
+            (*table, name),
+        )
+        return bool(found)
 
     def unique_keys(self, table: TableName) -> dict[str, tuple[str, ...]]:
         """Gives the columns of each unique key, the primary key included, by the key's name; all in lower case."""

@@ -69,3 +69,28 @@ def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
     assert any("local_infile is OFF  -> switch it on" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):
         assert any(words in line for line in lines)
+
+
+CASES = Path(__file__).parents[2] / "cases"
+
+
+@pytest.mark.parametrize("name", ["debezium_3.3.0_defaults", "f9_debezium_361_partitioned"])
+def test_what_the_sender_has_lost_is_told(target: str, name: str) -> None:
+    """Genuine messages of Debezium with its defaults: each loss with what to set, and nothing of TiCDC's settings."""
+    ended = bridge("check", "--target", target, "--input", str(CASES / f"{name}.jsonl"), "--filter", "shop.*", "--json")
+    lines = [one for one in json.loads(ended.out) if one["check"] == "sender"]
+    assert [one["level"] for one in lines] == ["warn", "warn"]
+    fixes = " ".join(one["fix"] for one in lines)
+    assert "skipped.operations=none" in fixes
+    assert "replace.null.with.default=false" in fixes
+    assert "TiCDC" not in "".join(one["what"] + one["fix"] for one in lines)
+
+
+def test_columns_that_no_message_has(target: str, tmp_path: Path) -> None:
+    """column-selectors of a changefeed leave them out, so that new rows get the target's defaults."""
+    sql(target, "ALTER TABLE d.t ADD COLUMN note VARCHAR(9), ADD COLUMN twice INT AS (2 * id)")
+    value = canal("INSERT", {"id": ("int", "1")})
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(value).decode()}
+    _, lines = findings(target, "--input", str(write_lines(tmp_path / "c.jsonl", [line])), "--timezone", "UTC")
+    assert [line for line in lines if "d.t.note" in line and line.startswith("WARN")]
+    assert "twice" not in "".join(lines)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from structlog.testing import capture_logs
 
-from bridge.errors import BadMessageError
+from bridge.errors import ApplyError, BadMessageError
 from bridge.events import Code, Event, Kind
 from bridge.filters.table_filter import TableFilter
+from bridge.model import SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS, IdlePolicy
+from bridge.pipeline.by_partitions.unread_topics import unread_topics
 from bridge.pipeline.watching.counts import Counts
+from bridge.protocols.values.event_time import place_in_binlog
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter, give
@@ -45,7 +49,7 @@ class Bench:
             ApplierConfig(
                 tables=TableFilter(filters),
                 until=until,
-                idle=IdlePolicy(10, lambda _: self.ends),
+                idle=IdlePolicy(10, lambda _: self.ends, row_seconds=10),
                 clock=self.clock,
             ),
             Counts(),
@@ -148,12 +152,13 @@ def test_schema_changes_outside_of_the_filter_hold_nobody_back() -> None:
 
 
 def test_copies_of_other_partitions_run_once_and_repetitions_of_one_partition_again() -> None:
-    """Also within one millisecond; each run has a number of its own in the journal."""
-    bench = Bench()
-    bench.take((0, 0, change(5)), (1, 0, change(5)), (0, 1, change(5, "TRUNCATE t")), (0, 2, change(5, "TRUNCATE t")))
+    """Also within one second, where MySQL has no other times; each run has a number of its own in the journal."""
+    bench, ms = Bench(), 5000
+    truncate = change(ms, "TRUNCATE t")
+    bench.take((0, 0, change(ms)), (1, 0, change(ms)), (0, 1, truncate), (0, 2, truncate))
     bench.applier.finish()
     assert bench.ran == ["ALTER TABLE t ADD COLUMN c int", "TRUNCATE t", "TRUNCATE t"]
-    assert [found.commit_ts for found in bench.target.ran] == [ms_tso(5), ms_tso(5), ms_tso(5) + 1]
+    assert [found.commit_ts for found in bench.target.ran] == [ms_tso(ms), ms_tso(ms), ms_tso(ms) + 1]
 
 
 def test_until_is_reached_where_a_partition_comes_to_it() -> None:
@@ -206,6 +211,22 @@ def test_a_bad_message_stops_the_bridge_after_a_grace() -> None:
         bench.applier.finish()
 
 
+def test_rows_wait_for_the_schema_change_that_makes_what_they_need() -> None:
+    """So long, with what is behind them; the status says for what; then they stop the bridge as ever."""
+    bench = Bench()
+    ahead = row_change(ms_tso(9000), "k", ["id", "c"], [], after=[2, 7])._replace(by_time=True)
+    bench.take((0, 0, row(9000, 1)), (0, 1, ahead), (0, 2, row(9000, 3)), (1, 0, row(9000, 4)))
+    assert (bench.target.ids, bench.offsets) == ([1, 4], [1, 1])
+    assert bench.applier.waiting_for() == (
+        "rows of m.k wait, up to 10 s, for the schema change that makes the column c, which the target lacks"
+    )
+    bench.wait(9)
+    assert bench.offsets == [1, 1]
+    with pytest.raises(ApplyError, match=r"the target's table m\.k lacks the column c"):
+        bench.wait(2)
+    assert bench.offsets == [1, 1]
+
+
 def test_positions_move_where_nothing_is_applied() -> None:
     """Messages of tables that are filtered out: else Kafka would lose what progress still asks for."""
     bench = Bench()
@@ -215,3 +236,61 @@ def test_positions_move_where_nothing_is_applied() -> None:
     assert bench.offsets == [1, 0]
     bench.wait(1)
     assert bench.offsets == [8, 5]
+
+
+def read_row(ms: int, id_: int, file: int, server: int) -> Event:
+    """A row of Debezium's connector: of a snapshot (server 0), or of a server's binlog."""
+    return row(ms, id_)._replace(place=place_in_binlog("shop", f"binlog.{file:06}", 4, server))
+
+
+def test_a_second_snapshot_is_named_in_the_log() -> None:
+    """Once; not the first one, nor what follows it."""
+    bench = Bench()
+    with capture_logs() as told:
+        bench.take((0, 0, read_row(1, 1, 3, 0)), (1, 0, read_row(2, 2, 3, 0)))
+        bench.take((0, 1, read_row(3, 3, 3, 1)), (1, 1, read_row(4, 4, 3, 1)))
+        assert [line for line in told if line["event"] == "snapshot_again"] == []
+        bench.take((0, 2, read_row(5, 5, 4, 0)))
+        bench.take((0, 3, read_row(6, 6, 4, 0)))
+        bench.take((0, 4, read_row(7, 7, 4, 1)))
+    assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unread"),
+    [
+        ("CREATE TABLE `new` (id INT)", {"shop.new": "p.shop.new"}),
+        ("CREATE TABLE `a-b c` (id INT)", {"shop.a-b c": "p.shop.a-b_c"}),
+        ("RENAME TABLE orders TO old_orders", {"shop.old_orders": "p.shop.old_orders"}),
+        ("ALTER TABLE orders RENAME TO shop.old_orders", {"shop.old_orders": "p.shop.old_orders"}),
+        ("CREATE TABLE orders (id INT)", {}),
+        ("ALTER TABLE new ADD COLUMN c INT", {}),
+        ("DROP TABLE new", {}),
+        ("nonsense", {}),
+    ],
+)
+def test_a_table_whose_topic_is_not_read_is_known(text: str, unread: dict[str, str]) -> None:
+    """Debezium sends its rows to a topic of its own, named after it."""
+    change = SchemaChange(1, "shop", "", text, "p/0/7")
+    found = unread_topics(change, {"p", "p.shop.orders"})
+    assert {str(name): topic for name, topic in found.items()} == unread
+    assert unread_topics(change, {"p", "others"}) == {}
+
+
+def test_a_table_whose_topic_is_not_read_is_named_in_the_log() -> None:
+    """With what to do, and from where on."""
+    applier = make_applier(
+        FakeWriter(Target(upstream=Upstream([[], []], {}, [], [])), None),  # type: ignore[arg-type]
+        Progress("bridge", 1, 0, 0, {}, ()),
+        {(TOPIC, 0): 0, (f"{TOPIC}.shop.orders", 0): 0},
+        ApplierConfig(tables=TableFilter()),
+        Counts(),
+        by_partition=True,
+    )
+    made = change(1, "CREATE TABLE shop.new (id INT)")._replace(schema="shop")
+    with capture_logs() as told:
+        give(applier, events_table([(0, 0, made)]))
+        applier.finish()
+    [line] = [line for line in told if line["event"] == "table_is_not_read"]
+    assert (line["table"], line["topic"]) == ("shop.new", "cdc.shop.new")
+    assert f"--topic cdc.shop.new@{ms_tso(1)}" in line["fix"]

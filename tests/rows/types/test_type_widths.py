@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.rows.types.type_widths import Fit, fit_of
+from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
 
 FITS, NARROWER, DIFFERENT, UNKNOWN = Fit
 
@@ -193,3 +193,20 @@ PAIRS = [
 def test_fit(source: str, target: str, expected: Fit) -> None:
     """Narrower, or different, only where nothing that the source could mean would fit."""
     assert fit_of(source, target) is expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("CHAR(4)", "binary(4)", FITS),
+        ("char(4)", "binary(5)", DIFFERENT),
+        ("VARCHAR(20)", "varbinary(20)", FITS),
+        ("tinytext", "tinyblob", FITS),
+        ("LONGTEXT", "blob", NARROWER),
+        ("int", "binary(4)", DIFFERENT),
+        ("enum('char')", "binary(4)", DIFFERENT),
+    ],
+)
+def test_texts_with_character_set_binary(source: str, target: str, expected: Fit) -> None:
+    """A text type stands for the type of bytes that a server makes of it."""
+    assert fit_of(as_bytes(source), target) is expected

@@ -42,7 +42,7 @@ def changes_no_table(found: Sequence[Token], schema: str = "") -> bool:
     """Tells whether a statement, by its tokens, surely changes no table and no row, whatever follows its beginning."""
     reader = TokenReader(list(found), schema)
     is_several = any(token.kind == "mark" and token.text == ";" for token in found[:-1])
-    if not found:
+    if all(token.text == ";" for token in found):
         return True
     if any(map(reader.accept, ("CREATE", "ALTER", "DROP"))):
         _skip_modifiers(reader)
@@ -84,4 +84,4 @@ def _sets(found: Sequence[Token]) -> bool:
 def _begins(found: Sequence[Token]) -> bool:
     """Tells whether it is BEGIN alone: MariaDB's BEGIN NOT ATOMIC runs others."""
     words = [token.word for token in found if token.text != ";"]
-    return words[0] == "BEGIN" and set(words[1:]) <= {"WORK", "OPTIMISTIC", "PESSIMISTIC"}
+    return words[:1] == ["BEGIN"] and set(words[1:]) <= {"WORK", "OPTIMISTIC", "PESSIMISTIC"}

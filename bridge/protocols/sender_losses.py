@@ -1,0 +1,174 @@
+"""What a sender loses by its settings before a message is made, so that nobody behind it can bring it back.
+
+What the messages show is told only where they show it; what they cannot show is told of every sender of that kind.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.detect import Sample, recognise_message
+from bridge.protocols.values.json_message import json_object
+
+_NATIVE: Final = frozenset({"mysql", "mariadb"})
+_WITHOUT_TRUNCATE: Final = (3, 2)
+"""Since this version Debezium keeps TRUNCATE out of its topic of schema changes (DBZ-9085), and it has left op t out
+since 2.0 (DBZ-5497, skipped.operations)."""
+_LOSSY_TIMES: Final[dict[str, TimeMode]] = {
+    "org.apache.kafka.connect.data.Time": "connect",
+    "io.debezium.time.IsoTime": "isostring",
+}
+"""The Connect types of TIME in the modes of time.precision.mode that hold times of a day only (Debezium's page on the
+connector for MySQL, Temporal values)."""
+_UTF16: Final = re.compile(r"\b(?:CHARSET|CHARACTER\s+SET)\b\s*=?\s*'?(utf16|ucs2)\b", re.IGNORECASE)
+_SHOWN: Final = 3
+
+
+class Loss(NamedTuple):
+    """What a sender loses, and what to set there, or here, against it."""
+
+    what: str
+    fix: str
+
+
+def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[Loss]:
+    """Tells what the sender of these messages loses.  [] for TiCDC, of which only the columns that it leaves out are
+    missing.
+
+    sample: keys and values, the more the better.
+    modes: how the settings say that a Debezium connector is configured.
+    is_filtered: whether a filter says which tables are replicated.
+    """
+    messages, is_canal = [], False
+    for key, value in sample:
+        seen = recognise_message(key, value)
+        if seen is not None and seen.mysql_born and seen.protocol in {"debezium", "canal-json"}:
+            is_canal = is_canal or (seen.protocol == "canal-json" and seen.certain)
+            messages.append(_parsed(value))
+    if is_canal:
+        return list(_of_canal(messages, is_filtered=is_filtered))
+    connector = _Connector([message for message in messages if _source(message).get("connector") in _NATIVE])
+    return list(connector.losses(modes, is_filtered=is_filtered)) if connector.messages else []
+
+
+def _parsed(value: bytes | None) -> dict[str, Any]:
+    try:
+        return json_object(value)
+    except DecodeError:
+        return {}
+
+
+def _payload(message: dict[str, Any]) -> dict[str, Any]:
+    found = message.get("payload", message)
+    return found if isinstance(found, dict) else {}
+
+
+def _source(message: dict[str, Any]) -> dict[str, Any]:
+    found = _payload(message).get("source")
+    return found if isinstance(found, dict) else {}
+
+
+class _Connector:
+    """What messages of Debezium's connector for MySQL or MariaDB show."""
+
+    def __init__(self, messages: Sequence[dict[str, Any]]) -> None:
+        self.messages = messages
+        self._payloads = [_payload(message) for message in messages]
+        self._rows = [message for message in messages if _payload(message).get("op") in {"c", "r", "u"}]
+
+    def losses(self, modes: DebeziumModes, *, is_filtered: bool) -> Iterator[Loss]:
+        """Tells what it loses."""
+        yield from self._of_truncate()
+        yield from self._of_nulls()
+        yield from self._of_times(modes)
+        if not is_filtered:
+            yield from self._of_databases()
+
+    def _of_truncate(self) -> Iterator[Loss]:
+        versions = {str(_source(message).get("version") or "") for message in self.messages}
+        newest = max(versions, key=_numbers)
+        if _numbers(newest) >= _WITHOUT_TRUNCATE and all(payload.get("op") != "t" for payload in self._payloads):
+            yield Loss(
+                f"Debezium {newest} sends no TRUNCATE TABLE by default: the rows would stay on the target",
+                "set skipped.operations=none in the connector; where it is set, nothing is lost",
+            )
+
+    def _of_nulls(self) -> Iterator[Loss]:
+        """Tells of columns that may be NULL and have a default: the converter writes the default for NULL.  One NULL
+        in such a column shows that the converter was set right."""
+        fix = "set value.converter.replace.null.with.default=false in the connector (Kafka Connect 3.5 and later)"
+        columns: dict[str, None] = {}
+        for message in self._rows:
+            fields, row, source = _fields(message), _payload(message).get("after"), _source(message)
+            for name, field in fields.items():
+                if field.get("optional") is True and field.get("default") is not None and isinstance(row, dict):
+                    if name in row and row[name] is None:
+                        return
+                    columns[f"{source.get('db')}.{source.get('table')}.{name}"] = None
+        if columns:
+            yield Loss(f"NULL may have come as the column's default in {_few(columns)}", fix)
+        elif not any(map(_fields, self._rows)):
+            yield Loss("Debezium's converter for JSON writes a column's default where the value is NULL", fix)
+
+    def _of_times(self, modes: DebeziumModes) -> Iterator[Loss]:
+        columns: dict[str, None] = {}
+        is_bare = not any(map(_fields, self._rows))
+        found = {mode for mode in _LOSSY_TIMES.values() if is_bare and mode == modes.time}
+        for message in self._rows:
+            for name, field in _fields(message).items():
+                if mode := _LOSSY_TIMES.get(str(field.get("name"))):
+                    found.add(mode)
+                    columns[f"{_source(message).get('db')}.{_source(message).get('table')}.{name}"] = None
+        for mode in sorted(found):
+            where = f" in {_few(columns)}" if columns else ""
+            yield Loss(
+                f"time.precision.mode={mode} loses TIME values below 0 and from 24 hours on{where}",
+                "set time.precision.mode=adaptive_time_microseconds in the connector (its default)",
+            )
+
+    def _of_databases(self) -> Iterator[Loss]:
+        of_rows = {str(_source(message).get("db")) for message in self.messages if "op" in _payload(message)}
+        of_changes = {str(payload["databaseName"]) for payload in self._payloads if payload.get("databaseName")}
+        if of_rows and (others := sorted(of_changes - of_rows)):
+            yield Loss(
+                f"the topic of schema changes also holds those of {_few(others)}, of which no row is read",
+                "give --filter with the databases or tables that the connector sends; nothing to do if rows will come",
+            )
+
+
+def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Iterator[Loss]:
+    texts = [str(message.get("sql") or "") for message in messages if message.get("isDdl")]
+    named = {match.group(1).lower() for text in texts if (match := _UTF16.search(text))}
+    yield Loss(
+        f"Canal reads the values of columns of {_few(sorted(named) or ['utf16', 'ucs2'])} wrongly",
+        "make such columns utf8mb4 upstream; nothing to do where there are none",
+    )
+    if not is_filtered:
+        yield Loss(
+            "Canal sends CREATE and DROP DATABASE of every database, whatever canal.instance.filter.regex says",
+            "give --filter with the databases or tables that Canal sends",
+        )
+
+
+def _fields(message: dict[str, Any]) -> Mapping[str, dict[str, Any]]:
+    """Gives the Connect schema of each column of a row; none for a message without a schema."""
+    schema = message.get("schema")
+    images = schema.get("fields") if isinstance(schema, dict) else None
+    for image in images if isinstance(images, list) else ():
+        if isinstance(image, dict) and image.get("field") == "after" and isinstance(image.get("fields"), list):
+            return {str(one.get("field")): one for one in image["fields"] if isinstance(one, dict)}
+    return {}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Gives the numbers of a version such as 3.6.1.Final; () for what is none."""
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _few(names: Sequence[str] | Mapping[str, None]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:_SHOWN]) + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")

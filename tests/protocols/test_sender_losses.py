@@ -1,0 +1,112 @@
+"""What a sender loses by its settings: told where the messages show it, and of the right sender."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.sender_losses import losses
+from tests.support.captures import read_lines
+from tests.support.debezium_wire import (
+    CUSTOMERS,
+    ID,
+    NATIVE_SOURCE,
+    connect,
+    named,
+    native,
+    payload,
+    schema_change,
+    ticdc,
+)
+from tests.support.wire import canal, compact
+
+CASES = Path(__file__).parents[1] / "cases"
+NEW = NATIVE_SOURCE | {"version": "3.2.0.Final"}
+DEFAULTED: dict[str, Any] = {"type": "int32", "optional": True, "default": 5, "field": "v"}
+TRUNCATE, NULLS, TIMES, DATABASES = "TRUNCATE", "NULL", "TIME", "topic of schema changes"
+
+
+def told(*values: bytes, modes: DebeziumModes | None = None, is_filtered: bool = True) -> list[str]:
+    """What is said of messages with these values."""
+    sample = [(None, value) for value in values]
+    return [loss.what for loss in losses(sample, modes or DebeziumModes(), is_filtered=is_filtered)]
+
+
+def values_of(name: str) -> list[bytes]:
+    """The values of a capture."""
+    return [base64.b64decode(line["value"]) for line in read_lines(CASES / f"{name}.jsonl") if line["value"]]
+
+
+def row(values: dict[str, Any], fields: list[dict[str, Any]] | None, **source: Any) -> bytes:
+    """A row of the connector."""
+    return native("c", values, fields, source=NATIVE_SOURCE | source)
+
+
+ROW = row({"id": 1}, [ID])
+
+
+def test_genuine_messages_of_the_newest_connectors_tell_what_they_lack() -> None:
+    """3.3.0 and 3.6.1 with their defaults, without schemas."""
+    for name in ("debezium_3.3.0_defaults", "f9_debezium_361_partitioned"):
+        truncate, nulls, *others = told(*values_of(name))
+        assert "sends no TRUNCATE TABLE by default" in truncate
+        assert "where the value is NULL" in nulls
+        assert others == []
+
+
+def test_genuine_schema_changes_of_a_database_that_is_not_read() -> None:
+    """The connector's table.include.list named shop.t; its topic of schema changes holds those of archive."""
+    assert told(*values_of("debezium_3.3.0_defaults"), is_filtered=False)[-1] == (
+        "the topic of schema changes also holds those of archive, of which no row is read"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([ROW], []),
+        ([row({"id": 1}, [ID], version="3.1.3.Final")], []),
+        ([row({"id": 1}, [ID], version="3.2.0.Final")], [TRUNCATE]),
+        ([row({"id": 1}, [ID], version="10.0.0.Beta1", connector="mariadb")], [TRUNCATE]),
+        ([row({"id": 1}, [ID], version=None)], []),
+        ([row({"id": 1}, [ID], version="3.2.0.Final"), compact(payload("t", None, NEW))], []),
+        ([row({"id": 1, "v": 5}, [ID, DEFAULTED])], [NULLS]),
+        ([row({"id": 1, "v": 5}, [ID, DEFAULTED]), row({"id": 2, "v": None}, [ID, DEFAULTED])], []),
+        ([row({"id": 1, "v": 5}, [ID, DEFAULTED | {"optional": False}])], []),
+        ([row({"id": 1}, None)], [NULLS]),
+        ([row({"t": 1}, [connect("int32", "Time", field="t")])], [TIMES]),
+        ([row({"t": "10:00:00Z"}, [named("string", "time.IsoTime", field="t")])], [TIMES]),
+        ([row({"t": 1}, [named("int64", "time.MicroTime", field="t")])], []),
+        ([native("c", {"id": 1}, [ID], source=CUSTOMERS), schema_change("CREATE TABLE t (id INT)")], []),
+        ([schema_change("CREATE TABLE t (id INT)")], [NULLS]),
+        ([ticdc("c", {"id": 1}), ticdc("c", {"id": 1, "v": 5}, [ID, DEFAULTED])], []),
+        ([b"", b"[]", b"{}", b'{"payload":null}', b'{"schema":1,"payload":{"op":"c","source":{}}}'], []),
+        ([canal("INSERT", {"id": ("int", "1")})], []),
+    ],
+)  # fmt: skip
+def test_what_the_messages_show_is_told(values: list[bytes], words: list[str]) -> None:
+    """And nothing else; nothing of TiCDC."""
+    found = told(*values)
+    assert len(found) == len(words), found
+    assert all(word in one for word, one in zip(words, found, strict=True))
+
+
+def test_the_settings_tell_the_mode_of_messages_without_schemas() -> None:
+    """With schemas, these tell it."""
+    modes = DebeziumModes(time="connect")
+    assert any("time.precision.mode=connect" in one for one in told(row({"id": 1}, None), modes=modes))
+    assert told(ROW, modes=modes) == []
+
+
+def test_what_canal_cannot_send_right_is_told() -> None:
+    """Its columns of utf16; the databases of others, where no filter leaves them out."""
+    server: dict[str, Any] = {"id": 7, "gtid": "", "_tidb": None}
+    insert = canal("INSERT", {"id": ("int", "1")}, **server)
+    made = canal("CREATE", {}, isDdl=True, data=None, sql="CREATE TABLE t (v TEXT CHARACTER SET ucs2)", **server)
+    assert told(insert) == ["Canal reads the values of columns of utf16, ucs2 wrongly"]
+    assert told(insert, made)[0] == "Canal reads the values of columns of ucs2 wrongly"
+    assert ["DATABASE" in one for one in told(insert, is_filtered=False)] == [False, True]
