@@ -92,6 +92,8 @@ class CollationRules:
     def on(self, known: KnownCollations, name: str) -> str | None:
         """Gives the collation that `name` becomes on a target; None when no collation there is near enough."""
         name = name.lower()
+        if self.source.compares_bytes and known.compares_bytes:
+            return self.mapped.get(name, name)
         candidates = (*([self.mapped[name]] if name in self.mapped else []), *self._candidates(known, name))
         return next((candidate for candidate in candidates if known.knows(candidate)), None)
 
