@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -26,7 +27,7 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop, last_of
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
@@ -83,12 +84,13 @@ class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
     before: the last row of each partition before them.  shown: the highest time of each partition before them.
-    passed: the schema change behind these rows."""
+    passed: the schema change behind these rows.  copies: which rows are sent again, by their places."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
     before: Mapping[PartitionId, AppliedRow]
     passed: _Barrier | None
+    copies: Mapping[PartitionId, Bools]
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
@@ -226,14 +228,17 @@ class PartitionBacklog:
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most) if rows else None
-        table, repeated = self._without_repeated(merged, rows) if merged else (EVENT_SCHEMA.empty_table(), {})
+        table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
+        if merged is not None:
+            copies = self._copies(rows)
+            table, repeated = self._without_repeated(merged, rows, copies)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                queue.applied = last_of(mine, count, queue.applied)
+                queue.applied = last_of(mine, count, queue.applied, copies.get(where))
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
@@ -241,21 +246,37 @@ class PartitionBacklog:
         if merged is None and not changes:
             return None
         numbers = merged.numbers if merged else {}
-        self._step_rows = _StepRows(self._next_ts, dict(rows), before, passed, shown_before, numbers, after_rows)
+        self._step_rows = _StepRows(
+            self._next_ts, dict(rows), before, passed, copies, shown_before, numbers, after_rows
+        )
         return Step(table, self._next_ts, changes, repeated)
 
+    def _copies(self, rows: Sequence[tuple[PartitionId, Rows]]) -> dict[PartitionId, Bools]:
+        """Tells which rows are sent again, by their places; only of partitions that have such rows."""
+        found = {}
+        for where, mine in rows:
+            queue = self._queues[where]
+            copies = copies_by_place(mine, queue.applied.place, partial(_seen_before, mine, queue.shown))
+            if copies is not None:
+                found[where] = copies
+        return found
+
     def _without_repeated(
-        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
-    ) -> tuple[pa.Table, Mapping[PartitionId, int]]:
-        """Leaves out the rows that are sent again from before a schema change; also returns how many, by partition."""
-        if self._repeated_rows is None:
-            return merged.table, {}
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
+    ) -> tuple[pa.Table, dict[PartitionId, int]]:
+        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
+        Also returns how many, by partition."""
 
         def seen() -> Longs:
-            by_partition = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
-            return np.concatenate(by_partition)[merged.order]
+            before = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
+            return np.concatenate(before)[merged.order]
 
-        found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+        found = None
+        if self._repeated_rows is not None:
+            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+        if copies:
+            by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
+            found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
         if found is None:
             return merged.table, {}
         partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
@@ -282,7 +303,7 @@ class PartitionBacklog:
             queue, rows = self._queues[where], step.rows[where]
             done = int(np.searchsorted(numbers, applied_ts, "left"))
             queue.put_back(rows.table.slice(done, len(numbers) - done))
-            queue.applied = last_of(rows, done, step.before[where])
+            queue.applied = last_of(rows, done, step.before[where], step.copies.get(where))
         self._ahead.append(ahead)
 
     @property
@@ -557,7 +578,7 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
 
 def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return last_of(step.rows[where], count, step.before[where])
+    return last_of(step.rows[where], count, step.before[where], step.copies.get(where))
 
 
 def _only_makes(change: SchemaChange) -> bool:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -337,12 +338,17 @@ class PartitionQueue:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
 
 
-def last_of(rows: Rows, count: int, before: AppliedRow) -> AppliedRow:
-    """Gives the last of the first rows that names its place; `before` when none does."""
+def last_of(rows: Rows, count: int, before: AppliedRow, copies: npt.NDArray[np.bool_] | None = None) -> AppliedRow:
+    """Gives the last of the first rows that names its place; `before` when none does.  copies: which rows do not count,
+    since they are sent again."""
     places = rows.table["place"].slice(0, count)
     if places.null_count == count:
         return before
-    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    counted = places.is_valid().to_numpy()
+    numbers = np.flatnonzero(counted if copies is None else counted & ~copies[:count])
+    if not len(numbers):
+        return before
+    at = int(numbers[-1])
     return AppliedRow(int(rows.times[at]), places[at].as_py())
 
 
