@@ -64,7 +64,7 @@ def message(kind: str, number: int, *, is_null: bool = False, old: Any = None) -
     return compact(
         {
             "data": [row], "database": "m", "es": 1700000000000, "gtid": "", "id": 7, "isDdl": False,
-            "mysqlType": types, "old": old, "pkNames": None, "sql": "", "sqlType": dict.fromkeys(types, 2004),
+            "mysqlType": types, "old": old, "pkNames": ["id"], "sql": "", "sqlType": dict.fromkeys(types, 2004),
             "table": "t", "ts": 1700000000001, "type": kind,
         }
     )  # fmt: skip
