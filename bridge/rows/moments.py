@@ -154,13 +154,20 @@ class Moment:
         return later
 
     def shows_before(self, ts: int, place: str) -> bool:
-        """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place."""
+        """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place: in one
+        binlog, or by its time in those of two servers that one reader went through."""
         times = np.array([ts])
-        if not _are_by_place(self.ts, times)[0]:
+        if not self.places or not _are_by_place(self.ts, times)[0]:
             return False
-        event = Places.of(pa.array([place]))
-        compared = (event.compared(own, times < self.ts) for own in self.places)
-        return any(is_comparable[0] and behind[0] for is_comparable, behind in compared)
+        is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
+        if is_comparable[0]:
+            return bool(behind[0])
+        return ts > self.last and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+
+
+def _readers_of(place: str) -> set[str]:
+    """Names the readers of a place that have a name."""
+    return {name.partition(" ")[2].partition("/")[0] for name in coordinates_of(place)} - {""}
 
 
 def coordinates_of(place: str) -> dict[str, int]:

@@ -362,10 +362,12 @@ class PartitionBacklog:
 
     def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
         """Gives what columns tell of a schema change."""
-        name = (stop.event["schema"], stop.event["table"])
-        others = (other.event for other in self._queues[where].schema_changes() if other.index > stop.index)
-        until = min((e["commit_ts"] for e in others if (e["schema"], e["table"]) == name), default=_NO_BOUND)
-        return ColumnsTell.of(stop.schema_change, stop.moment, until)
+        tell = ColumnsTell.of(stop.schema_change, stop.moment)
+        if tell is None:
+            return None
+        others = (other for other in self._queues[where].schema_changes() if other.index > stop.index)
+        until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
+        return replace(tell, until=min(until, default=tell.until))
 
     def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only

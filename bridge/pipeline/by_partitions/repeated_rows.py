@@ -46,9 +46,9 @@ def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) 
     applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
     before its message.
     """
-    told = rows.table["place"].drop_null().combine_chunks()
-    if not len(told):
+    if rows.table["place"].null_count == rows.table.num_rows:
         return None
+    told = rows.table["place"].drop_null().combine_chunks()
     ascends = pc.all(pc.greater_equal(told[1:], told[:-1])).as_py() is not False
     if ascends and told[0].as_py() >= applied.place and not applied.again:
         return None
