@@ -115,6 +115,7 @@ class PartitionStart(NamedTuple):
     begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
     place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
     and 0 where none has.
+    seen: in the order of the partitions, the highest time (TSO) of what lies before `offset`, as far as it is known.
     """
 
     offset: int
@@ -124,6 +125,7 @@ class PartitionStart(NamedTuple):
     begin: int = 0
     place: str = ""
     place_ts: int = 0
+    seen: int = 0
 
 
 Positions = Mapping[PartitionId, PartitionStart]
@@ -144,16 +146,20 @@ def topic_begins(positions: Positions) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """One schema change of the upstream; its copies in several partitions count as one."""
+    """One schema change of the upstream; its copies in several partitions count as one.
+
+    position: topic/partition/offset of its first copy.
+    place: where it is in the upstream's log, as messages without a commit ts tell it; "" when they do not.
+    doubt: why only the operator can tell whether it is to run; "" when nothing speaks against it.
+    """
 
     commit_ts: int
     schema: str
     table: str
     text: str
     position: str
-    """topic/partition/offset of its first copy."""
-    late: str = ""
-    """Why it came too late, behind rows that it should have come before; "" where it did not."""
+    place: str = ""
+    doubt: str = ""
 
     @property
     def statement_hash(self) -> str:

@@ -273,8 +273,8 @@ def test_commands_on_a_target_that_holds_such_text(target: str, tmp_path: Path) 
         )
         session.execute(
             "INSERT INTO _bridge.schema_changes (name, commit_ts, statement_hash, schema_name, statement, position,"
-            " state, fingerprint, classes, run_text, rewrites, left_out, replacement, outcome, started_at)"
-            " VALUES ('bridge', 5, SHA1('x'), 'a', %s, 'cdc/0/1', 'held', '', 'other', '', '[]', '[]', '', %s, NOW())",
+            " place, state, fingerprint, classes, run_text, rewrites, left_out, replacement, outcome, started_at)"
+            " VALUES ('bridge', 5, SHA1('x'), 'a', %s, 'cdc/0/1', '', 'held', '', '', '', '[]', '[]', '', %s, NOW())",
             [text, text],
         )
     for command in (("status",), ("ddl", "list"), ("quarantine", "list")):

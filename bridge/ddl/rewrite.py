@@ -58,6 +58,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     table_options.of_tables,
     table_options.of_columns_and_indexes,
     table_options.coordinates,
+    table_options.geometry_collections,
     constraints.inline_references,
     constraints.checks,
     constraints.dropped_checks,

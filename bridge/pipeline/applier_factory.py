@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
@@ -18,6 +19,7 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf, driver_rows
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import MOST_IN_MEMORY, PartitionBacklog
+from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.order import Order, starts_of
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
@@ -34,6 +36,7 @@ class ApplierConfig:
     idle, settles: see PartitionOrder.
     most: about how many row changes, and bytes, wait in memory (order of the partitions).
     begins: where the topics begin that do not begin with the pipeline (TSO).
+    routes: what tables are called on the target.
     waits_for_operator, gate: see Applier.
     """
 
@@ -47,6 +50,7 @@ class ApplierConfig:
     most: Amount = MOST_IN_MEMORY
     settles: bool = True
     begins: Mapping[str, int] = field(default_factory=dict)
+    routes: Routes = Routes()  # noqa: RUF009  # immutable
     waits_for_operator: bool = False
     gate: Gate | None = None
     clock: Callable[[], float] = time.monotonic
@@ -68,6 +72,8 @@ def make_applier(
     counts: the counts of the applier before it, which this one continues.
     cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
     """
+    settled = writer.unreadable().settled
+    config = replace(config, on_bad_message=replace(config.on_bad_message, settled=settled))
     order: Order[Any] = (
         _partition_order(writer, progress, lows, config, counts)
         if by_partition
@@ -114,13 +120,14 @@ def _partition_order(
         until=config.until,
         most=Amount(max(1, config.most.rows), config.most.bytes),
         on_bad_message=config.on_bad_message,
+        repeated_rows=RepeatedRows(writer.changes_between, config.routes),
         now=config.clock(),
     )
     return PartitionOrder(
         progress,
         backlog,
         config.idle,
-        writer.runs_like,
+        writer.changes_between,
         tables=config.tables,
         counts=counts,
         until=config.until,

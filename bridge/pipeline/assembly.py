@@ -213,6 +213,7 @@ class Assembly:
             most=Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
             begins=begins,
+            routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
         )
@@ -251,7 +252,8 @@ class Assembly:
     def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:
             return IdlePolicy(0, lambda _: _highs(extents))
-        return IdlePolicy(self.settings.stream.idle_seconds, self._ends_now)
+        seconds = self.settings.stream.idle_seconds
+        return IdlePolicy(seconds, self._ends_now, row_seconds=seconds)
 
     def _ends_now(self, partitions: Collection[PartitionId]) -> Mapping[PartitionId, int] | None:
         try:

@@ -97,7 +97,7 @@ def _by_boundaries(topic: str) -> Order[Any]:
 def _by_partitions(topic: str) -> Order[Any]:
     backlog = PartitionBacklog({(topic, 0): PartitionStart(0, 0, 0, 0)}, 0)
     return PartitionOrder(
-        PROGRESS, backlog, IdlePolicy(0, lambda _: {}), lambda _: {}, tables=TableFilter(), counts=Counts()
+        PROGRESS, backlog, IdlePolicy(0, lambda _: {}), lambda _, __: [], tables=TableFilter(), counts=Counts()
     )
 
 

@@ -138,7 +138,7 @@ def test_by_partition(by_time: bool) -> None:
     bench.take("a", 0, at(101))
     assert sorted(bench.target.ids) == [81 * unit, 101 * unit]
     assert bench.target.ran == []
-    assert bench.target.positions["b", 0] == PartitionStart(4, 0, 4, 0, 80 * unit)
+    assert bench.target.positions["b", 0] == PartitionStart(4, 0, 4, 0, 80 * unit, seen=81 * unit)
     bench.applier = bench.started()
     bench.take("b", 4, at(82), at(79))
     assert sorted(bench.target.ids) == [81 * unit, 82 * unit, 101 * unit]

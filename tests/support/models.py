@@ -14,6 +14,7 @@ from bridge.ends.phases import PhaseClock
 from bridge.events import Event
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
+from bridge.mysql.schema_changes.ddl_runner import Unreadable
 from bridge.pipeline.applier import Applier
 from bridge.rows.sql.statement import Rendering
 
@@ -118,16 +119,25 @@ class FakeWriter:
         assert pending == target.pending
         change = pending[0]
         self._step()
-        assert change.commit_ts not in self.runs_like(change), "two runs under one number"
+        ids = {one.id for one in self.changes_between(change.commit_ts, change.commit_ts + 1)}
+        assert change.id not in ids, "two runs under one number"
         target.check_change(change)
         target.ran.append(change)
         target.pending = target.pending[1:]
         self._step()
 
-    def runs_like(self, change: SchemaChange) -> dict[int, str]:
-        """Commit ts and position of each run of the same statement in the same millisecond."""
-        like = (change.schema, change.text, change.commit_ts >> 18)
-        return {c.commit_ts: c.position for c in self._target.ran if (c.schema, c.text, c.commit_ts >> 18) == like}
+    def unreadable(self) -> Unreadable:
+        """Nothing that cannot be read was decided about."""
+        return Unreadable({}, ())
+
+    def note_unreadable(self, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Nobody reads it."""
+        del again, reason
+        return change.id
+
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """What ran, in this order."""
+        return [change for change in self._target.ran if low <= change.commit_ts < high]
 
 
 def give(

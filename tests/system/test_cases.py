@@ -114,23 +114,20 @@ CASES_OF_REPORTS = (
         "tiflow#12595, ticdc#4051",
         "debezium",
         {"SELECT id FROM d.t": [(3,), (9,)]},
-        broken=True,
     ),
     Case(
         "c52_exchange_canal_noext",
         "tiflow#12595, ticdc#4051",
         "canal-json",
         {"SELECT id, v FROM d.x": [(1, 1)], "SELECT id, v FROM d.p": [(2, 2), (500, 5), (600, 6), (700, 7)]},
-        broken=True,
     ),
     Case(
         "c48_dropcol_canal_noext",
         "tiflow#12595, ticdc#4051",
         "canal-json",
         {"SELECT * FROM d.t": [(1, 1), (2, 2), (3, 3), (9, 9)]},
-        broken=True,
     ),
-    Case("d17", "debezium#879", "debezium", {"SELECT * FROM shop.t": [(1,), (2,), (3,)]}, MYSQL, broken=True),
+    Case("d17", "debezium#879", "debezium", {"SELECT * FROM shop.t": [(1,), (2,), (3,)]}, MYSQL),
     Case(
         "d03_mariadb",
         "debezium#7646, maxwell#1043",
@@ -159,7 +156,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, note FROM shop.t": [(1, None), (2, "new"), (3, "later")]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c09_late_drop",
@@ -167,7 +163,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT * FROM shop.t": [(1, 1), (2, 2), (3, 3)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c11d_drop_pk_sent",

@@ -136,6 +136,16 @@ def coordinates(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
                 yield Edit(column[1].span[1], column[1].span[1], f" SRID {at(column, value).text}", why)
 
 
+def geometry_collections(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Replaces GEOMCOLLECTION, as which MySQL 8 shows GEOMETRYCOLLECTION, by the name that all servers know."""
+    if site.target.has(Feature.GEOMCOLLECTION):
+        return
+    for item in statement.items:
+        kind = at(item.definition, 1)
+        if item.change in ADDS_COLUMN and kind.word == "GEOMCOLLECTION":
+            yield Edit(*kind.span, "GEOMETRYCOLLECTION", "the target calls the type so")
+
+
 _BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})
 _KIND_OF: Final = {
     **dict.fromkeys((C.ADD_COLUMN, C.DROP_COLUMN, C.MODIFY_COLUMN, C.COLUMN_DEFAULT), "column"),

@@ -118,8 +118,8 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.late and not approved:
-            raise self.hold(session, change, change.late, rewritten)
+        if change.doubt and not approved:
+            raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
@@ -133,7 +133,7 @@ class Planner:
         routed = target_statement(change.text, change.schema, self._rules.routes)
         if routed is None or not any(step.why == WAS_THERE for step in rewritten.steps):
             return None
-        known = classify(*routed)
+        known = classify(*routed, is_certain=True)
         if isinstance(known, Refused):
             return None
         return skipped_before(self._journal, session, self._rules.routes, change, routed[0], known)

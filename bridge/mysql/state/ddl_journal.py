@@ -19,7 +19,6 @@ from bridge.ddl.rule import OmittedObject
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
-from bridge.tso import ms_tso, tso_ms
 
 
 class JournalState(StrEnum):
@@ -48,12 +47,14 @@ OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 """States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
 DONE_BY_HAND: Final = "its effect was on the target, as the operator says"
 """The outcome of a schema change that the operator calls done."""
+UNREADABLE: Final = "(a schema change that cannot be read)"
+"""Begins the statement of a schema change whose message cannot be decoded; the message follows."""
 
 
 @dataclass(frozen=True)
 class JournalEntry:
     """A row of the journal.  run_text: what was sent to the target, "" before that.  replacement: the operator's text,
-    "" when there is none."""
+    "" when there is none.  place: that of the `SchemaChange`."""
 
     commit_ts: int
     statement_hash: str
@@ -69,6 +70,7 @@ class JournalEntry:
     outcome: str
     started_at: datetime
     finished_at: datetime | None
+    place: str = ""
 
     def document(self) -> dict[str, Any]:
         """Gives the entry as a JSON document."""
@@ -113,7 +115,7 @@ class JournalEntry:
 
 _COLUMNS: Final = (
     "commit_ts, statement_hash, schema_name, statement, position, state, fingerprint, classes, run_text, rewrites,"
-    " replacement, outcome, started_at, finished_at"
+    " replacement, outcome, started_at, finished_at, place"
 )
 _ANEW: Final = ", ".join(
     f"{name} = VALUES({name})" for name in [*_COLUMNS.split(", "), "left_out"] if name != "replacement"
@@ -139,15 +141,18 @@ class Journal:
         )
         return found[0] if found else None
 
-    def runs_like(self, session: Session, change: SchemaChange) -> dict[int, str]:
-        """Gives commit ts and position of the rows with the text of `change` in the millisecond of its commit_ts."""
-        millisecond = ms_tso(tso_ms(change.commit_ts))
+    def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
+        """Gives the schema changes with low <= commit_ts < high (TSO), whatever became of them, in the order in which
+        the bridge came to them."""
         rows = session.rows(
-            f"SELECT commit_ts, position FROM {self._table} WHERE name = %s AND commit_ts >= %s AND commit_ts < %s"
-            " AND statement_hash = %s",
-            (self._pipeline, millisecond, millisecond + ms_tso(1), change.statement_hash),
+            f"SELECT commit_ts, schema_name, statement, position, place FROM {self._table}"
+            " WHERE name = %s AND commit_ts >= %s AND commit_ts < %s ORDER BY started_at, commit_ts",
+            (self._pipeline, low, high),
         )
-        return {int(commit_ts): position for commit_ts, position in rows}
+        return [
+            SchemaChange(int(commit_ts), schema, "", statement, position, place)
+            for commit_ts, schema, statement, position, place in rows
+        ]
 
     def entries(self, session: Session, states: Iterable[JournalState] = tuple(JournalState)) -> list[JournalEntry]:
         """Gives the rows in these states, in the order of the upstream."""
@@ -167,6 +172,11 @@ class Journal:
         )
         for commit_ts, statement_hash, schema, statement, state in rows:
             yield int(commit_ts), statement_hash, schema, statement, JournalState(state)
+
+    def unreadable(self, session: Session) -> list[JournalEntry]:
+        """Gives the rows of schema changes whose messages cannot be decoded, in the order in which they stopped the
+        bridge."""
+        return self._select(session, "statement LIKE %s", (f"{UNREADABLE}%",))
 
     def done(self, session: Session, classes: Sequence[str]) -> list[JournalEntry]:
         """Gives the rows of what has run, of schema changes with exactly these classes each, in the order of the
@@ -209,14 +219,14 @@ class Journal:
         running.  What the operator gave in its place stays."""
         session.execute(
             f"INSERT INTO {self._table} (name, {_COLUMNS}, left_out) VALUES"
-            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', %s, NOW(3), IF(%s, NOW(3), NULL), %s)"
+            " (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, '', %s, NOW(3), IF(%s, NOW(3), NULL), %s, %s)"
             f" ON DUPLICATE KEY UPDATE {_ANEW}",
             (
                 *(self._pipeline, change.commit_ts, change.statement_hash, change.schema, change.text),
                 *(change.position, state.value, fingerprint, classes),
                 (rewritten.text if rewritten else None) or "",
                 _json(rewritten.steps if rewritten else ()),
-                *(outcome, state in FINISHED),
+                *(outcome, state in FINISHED, change.place),
                 _json(rewritten.left_out if rewritten else ()),
             ),
         )

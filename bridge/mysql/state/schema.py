@@ -18,7 +18,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.state import controls, quarantine
 from bridge.quoting import quote_name
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The number of the form below."""
 _LOCK_SECONDS: Final = 60
 """How long another bridge may take to upgrade the tables."""
@@ -41,6 +41,7 @@ _TABLES: Final = {
         schema_name VARCHAR(255) NOT NULL,
         statement LONGTEXT NOT NULL,
         position VARCHAR(400) NOT NULL,
+        place TEXT NOT NULL COMMENT 'in the log of the upstream, where messages lack a commit ts',
         state VARCHAR(16) NOT NULL COMMENT 'running, done, confirmed, ignored, skipped, held, refused, approved...',
         fingerprint CHAR(40) CHARACTER SET ascii NOT NULL COMMENT 'of what it touches, before it ran',
         classes TEXT NOT NULL COMMENT 'what it does',
@@ -82,6 +83,8 @@ _ADDED: Final = {
     "schema_changes": ("classes", "run_text", "rewrites", "left_out", "replacement"),
 }
 """Columns that form 0 may lack.  A new column holds 0 or "" in existing rows."""
+_ADDED_LATER: Final = {"schema_changes": ("place",)}
+"""Columns that forms before this one may lack."""
 
 log = structlog.get_logger()
 
@@ -167,13 +170,16 @@ def _make(session: Session, schema: str) -> None:
         if table == "progress":
             if known and version == 0:
                 _bring_forward(session, schema)
+            for altered, columns in _ADDED_LATER.items() if known else ():
+                _add_columns(session, schema, altered, columns)
             session.execute(f"REPLACE INTO {quote_name(schema, 'version')} VALUES (1, {VERSION})")
         # Their keys may be too long for the server's default format (1709, 1071).
         session.execute(f"{statement.format(schema=quote_name(schema))} ROW_FORMAT = DYNAMIC")
 
 
 def _bring_forward(session: Session, schema: str) -> None:
-    """Adds to the tables of form 0 what form 1 has; forms 2 and 3 only have a table more."""
+    """Adds to the tables of form 0 what form 1 has; forms 2 and 3 only have a table more, form 4 what is in
+    `_ADDED_LATER`."""
     if "run_text" not in _columns(session, schema, "schema_changes"):
         _refuse_interrupted(session, schema)
     for table, columns in _ADDED.items():

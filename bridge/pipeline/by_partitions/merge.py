@@ -42,11 +42,15 @@ class Merged:
 
     table: the row changes; their commit_ts are the new numbers, ascending.
     taken: how many rows of each partition are in it.
+    message_ts: the commit_ts that the messages of the row changes have.
+    order: the numbers of the row changes in what was given, one partition after the other.
     numbers: the numbers and the offsets of each partition's rows.
     """
 
     table: pa.Table
     taken: Mapping[PartitionId, int]
+    message_ts: Longs
+    order: Longs
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
 
 
@@ -76,6 +80,8 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount)
     return Merged(
         table.combine_chunks(),
         {where: int(np.count_nonzero(rows)) for where, rows in mine.items()},
+        message_ts[order],
+        order,
         {where: (numbers[rows], offsets[order][rows]) for where, rows in mine.items()},
     )
 

@@ -7,8 +7,9 @@ decision 13).  While a schema change waits, no partition is applied beyond its f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -24,8 +25,10 @@ from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
-from bridge.pipeline.by_partitions.merge import Longs, Rows, merge
-from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop, last_of
+from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop, last_of
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place
+from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
@@ -51,11 +54,13 @@ for one that the filter excludes."""
 
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
-    commit_ts of the rows ascend from the applied ts before, and are below it."""
+    commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
+    partition were left out, since they are sent again from before a schema change."""
 
     rows: pa.Table
     high: int
     changes: tuple[SchemaChange, ...]
+    repeated: Mapping[PartitionId, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -66,17 +71,27 @@ class _Barrier:
     stop: Stop
     change: SchemaChange
     moment: Moment
+    columns: ColumnsTell | None
+
+    @property
+    def bound(self) -> Bound:
+        """What rows may not pass before it has run."""
+        return self.columns or self.moment
 
 
 @dataclass(frozen=True)
 class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
-    before: the last row of each partition before them."""
+    before: the last row of each partition before them.  shown: the highest time of each partition before them.
+    passed: the schema change behind these rows.  copies: which rows are sent again, by their places."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
     before: Mapping[PartitionId, AppliedRow]
+    passed: _Barrier | None
+    copies: Mapping[PartitionId, Bools]
+    shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
 
@@ -89,6 +104,7 @@ class PartitionBacklog:
     on_bad_message: decides whether a bad message stops its partition or is quarantined.
     until: nothing at or above this time is applied (TSO); None for no limit.
     most: about how many row changes, and bytes, a step holds, and wait in memory; more are moved to the disk.
+    repeated_rows: finds the rows that are not applied again; None where no schema change can have run before them.
     """
 
     def __init__(
@@ -100,18 +116,19 @@ class PartitionBacklog:
         until: int | None = None,
         most: Amount = MOST_IN_MEMORY,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        repeated_rows: RepeatedRows | None = None,
         now: float = 0.0,
     ) -> None:
         self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {
-            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place))
+            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place), start.seen)
             for where, start in positions.items()
         }
         self._start_ts, self._most = start_ts, most
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
-        self._on_bad_message = on_bad_message
+        self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
@@ -120,6 +137,7 @@ class PartitionBacklog:
         self._step_rows: _StepRows | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
+        self._ahead: list[RowsAhead] = []
 
     # --- taking micro-batches
 
@@ -132,9 +150,10 @@ class PartitionBacklog:
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
-            self._queues[where].note(mine)
+            kept = self._without_quarantined(fresh)
+            self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
-            if self._queues[where].append(self._without_quarantined(fresh), now):
+            if self._queues[where].append(kept, now):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end
@@ -160,6 +179,11 @@ class PartitionBacklog:
         """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
         schema change, so no row with a later time than the last one read of it is applied."""
         self._unread = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
+
+    @property
+    def goes_by_columns(self) -> bool:
+        """Whether a schema change waits of which the columns of rows tell more than their times."""
+        return self._barrier is not None and self._barrier.columns is not None
 
     @property
     def is_holding(self) -> bool:
@@ -204,27 +228,101 @@ class PartitionBacklog:
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most) if rows else None
+        table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
+        if merged is not None:
+            copies = self._copies(rows)
+            table, repeated = self._without_repeated(merged, rows, copies)
+        shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                queue.applied = last_of(mine, count, queue.applied)
-        after_rows = self._offsets()
+                queue.applied = last_of(mine, count, queue.applied, copies.get(where))
+                queue.note_shown(int(mine.times[:count].max(initial=0)))
+        after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
+        passed = barrier if changes else None
         if merged is None and not changes:
             return None
-        self._step_rows = _StepRows(self._next_ts, dict(rows), before, merged.numbers if merged else {}, after_rows)
-        return Step(merged.table if merged else EVENT_SCHEMA.empty_table(), self._next_ts, changes)
+        numbers = merged.numbers if merged else {}
+        self._step_rows = _StepRows(
+            self._next_ts, dict(rows), before, passed, copies, shown_before, numbers, after_rows
+        )
+        return Step(table, self._next_ts, changes, repeated)
 
-    def _bounds_of(self, where: PartitionId) -> list[Moment]:
+    def _copies(self, rows: Sequence[tuple[PartitionId, Rows]]) -> dict[PartitionId, Bools]:
+        """Tells which rows are sent again, by their places; only of partitions that have such rows."""
+        found = {}
+        for where, mine in rows:
+            queue = self._queues[where]
+            copies = copies_by_place(mine, queue.applied.place, partial(_seen_before, mine, queue.shown))
+            if copies is not None:
+                found[where] = copies
+        return found
+
+    def _without_repeated(
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
+    ) -> tuple[pa.Table, dict[PartitionId, int]]:
+        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
+        Also returns how many, by partition."""
+
+        def seen() -> Longs:
+            before = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
+            return np.concatenate(before)[merged.order]
+
+        found = None
+        if self._repeated_rows is not None:
+            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+        if copies:
+            by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
+            found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
+        if found is None:
+            return merged.table, {}
+        partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
+        counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
+        repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
+        return merged.table.filter(pa.array(~found)), repeated
+
+    @property
+    def applied_time(self) -> int:
+        """The highest time of what was taken to be applied (TSO)."""
+        return max((queue.shown for queue in self._queues.values()), default=0)
+
+    def put_back(self, applied_ts: int, ahead: RowsAhead) -> None:
+        """Takes back what is not in the target of the present step, and holds rows back that wait for a schema change,
+        until one has run, or `forget_ahead`."""
+        step, self._step_rows, self._barrier = self._step_rows, None, None
+        assert step is not None  # what is put back was taken
+        if step.passed is not None:
+            event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
+            self._queues[step.passed.where].put_back(event)
+        for where in step.shown:
+            self._queues[where].shown = _shown_at(step, where, applied_ts)
+        for where, (numbers, _) in step.numbers.items():
+            queue, rows = self._queues[where], step.rows[where]
+            done = int(np.searchsorted(numbers, applied_ts, "left"))
+            queue.put_back(rows.table.slice(done, len(numbers) - done))
+            queue.applied = last_of(rows, done, step.before[where], step.copies.get(where))
+        self._ahead.append(ahead)
+
+    @property
+    def ahead(self) -> Sequence[RowsAhead]:
+        """The rows that wait for a schema change which the target lacks."""
+        return self._ahead
+
+    def forget_ahead(self, before: float) -> None:
+        """Holds no rows back any more that wait for a schema change since `before` (time of the clock)."""
+        self._ahead = [ahead for ahead in self._ahead if ahead.since >= before]
+
+    def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
-        bounds = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        bounds: list[Bound] = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.moment)
-        return [*bounds, Moment.at(self._hard_bound)]
+            bounds.append(self._barrier.bound)
+        return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
 
     @property
     def _hard_bound(self) -> int:
@@ -248,10 +346,18 @@ class PartitionBacklog:
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
-                change = replace(change, late=self._lateness(where, stop.moment, change))
-                self._barrier = _Barrier(where, stop, change, stop.moment)
+                change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change))
+                columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
+                self._barrier = _Barrier(where, stop, change, stop.moment, columns)
                 return
             self._queues[where].drop(stop)
+
+    def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
+        """Gives what columns tell of a schema change."""
+        name = (stop.event["schema"], stop.event["table"])
+        others = (other.event for other in self._queues[where].schema_changes() if other.index > stop.index)
+        until = min((e["commit_ts"] for e in others if (e["schema"], e["table"]) == name), default=_NO_BOUND)
+        return ColumnsTell.of(stop.schema_change, stop.moment, until)
 
     def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
@@ -269,7 +375,11 @@ class PartitionBacklog:
         if barrier is None or self.held_by():
             return ()
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
+        self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
+        if self._repeated_rows is not None:
+            self._repeated_rows.note_change()
         self._barrier = None
+        self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (barrier.change,)
@@ -296,7 +406,17 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        return queue.begins_behind([barrier.moment, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([barrier.bound, Moment.at(self._hard_bound)])
+        return is_behind or self._begins_ahead(queue, barrier)
+
+    def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
+        """Tells whether a row comes next that waits for a schema change, and that comes behind the one that waits: that
+        makes what the row needs, or the row is not earlier."""
+        if not (waiting := [ahead for ahead in self._ahead if queue.begins_behind([ahead])]):
+            return False
+        if any(ahead.is_made_by(barrier.change) for ahead in waiting):
+            return True
+        return not barrier.moment.places and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,
@@ -390,7 +510,8 @@ class PartitionBacklog:
         if step is None or applied_ts >= step.high:
             return self._at(self._offsets())
         applied = {where: _applied_at(step, where, applied_ts) for where in step.rows}
-        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues}, applied)
+        shown = {where: _shown_at(step, where, applied_ts) for where in self._queues}
+        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues}, applied, shown)
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
         """Returns the bad messages that the restart positions of `high` have passed."""
@@ -409,14 +530,18 @@ class PartitionBacklog:
         return {where: queue.offset for where, queue in self._queues.items()}
 
     def _at(
-        self, offsets: Mapping[PartitionId, int], applied: Mapping[PartitionId, AppliedRow] = MappingProxyType({})
+        self,
+        offsets: Mapping[PartitionId, int],
+        applied: Mapping[PartitionId, AppliedRow] = MappingProxyType({}),
+        shown: Mapping[PartitionId, int] = MappingProxyType({}),
     ) -> Starts:
         starts = {}
         for where, offset in offsets.items():
             queue = self._queues[where]
             ts, place = applied.get(where, queue.applied)
             floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
-            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts)
+            seen = shown.get(where, queue.shown)
+            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen)
         return starts
 
 
@@ -424,6 +549,22 @@ def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
     numbers, offsets = step.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
     first = int(np.searchsorted(numbers, applied_ts, "left"))
     return int(offsets[first]) if first < len(offsets) else step.after_rows[where]
+
+
+def _shown_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
+    """Returns the highest time of a partition's messages below applied_ts."""
+    before = step.shown.get(where, 0)
+    if where not in step.numbers:
+        return before
+    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
+    return int(step.rows[where].times[:count].max(initial=before))
+
+
+def _seen_before(rows: Rows, shown: int) -> Longs:
+    """Returns for each row the highest time of its partition before the row's message; shown: before all of them."""
+    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
+    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
+    return seen
 
 
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
@@ -437,7 +578,7 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
 
 def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return last_of(step.rows[where], count, step.before[where])
+    return last_of(step.rows[where], count, step.before[where], step.copies.get(where))
 
 
 def _only_makes(change: SchemaChange) -> bool:

@@ -31,18 +31,21 @@ IDLE_SECONDS = 5.0
 
 def make_streams(random: Random, partitions: int, transactions: int, *, by_time: bool) -> Streams:
     """A random history: unique ids into the keyless m.k anywhere, values of keys of m.p in the key's partition, schema
-    changes in partition 0 or everywhere.  Times may be whole seconds, and may go back within a partition."""
+    changes in partition 0 or everywhere.  Times may be whole seconds, and may go back within a partition.  A statement
+    runs twice at one time only where that is a whole second, and nothing of a later one has come."""
     streams: Streams = [[] for _ in range(partitions)]
     number = itertools.count()
     values: dict[int, int | None] = {}
     told = range(1) if random.random() < 0.5 else range(partitions)
     ms = 10_000
+    newest, truncated = 0, set[int]()
     for _ in range(transactions):
         ms += random.choice((0, 1, 300, 1500))
         late = random.choice((0, 0, 0, 700)) if by_time else 0
         ts = ms_tso((ms - late) // 1000 * 1000 if by_time and random.random() < 0.3 else ms - late)
         if not by_time:
             ts += next(number)
+        newest = max(newest, ts)
         for _ in range(random.randint(0, 3)):
             event = row_change(ts, "k", ["id"], [], after=[next(number)])
             streams[random.randrange(partitions)].append(event)
@@ -58,7 +61,9 @@ def make_streams(random: Random, partitions: int, transactions: int, *, by_time:
                 )
             )  # fmt: skip
         for _ in range(random.choice((0, 0, 0, 1, 2))):
-            again = by_time and len(told) == 1 and random.random() < 0.3
+            is_second = (ts >> 18) % 1000 == 0 and newest < ts + ms_tso(1000)
+            again = by_time and len(told) == 1 and (is_second or ts not in truncated) and random.random() < 0.3
+            truncated |= {ts} if again else set()
             text = "TRUNCATE TABLE t" if again else f"ALTER TABLE t ADD COLUMN c{next(number)} int"
             for partition in told:
                 streams[partition].append(schema_change(ts, text))
