@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.events import NO_KEY, Event, Kind
-from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS, _whole_statement
+from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
 from bridge.protocols.values.event_time import place_in_binlog
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso
