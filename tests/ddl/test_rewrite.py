@@ -324,6 +324,8 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      | flavours("ALTER TABLE t ALTER INDEX i INVISIBLE", MY8, TIDB) | {MY57: NOTHING}),
     ("CREATE TABLE t (a INT) ENGINE=InnoDB SEQUENCE=1",
      flavours("CREATE TABLE t (a INT) ENGINE=InnoDB", MY8, MY57, TIDB)),
+    ("ALTER TABLE t ALTER COLUMN a SET INVISIBLE, ADD c INT",
+     flavours("ALTER TABLE t ADD c INT", *MARIADB, MY57, TIDB)),
     # what InnoDB refuses
     ("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=1024",
      flavours("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED", *NOT_TIDB)),
