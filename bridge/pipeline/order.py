@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from bridge.errors import AheadOfTargetError
 from bridge.model import Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
@@ -115,6 +116,11 @@ class Order(Protocol[BatchT]):
     def coming(self, batch: BatchT) -> WindowRows | None:
         """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
         None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
+        ...
+
+    def put_back(self, error: AheadOfTargetError) -> bool:
+        """Takes back what was due last and is not in the target, since the target lacks a table or a column of it, so
+        that it is due again later; gives False when nothing is to be expected of that."""
         ...
 
     @property

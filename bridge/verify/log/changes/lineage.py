@@ -13,13 +13,13 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from bridge.ddl.by_table.column_changes import ColumnChanges, column_changes
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import PartitionId, TableName
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.changes.column_changes import ColumnChanges, column_changes
 
 NameKey = tuple[str, str]
 _NOTHING: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False)
