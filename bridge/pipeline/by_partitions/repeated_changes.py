@@ -48,7 +48,7 @@ def second_run(
     anew = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in taken))
     if not alike:
         return change
-    told = [_is_same_place(one.place, change.place) for one in alike]
+    told = [is_same_place(one.place, change.place) for one in alike]
     if True in told:
         return None
     if None not in told:
@@ -78,7 +78,7 @@ def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> Sch
     return replace(change, doubt=_UNCLEAR.format(_SWAPS_BACK)) if known.swaps else None
 
 
-def _is_same_place(one: str, other: str) -> bool | None:
+def is_same_place(one: str, other: str) -> bool | None:
     """Tells whether two places ("" for none) are one; None when nothing can be told of them.  A GTID is the same on
     every server, files and positions are not."""
     places = [coordinates_of(place) if place else {} for place in (one, other)]
