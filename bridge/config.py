@@ -112,8 +112,7 @@ class SourceSection(Section):
     input: str = ""
     """A capture file or a folder of capture files, instead of Kafka."""
     quarantine: tuple[str, ...] = ()
-    """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge, such
-    as schema changes that cannot be decoded and whose equivalent somebody has run by hand."""
+    """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
-from bridge.ddl.by_table.kept_keys import dropped_key, kept_key
+from bridge.ddl.by_table.kept_keys import dropped_key, kept_key, unread_key
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import wrong_without, wrong_without_unclear
@@ -28,7 +28,7 @@ from bridge.mysql.probe import probe
 from bridge.mysql.schema_changes.existing_objects import skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.schema_changes.upstream_zone import UTC, known_zone
-from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 
@@ -76,13 +76,8 @@ def release(
                 f"{entry.id} is not done: {what}, and rows that differ upstream would overwrite each other",
                 fix="drop the key on the target by hand, then say `bridge ddl done`; or `bridge ddl approve` it",
             )
-        if state is JournalState.APPROVED and isinstance(found := classify(entry.statement, entry.schema), Unclear):
-            raise UsageError(
-                f"{entry.id} is not approved, since the target may take other tables for those it changed upstream:"
-                f" {found.reason}",
-                fix="bridge ddl replace it by itself with the databases of all names; or make its change by hand, and"
-                " say `bridge ddl done`",
-            )
+        if state is JournalState.APPROVED:
+            _require_known(entry)
         outcome = DONE_BY_HAND if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
             state, outcome = JournalState.DONE, DONE_BY_HAND
@@ -109,15 +104,35 @@ def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry,
     return dropped_key(text, known, OnTarget(session, Journal(table.name, table.schema)).unique_keys)
 
 
+def _require_known(entry: JournalEntry) -> None:
+    """Raises UsageError for a statement that cannot run as it came, whoever approves it."""
+    found = classify(entry.statement, entry.schema)
+    if isinstance(found, Unclear):
+        raise UsageError(
+            f"{entry.id} is not approved, since the target may take other tables for those it changed upstream:"
+            f" {found.reason}",
+            fix="bridge ddl replace it by itself with the databases of all names; or make its change by hand, and say"
+            " `bridge ddl done`",
+        )
+    if entry.statement.startswith(UNREADABLE):
+        raise UsageError(
+            f"{entry.id} is not approved, since nothing is known of it that could run",
+            fix="bridge ddl replace it by what it changed upstream; or make its change by hand, and say `bridge ddl"
+            " done`",
+        )
+
+
 def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
     came = classify(entry.statement, entry.schema)
     if isinstance(came, Unclear):
         return wrong_without_unclear(came.known)
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
     known = classify(text, schema, is_certain=True)
-    if isinstance(known, Refused):
-        return ""
     journal = Journal(table.name, table.schema)
+    if isinstance(known, Refused):
+        keys = OnTarget(session, journal).unique_keys
+        what = "" if settings.table_routes else unread_key(entry.statement, entry.schema, keys)
+        return what and f"rows that differ upstream would overwrite each other: {what}"
     change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"

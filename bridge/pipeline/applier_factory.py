@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bridge.filters.routes import Routes
@@ -72,6 +72,8 @@ def make_applier(
     counts: the counts of the applier before it, which this one continues.
     cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
     """
+    settled = writer.unreadable().settled
+    config = replace(config, on_bad_message=replace(config.on_bad_message, settled=settled))
     order: Order[Any] = (
         _partition_order(writer, progress, lows, config, counts)
         if by_partition

@@ -252,7 +252,8 @@ class Assembly:
     def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:
             return IdlePolicy(0, lambda _: _highs(extents))
-        return IdlePolicy(self.settings.stream.idle_seconds, self._ends_now)
+        seconds = self.settings.stream.idle_seconds
+        return IdlePolicy(seconds, self._ends_now, row_seconds=seconds)
 
     def _ends_now(self, partitions: Collection[PartitionId]) -> Mapping[PartitionId, int] | None:
         try:

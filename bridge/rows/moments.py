@@ -129,7 +129,7 @@ class Moment:
     def of_change(cls, ts: int, by_time: bool, place: str | None) -> Moment:
         """Gives the moment of a schema change.  Equal times count as earlier, and an event time in whole seconds stands
         for its whole second (internals, decision 13)."""
-        width = (_SECOND_MS if _is_whole_second(ts) else 1) if by_time else 0
+        width = (_SECOND_MS if is_whole_second(ts) else 1) if by_time else 0
         return cls(ts, ms_tso(tso_ms(ts) + width) - 1 if by_time else ts, () if place is None else (place,))
 
     @classmethod
@@ -175,7 +175,7 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
     order = sorted(range(len(moments)), key=lambda number: (moments[number].ts, moments[number].places))
     groups: list[tuple[set[str], list[int]]] = []
     for at, number in enumerate(order):
-        if moments[number].places and _is_whole_second(moments[number].ts):
+        if moments[number].places and is_whole_second(moments[number].ts):
             names, slots = set(coordinates_of(moments[number].places[0])), [at]
             apart = []
             for group in groups:
@@ -251,13 +251,14 @@ def _are_of_snapshot(one: str, other: str) -> bool:
     return base == other_base and server != other_server and SNAPSHOT_SERVER in {server, other_server}
 
 
-def _is_whole_second(ts: int) -> bool:
+def is_whole_second(ts: int) -> bool:
+    """Tells whether an event time (TSO) is in whole seconds, as MySQL's binlog has it."""
     return tso_ms(ts) % _SECOND_MS == 0
 
 
 def _are_by_place(ts: int, times: Longs) -> Bools:
     """Tells which times may stand in another order than the binlog."""
-    if _is_whole_second(ts):
+    if is_whole_second(ts):
         return np.ones(len(times), np.bool_)
     by_place: Bools = (times == ts) | ((times >> TSO_LOGICAL_BITS) % _SECOND_MS == 0)
     return by_place

@@ -16,7 +16,7 @@ from bridge.ddl.server_features import named_capabilities
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from tests.support.ddl_words import M11
-from tests.support.several_tables import SENDERS, statement
+from tests.support.several_tables import SENDERS, Statement, statement
 
 SEEDS = [pytest.param(range(4_000), id="some"), pytest.param(range(4_000, 400_000), id="many", marks=pytest.mark.soak)]
 
@@ -26,7 +26,8 @@ SEEDS = [pytest.param(range(4_000), id="some"), pytest.param(range(4_000, 400_00
 def test_no_table_is_meant_but_those_of_the_session(sender: str, seeds: range) -> None:
     """Whatever database the message names, the tables are those that the upstream's session meant, or the statement is
     not clear.  One in which no name has a database is clear."""
-    wrong, held = [], 0
+    wrong: list[tuple[Statement, str, Classified | Refused]] = []
+    held = 0
     for drawn in map(statement, seeds):
         for schema in SENDERS[sender](drawn):
             found = classify(drawn.text, schema)

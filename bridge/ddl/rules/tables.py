@@ -9,6 +9,7 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.lexer import Token
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
@@ -204,6 +205,19 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
                 if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+    for definitions in _partition_scopes(statement):
+        for i, token, depth in with_depth(definitions):
+            named = at(definitions, i + 1 + (at(definitions, i + 1).text == "="))
+            if token.word == "ENGINE" and depth > 0 and named.text.strip("'\"`").upper() != "INNODB":
+                yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+
+
+def _partition_scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
+    """Gives the tokens that may define partitions."""
+    yield statement.options
+    for item in statement.items:
+        if item.change in {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}:
+            yield item.tokens
 
 
 def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -211,9 +225,10 @@ def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
     del site
     why = "the target decides itself where it keeps its files"
     yield from without_options(statement, {"TABLESPACE"}, why)
-    for i, token, depth in with_depth(statement.options):
-        if token.word == "TABLESPACE" and depth > 0:
-            yield remove(statement.options[i : i + 2 + (at(statement.options, i + 1).text == "=")], why)
+    for scope in _partition_scopes(statement):
+        for i, token, depth in with_depth(scope):
+            if token.word == "TABLESPACE" and depth > 0:
+                yield remove(scope[i : i + 2 + (at(scope, i + 1).text == "=")], why)
 
 
 def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import pyarrow as pa
 import structlog
@@ -23,7 +23,7 @@ from bridge.mysql.apply.run_statement import Ahead, Sent, check_size, execute_st
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner
+from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner, Unreadable
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     LOCK_FIX,
@@ -66,6 +66,7 @@ class WriterCounts:
     schema_changes: int = 0
 
 
+AnswerT = TypeVar("AnswerT")
 OnHeld = Callable[[HeldError], None]
 """Is called again and again while a schema change waits for the operator; it may raise."""
 
@@ -239,16 +240,32 @@ class Writer:
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
         Raises TargetError when retrying does not help."""
-        found: list[SchemaChange] = []
+        return self._asked(lambda session: self._runner.between(session, low, high))
+
+    def unreadable(self) -> Unreadable:
+        """Tells what the operator has decided about schema changes that cannot be read.  Raises TargetError when
+        retrying does not help."""
+        return self._asked(self._runner.unreadable)
+
+    def note_unreadable(self, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Records a schema change that cannot be read, so that the operator can decide, and gives its id.  Raises
+        TargetError when retrying does not help.
+
+        again: what it is where its partition held the same message before.
+        """
+        return self._asked(lambda session: self._runner.note_unreadable(session, change, again, reason))
+
+    def _asked(self, question: Callable[[Session], AnswerT]) -> AnswerT:
+        """Asks the control session, again where its connection is lost."""
         for attempt in self._retrying():
             with attempt:
                 try:
-                    found = self._runner.between(self._ownership.control, low, high)
+                    return question(self._ownership.control)
                 except (MySQLError, OSError) as error:
                     if isinstance(error, LOST):
                         self._ownership.reconnect()
                     raise
-        return found
+        raise AssertionError("an attempt ends with an answer or an error")
 
     def run_next(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         """Runs the first of the schema changes that progress lists, and removes it from the list when it is done.

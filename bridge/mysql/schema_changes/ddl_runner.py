@@ -7,9 +7,9 @@ did not.  What runs is what `ddl_plan` makes of a statement.  One that the targe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError, OperationalError
 
@@ -27,7 +27,7 @@ from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.schema_changes.statement_tag import statement_tag, wait_while_running
 from bridge.mysql.schema_changes.timestamp_defaults import require_explicit_defaults, reset_session
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
-from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 
 _DATABASE_EXISTS: Final = 1007
 _TABLE_EXISTS: Final = 1050
@@ -49,6 +49,23 @@ _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve i
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
 after its changes, with escapes."""
+
+
+class Unreadable(NamedTuple):
+    """What the operator has decided about schema changes that cannot be read.
+
+    settled: the hashes of those that no longer stop the bridge, with their positions.
+    to_run: those that another statement replaces, and which has not run yet.
+    """
+
+    settled: Mapping[str, str]
+    to_run: tuple[SchemaChange, ...]
+
+
+def is_another(position: str, other: str) -> bool:
+    """Tells whether equal messages at two positions (topic/partition/offset) are two schema changes, and not copies of
+    one in several partitions."""
+    return position != other and position.rpartition("/")[0] == other.rpartition("/")[0]
 
 
 class SchemaChangeRunner:
@@ -129,6 +146,30 @@ class SchemaChangeRunner:
     def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
         return self._journal.between(session, low, high)
+
+    def unreadable(self, session: Session) -> Unreadable:
+        """Tells what the operator has decided about schema changes that cannot be read."""
+        decided = [entry for entry in self._journal.unreadable(session) if entry.state not in OPEN]
+        return Unreadable(
+            {entry.statement_hash: entry.position for entry in decided},
+            tuple(
+                SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
+                for entry in decided
+                if entry.state not in FINISHED
+            ),
+        )
+
+    def note_unreadable(self, session: Session, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Records a schema change that cannot be read for the operator to decide, and gives its id.  One that waits
+        already keeps its id.  again: what it is where its partition held the same message before."""
+        there = {entry.statement_hash: entry for entry in self._journal.unreadable(session)}
+        first = there.get(change.statement_hash)
+        if first is not None and is_another(first.position, change.position):
+            change = again
+        if change.statement_hash in there:
+            return there[change.statement_hash].id
+        self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
+        return change.id
 
     def _refused_by_target(
         self, session: Session, change: SchemaChange, plan: StatementToRun, words: str, code: int = 0

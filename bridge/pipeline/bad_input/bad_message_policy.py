@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from bridge.errors import RefusedRowsError
 from bridge.events import Code
-from bridge.model import Advance, Table, TableName
+from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.writer import Writer
-from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry
+from bridge.mysql.schema_changes.ddl_runner import is_another
+from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, unreadable_change
 from bridge.pipeline.bad_input.refused_rows import apply_or_quarantine, with_position
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.rows.order_and_slices import RowStatements, WindowRows
@@ -22,23 +23,33 @@ class OnBadMessage:
     quarantine: whether such messages and rows are quarantined instead of stopping the bridge.
     protocol: stored with each entry, since a message does not always tell its protocol.
     cut_rows: reads back the rows of messages that hold only the key; None without an upstream.
-    released: positions of messages that are quarantined in any case, such as schema changes of which the operator has
-        run the equivalent by hand.
+    released: positions of messages that are quarantined in any case.
+    settled: the schema changes that cannot be read and that the operator has decided about, by their hashes
+        (`SchemaChange.statement_hash`), with their positions; their messages are quarantined.
     """
 
     quarantine: bool = False
     protocol: str = ""
     cut_rows: CutRows | None = None
     released: frozenset[str] = frozenset()
+    settled: Mapping[str, str] = field(default_factory=dict)
 
     def stops(self, bad: BadMessage) -> bool:
         """Tells whether a bad message stops the bridge.
 
         Without quarantine, each does that is not in `released`.  A schema change does with it, too, since what follows
-        depends on it.
+        depends on it: until the operator has decided.
         """
-        is_quarantined = self.quarantine and bad.entry.code != Code.SCHEMA_CHANGE
-        return not is_quarantined and str(bad.entry.position) not in self.released
+        if str(bad.entry.position) in self.released:
+            return False
+        if bad.entry.code == Code.SCHEMA_CHANGE:
+            return not self._is_settled(bad.entry)
+        return not self.quarantine
+
+    def _is_settled(self, entry: Entry) -> bool:
+        hashes = [unreadable_change(entry, 0, is_again=is_again).statement_hash for is_again in (False, True)]
+        positions = map(self.settled.get, hashes)
+        return any(position and not is_another(position, str(entry.position)) for position in positions)
 
     def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
         """Commits a transaction; returns it as committed, with the rows that were quarantined because the target

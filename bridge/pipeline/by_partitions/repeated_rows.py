@@ -4,6 +4,9 @@ They must not be applied again, as rows sent again are otherwise: the schema cha
 that they would stay in a table that it emptied, dropped or put in another's place, or have columns that it took away.
 A row is such a one when its partition has shown its time before, and it is older than the last schema change of its
 table.  By its place it is older, where both tell theirs in one binlog, otherwise by its commit ts or event time.
+
+Where messages tell files and positions (Debezium's connector), every row that is sent again shows it, but for those of
+the last event before: its place is before one that its partition has shown.  None of these is applied again.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
-from bridge.ddl.parser import Classified, classify
+from bridge.ddl.parser import Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
-from bridge.pipeline.by_partitions.merge import Longs
-from bridge.rows.moments import Places
+from bridge.pipeline.by_partitions.merge import Longs, Rows
+from bridge.protocols.values.event_time import FILE
+from bridge.rows.moments import Places, coordinates_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -29,12 +34,52 @@ Bools = npt.NDArray[np.bool_]
 _SECOND_MS: Final = 1000
 _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
+_ANY_DATABASE: Final = ""
 
 log = structlog.get_logger()
 
 
+def copies_by_place(rows: Rows, mark: str, seen: Callable[[], Longs]) -> Bools | None:
+    """Tells which rows of a partition are sent again, by file and position in the binlog; None when none is.
+
+    mark: the last place in the target, "" for none.  seen: gives for each row the highest time (TSO) that its partition
+    had shown before its message.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.
+    """
+    places = rows.table["place"]
+    told = places.drop_null().combine_chunks()
+    if not len(told):
+        return None
+    ascends = pc.all(pc.greater_equal(told[1:], told[:-1])).as_py() is not False
+    if ascends and told[0].as_py() >= mark:
+        return None
+    before = seen()
+    found = np.zeros(len(rows.times), np.bool_)
+    marks = coordinates_of(mark) if mark else {}
+    for name, numbers in Places.of(places).numbers.items():
+        if name.startswith(FILE):
+            here = np.flatnonzero(numbers >= 0)
+            found[here] = _are_below(numbers[here], rows.times[here] <= before[here], marks.get(name, -1))
+    return found if found.any() else None
+
+
+def _are_below(numbers: Longs, may_be_copies: Bools, highest: int) -> Bools:
+    """Tells which numbers are below the highest one before them; one that cannot be a copy begins anew."""
+    found = np.zeros(len(numbers), np.bool_)
+    start = 0
+    while True:
+        before = np.maximum.accumulate(np.concatenate([[highest], numbers[start:-1]]))[: len(numbers) - start]
+        below = numbers[start:] < before
+        anew = np.flatnonzero(below & ~may_be_copies[start:])
+        end = int(anew[0]) if len(anew) else len(below)
+        found[start : start + end] = below[:end]
+        if not len(anew):
+            return found
+        start, highest = start + end, -1
+
+
 class _RowsOf(NamedTuple):
-    """Whose rows: the names that events have.  table: "" for all of a database.  shard: the upstream's name of a table
+    """Whose rows: the names that events have.  schema: "" where the statement does not tell the database, so that it
+    may be any.  table: "" for all of a database.  shard: the upstream's name of a table
     that is merged with others, "" for one that is not."""
 
     schema: str
@@ -89,7 +134,7 @@ class RepeatedRows:
         return found
 
     def _changes_of(self, name: _RowsOf) -> Iterable[SchemaChange]:
-        whose = (name, name._replace(table=_ALL_TABLES, shard=""))
+        whose = (name, name._replace(table=_ALL_TABLES, shard=""), name._replace(schema=_ANY_DATABASE, shard=""))
         return (change for one in whose if (change := self._last.get(_folded(one))) is not None)
 
     def _tell(self, name: _RowsOf, change: SchemaChange) -> None:
@@ -110,13 +155,14 @@ class RepeatedRows:
 
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
-        known = classify(change.text, change.schema)
-        if not isinstance(known, Classified):
+        found = classify(change.text, change.schema)
+        known = found.known if isinstance(found, Refused) else found
+        if known is None:
             return
         if known.database and not self._routes.merges_database(known.database):
             yield _RowsOf(self._routes.whole_database(known.database) or known.database, _ALL_TABLES)
         for name in known.tables:
-            target = self._routes.target(name)
+            target = self._routes.target(name) if name.schema else name
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
 
 

@@ -1,6 +1,9 @@
 """Decodes Tencent CKafka's "official format 1" for MySQL: rows whose values are strings without types, schema changes
 in Canal's form; source: "Canal Format of MySQL Subscription Message".
 
+The description says that rows are "in JSON format", which its samples show as objects of strings.  A row may also be
+the text of such an object, numbers may be JSON numbers, and a row that is null may be missing.
+
 The position of rows in the binlog (BINLOG_NAME, BINLOG_POS) ascends within a partition, so a partition has the order of
 the binlog, whatever the binlog's files are called.  There is no commit_ts: the event time of rows is TIME, a local
 time, and that of schema changes is `es`.
@@ -8,17 +11,22 @@ time, and that of schema changes is `es`.
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar, Final
+
+import orjson
 
 from bridge.events import Event, Kind
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
 from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, PlainDecoder, shown
 from bridge.protocols.values import literals
+from bridge.protocols.values.compression import decompressed
 from bridge.protocols.values.event_time import local_event_ts
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms
 
+ROWS: Final = ("NEW_VALUES", "OLD_VALUES")
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 _LABEL: Final = "a value without a type"
 
@@ -51,7 +59,10 @@ class CkafkaDecoder(PlainDecoder):
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
-        return self.events_of(canal_message(value))
+        message = canal_message(value)
+        if value and any(_holds_float(message.get(name)) for name in ROWS):
+            message = json.loads(decompressed(value), parse_float=str)
+        return self.events_of(message)
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """Gives the events of a message that is parsed as JSON already."""
@@ -76,8 +87,9 @@ class CkafkaDecoder(PlainDecoder):
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
-        new, old = message["NEW_VALUES"], message["OLD_VALUES"]
-        if (new is None) != (kind is Kind.DELETE) or (old is None) != (kind is Kind.INSERT):
+        new, old = (_row_of(message.get(name)) for name in ROWS)
+        is_wrong = old is None if kind is Kind.DELETE else kind is Kind.INSERT and old is not None
+        if (new is None) != (kind is Kind.DELETE) or is_wrong:
             raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")
         row, layout = old if new is None else new, state.layout
         if layout is None or type(row) is not dict or layout.names != tuple(row):
@@ -94,9 +106,34 @@ class CkafkaDecoder(PlainDecoder):
         return _new_event(Event, fields)
 
 
+def _row_of(values: Any) -> Any:
+    """Gives a row: an object, which may come as its text; None where there is none."""
+    if type(values) is not str:
+        return values
+    if not values:
+        return None
+    try:
+        row = orjson.loads(values)
+        return json.loads(values, parse_float=str) if _holds_float(row) else row
+    except ValueError as failure:
+        raise DecodeError(f"a row is a text that is not JSON: {failure}") from failure
+
+
+def _holds_float(row: object) -> bool:
+    """Tells whether a row holds a number whose digits parsing may lose."""
+    return type(row) is dict and any(type(value) is float for value in row.values())
+
+
+def _literal(value: Any) -> str:
+    """Gives a number or a boolean as if it were written as a string."""
+    if type(value) is bool:
+        return literals.text("1" if value else "0")
+    return literals.text(str(value) if type(value) is int else value)
+
+
 def _layout(row: object) -> Layout:
     if not isinstance(row, dict):
         raise DecodeError(f"a row is {shown(row)}, not an object")
     if not row:
         raise DecodeError("a row without columns")
-    return make_layout(None, None, [(name, _LABEL, literals.text) for name in row])
+    return make_layout(None, None, [(name, _LABEL, _literal) for name in row])

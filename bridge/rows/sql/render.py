@@ -35,6 +35,7 @@ from bridge.rows.sql.conditions import (
     other_spellings,
     prefix_conditions,
     set_by_themselves,
+    spelled_conditions,
 )
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
@@ -91,10 +92,11 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from keeping.keep()
     for patch in patches:
         yield from patch.keep()
-    if net.expected is not None and any(len(rows.freed) for rows in written):
-        yield from _guarding(table, net.key, net.expected)
-    for condition in key_conditions(table, net.key, _in_all_spellings(net, _gone(net, written))):
-        yield _deleting(table, condition)
+    if net.expected is not None:
+        yield from _guarding(table, net.key, net.expected.varying)
+    if net.expected is not None and rendering.safe_mode:
+        yield from _guarding(table, net.key, net.expected.keys)
+    yield from _delete(net, _in_all_spellings(net, _gone(net, written)), rendering)
     if rendering.safe_mode:
         yield from _free_unique_values(net)
     for rows in written:
@@ -126,6 +128,19 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     changes = _on_duplicate_key(into, net.key, with_key=with_key, guarded=guarded, texts=texts)
     for statement in _multi_row(table, into, images, changes):
         yield statement._replace(guarded=guarded)
+
+
+def _delete(net: KeyedChanges, keys: pa.Array, rendering: Rendering) -> Iterator[Statement]:
+    """Deletes the rows of these keys.  One that must be spelled as its key is, and is not, stays: the row that comes in
+    its place finds it, and safe mode then asks for it."""
+    plain = keys
+    if net.expected is not None and not rendering.safe_mode:
+        is_expected = pc.is_in(keys, net.expected.keys)
+        plain = keys.filter(pc.invert(is_expected))
+        for condition in spelled_conditions(net.table, net.key, keys.filter(is_expected)):
+            yield _deleting(net.table, condition)
+    for condition in key_conditions(net.table, net.key, plain):
+        yield _deleting(net.table, condition)
 
 
 def _deleting(table: Table, condition: str) -> Statement:

@@ -189,6 +189,58 @@ def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:
     assert held.restart_positions(1 << 62)[TOPIC, 0].place == ""
 
 
+def wide(ms: int, *columns: str, table: str = "t", gone: bool = False) -> Event:
+    """A row with these columns beside its key; gone: a delete that holds the key alone."""
+    if gone:
+        return row_change(ms_tso(ms), table, ["id"], ["id"], before=[1])._replace(by_time=True)
+    return row_change(ms_tso(ms), table, ["id", *columns], ["id"], after=[1, *columns])._replace(by_time=True)
+
+
+DROP = "ALTER TABLE t DROP COLUMN a"
+ADD = "ALTER TABLE t ADD COLUMN b INT NOT NULL"
+BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
+    ("with the column: before, though written later", DROP, [wide(60_000, "a")], 1),
+    ("without it: behind, though in its second", DROP, [wide(9000)], 0),
+    ("each for itself", DROP, [wide(60_000, "a"), wide(60_000)], 1),
+    ("what comes before a row that is before, too", DROP, [wide(60_000, table="u"), wide(60_000, "a")], 2),
+    ("rows of other tables go by time", DROP, [wide(60_000, "a", table="u")], 0),
+    ("a delete may hold the key alone", DROP, [wide(9000, gone=True), wide(60_000, "a")], 2),
+    ("names in any case", "ALTER TABLE M.T DROP COLUMN A", [wide(60_000, "a")], 1),
+    ("a renamed column", "ALTER TABLE t RENAME COLUMN a TO b", [wide(60_000, "a"), wide(60_000, "b")], 1),
+    ("a changed one", "ALTER TABLE t CHANGE a b INT", [wide(60_000, "a"), wide(9000, "b")], 1),
+    ("one that changes its type keeps its name", "ALTER TABLE t CHANGE a a INT", [wide(60_000, "a")], 0),
+    ("one that comes again at once, too", "ALTER TABLE t DROP a, ADD a INT", [wide(60_000, "a")], 0),
+    ("with one that comes: behind, though in its second", ADD, [wide(9000, "b")], 0),
+    ("and before such a row: before, though written later", ADD, [wide(60_000), wide(60_001), wide(60_001, "b")], 2),
+    ("without such a row by time", ADD, [wide(9000), wide(60_000)], 1),
+    ("a TRUNCATE tells nothing", "TRUNCATE TABLE t", [wide(60_000, "a")], 0),
+]
+
+
+@pytest.mark.parametrize(("what", "text", "rows", "before"), BY_COLUMNS, ids=[case[0] for case in BY_COLUMNS])
+def test_columns_tell_on_which_side_a_row_is(what: str, text: str, rows: list[Event], before: int) -> None:
+    """Of a schema change that is dated by the second in which it began, whatever the clock says."""
+    held = prefixes(2)
+    later = wide(99_000, table="u")
+    give(held, [(0, 0, change(9000, text)), *((1, offset, row) for offset, row in enumerate([*rows, later]))])
+    assert shown(steps(held))[: before + 1] == [*((1, offset) for offset in range(before)), text], what
+
+
+def test_columns_tell_nothing_where_they_may_have_come_again() -> None:
+    """Behind the next schema change of the table; nor where the time is exact, or the place tells."""
+    again = [(0, 0, change(9000, DROP)), (0, 1, change(20_000, "ALTER TABLE t ADD COLUMN a INT"))]
+    rows = [(1, 0, wide(10_000, "a")), (1, 1, wide(30_000, "a"))]
+    held = prefixes(2)
+    give(held, [*again, *rows])
+    assert shown(steps(held))[:2] == [(1, 0), DROP]
+    held = prefixes(2)
+    give(held, [(0, 0, change(9001, DROP)), *rows])
+    assert shown(steps(held))[:1] == [DROP]
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(9000, DROP), 300)), (1, 0, at(wide(9000, "a"), 400))])
+    assert shown(steps(held))[:1] == [DROP]
+
+
 UNREADABLE = Event(Kind.BAD, 0, columns=Code.SCHEMA_CHANGE, text="no statement")
 
 

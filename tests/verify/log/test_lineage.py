@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bridge.model import TableName
-from bridge.tso import ms_tso
-from bridge.verify.log.changes.lineage import Cut, LoggedChange, NameIdentity, Span, trace
+from bridge.protocols.values.event_time import place_in_gtid_set
+from bridge.tso import ms_tso, tso_ms
+from bridge.verify.log.changes.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, Span, trace
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, schema_change
 
@@ -107,6 +110,32 @@ def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
     assert Cut.of(whole).moment.last == ms_tso(6000) - 1
     exact = LoggedChange(ms_tso(5001), True, "app", "TRUNCATE t", {("x", 0): 7})
     assert Cut.of(exact).moment.last == ms_tso(5002) - 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "doubts"),
+    [
+        ("TRUNCATE t", [False, True, False]),
+        ("RENAME TABLE t TO x, u TO t, x TO u", [False, False, True, False]),
+        ("DROP TABLE t", [False, False]),
+        ("ALTER TABLE t ADD COLUMN a INT", [False]),
+    ],
+)
+def test_rows_behind_a_statement_that_waited_may_be_gone(statement: str, doubts: list[bool]) -> None:
+    """Only its place tells its end, as it is dated by its start in whole seconds: rows of other partitions may come
+    before it for as long as it may have waited; those of its own partition stand behind it."""
+    dated = LoggedChange(ms_tso(5000), True, "app", statement, {("x", 0): 7})
+    history = trace([T], [dated]).history(T)
+    assert [span.may_be_gone for span in history.spans] == doubts
+    assert all(cut.offsets == {("x", 0): 7} for cut in history.cuts)
+    if any(doubts):
+        assert tso_ms(history.cuts[-1].moment.last) == 5000 + WAITS_MS
+    for certain in (
+        replace(dated, by_time=False),
+        replace(dated, commit_ts=ms_tso(5001)),
+        replace(dated, place=place_in_gtid_set("a:1-5")),
+    ):
+        assert not any(span.may_be_gone for span in trace([T], [certain]).history(T).spans)
 
 
 @pytest.mark.parametrize("by_time", [True, False])

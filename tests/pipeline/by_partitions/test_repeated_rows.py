@@ -1,0 +1,50 @@
+"""Rows that the producer sends again, as files and positions in the binlog show it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bridge.events import Event
+from bridge.pipeline.by_partitions.merge import Rows
+from bridge.pipeline.by_partitions.repeated_rows import copies_by_place
+from bridge.protocols.values.event_time import place_in_binlog
+from bridge.tso import ms_tso
+from tests.support.upstreams import in_one_partition, row_change
+
+
+def at(position: int, file: int = 3, server: int = 1) -> str:
+    return place_in_binlog("up", f"binlog.{file:06}", position, server) or ""
+
+
+def rows_of(told: list[tuple[int, str | None]]) -> Rows:
+    events: list[Event] = [
+        row_change(ms_tso(ms), "k", ["id"], [], after=[1])._replace(by_time=True, place=place) for ms, place in told
+    ]
+    table = in_one_partition(events)
+    return Rows(table, *(table[name].to_numpy() for name in ("commit_ts", "offset", "by_time")))
+
+
+CASES = [
+    ("ascending", "", [(5, at(10)), (5, at(20))], []),
+    ("behind what is in the target", at(10), [(5, at(20))], []),
+    ("sent again", at(30), [(5, at(10)), (5, at(20)), (5, at(30)), (6, at(40))], [0, 1]),
+    ("in one go", "", [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (6, at(30))], [2]),
+    ("twice", "", [(5, at(20)), (5, at(10)), (5, at(20)), (5, at(10)), (5, at(30))], [1, 3]),
+    ("from the file before", at(4, file=4), [(5, at(900)), (5, at(5, file=4))], [0]),
+    ("rows of one event", at(10), [(5, at(10)), (5, at(10))], []),
+    ("what names no place", at(30), [(5, None), (5, at(20)), (5, None)], [1]),
+    ("another server", at(30), [(5, at(20, server=2))], []),
+    ("a binlog that begins anew", at(30), [(9, at(4)), (9, at(6)), (9, at(5))], [2]),
+    ("and again", at(30), [(9, at(4)), (9, at(6)), (12, at(3)), (12, at(7))], []),
+    ("a statement that began before", at(10), [(1, at(20))], []),
+]
+
+
+@pytest.mark.parametrize(("what", "mark", "told", "copies"), CASES, ids=[case[0] for case in CASES])
+def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]], copies: list[int]) -> None:
+    """A place before one that was shown tells a copy, unless its time is a later one."""
+    rows = rows_of(told)
+    shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
+    found = copies_by_place(rows, mark, lambda: shown)
+    assert ([] if found is None else np.flatnonzero(found).tolist()) == copies, what
