@@ -70,6 +70,7 @@ class Table:
     primary: the primary key, which is then the first of `keys`; () when there is none.
     turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
     guards_spelling: whether no row may be overwritten by one whose key is spelled otherwise.
+    copies_zeros: whether it has an ENUM whose error value must be copied from another column (TiDB).
     """
 
     name: TableName
@@ -83,6 +84,7 @@ class Table:
     turns_bits: bool = False
     primary: tuple[str, ...] = ()
     guards_spelling: bool = False
+    copies_zeros: bool = False
 
     @property
     def stored(self) -> TableName:

@@ -287,6 +287,11 @@ class PartitionBacklog:
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
         return merged.table.filter(pa.array(~found)), repeated
 
+    def shown(self, change: SchemaChange) -> int:
+        """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
+        topic, partition, _ = change.position.rsplit("/", 2)
+        return self._queues[topic, int(partition)].shown
+
     @property
     def applied_time(self) -> int:
         """The highest time of what was taken to be applied (TSO)."""
