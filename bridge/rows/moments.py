@@ -231,14 +231,14 @@ def _order(one: Moment, other: Moment) -> int:
     return 0
 
 
-def newest_places(events: pa.Table) -> dict[str, str]:
+def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, str]:
     """Gives the last place of events (EVENT_SCHEMA, in the order of their partition) for each set of names that their
-    places have, the newest last."""
+    places have, the newest last.  places: the events' places, where they have been read already."""
     texts = events["place"]
     if texts.null_count == events.num_rows:
         return {}
     kinds = np.zeros(events.num_rows, np.int64)
-    for number, numbers in enumerate(Places.of(texts).numbers.values()):
+    for number, numbers in enumerate((places or Places.of(texts)).numbers.values()):
         kinds += np.where(numbers != _ABSENT, hash((number, "a name")) | 1, 0)
     ends = sorted(int(np.flatnonzero(kinds == kind)[-1]) for kind in np.unique(kinds))
     found = [place for at in ends if (place := texts[at].as_py()) is not None]

@@ -203,7 +203,7 @@ class PartitionQueue:
             began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
             self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
-        for names, place in newest_places(events).items():
+        for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)
             self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
