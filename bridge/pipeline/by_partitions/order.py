@@ -235,7 +235,7 @@ class PartitionOrder:
         millisecond = ms_tso(tso_ms(change.commit_ts))
         before = self._changes_between(millisecond, millisecond + ms_tso(1))
         if by_time:
-            return second_run(change, before, self._backlog.applied_time)
+            return second_run(change, before, self._backlog.shown(change), self._backlog.applied_time)
         return None if change.id in {one.id for one in before} else change
 
     @staticmethod

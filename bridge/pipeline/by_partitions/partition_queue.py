@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -70,10 +69,16 @@ Bound = Moment | RowsAhead | ColumnsTell
 
 
 class AppliedRow(NamedTuple):
-    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none."""
+    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none.
+
+    rows: how many rows of that place are in the target.  again: how many of them the producer has still to send again,
+    as it has begun to send again what is before them.
+    """
 
     ts: int
     place: str
+    rows: int = 0
+    again: int = 0
 
 
 NO_ROW: Final = AppliedRow(0, "")
@@ -354,20 +359,6 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
-
-
-def last_of(rows: Rows, count: int, before: AppliedRow, copies: npt.NDArray[np.bool_] | None = None) -> AppliedRow:
-    """Gives the last of the first rows that names its place; `before` when none does.  copies: which rows do not count,
-    since they are sent again."""
-    places = rows.table["place"].slice(0, count)
-    if places.null_count == count:
-        return before
-    counted = places.is_valid().to_numpy()
-    numbers = np.flatnonzero(counted if copies is None else counted & ~copies[:count])
-    if not len(numbers):
-        return before
-    at = int(numbers[-1])
-    return AppliedRow(int(rows.times[at]), places[at].as_py())
 
 
 def _first_unreadable(events: pa.Table) -> int | None:
