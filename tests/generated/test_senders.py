@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.ddl.classes import ChangeClass
-from bridge.ddl.policy import DdlRules, Policy, Verdict
+from bridge.ddl.policy import Policy, Verdict, ddl_rules
 from bridge.errors import BridgeError
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -35,8 +36,8 @@ UNREADABLE: Final = "ALTER TABLE t0 FROBNICATE COLUMN v"
 class Upstream:
     """Tables `t0`, `t1`, ... of a database, and what happens to them.
 
-    tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of which
-    differ in the case of their letters only.
+    tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of
+    which differ in the case of their letters only.
     """
 
     def __init__(self, random: Random, tables: int, steps: Sequence[int], *, spells: bool, by_start: bool) -> None:
@@ -229,10 +230,10 @@ def one_run(url: str, kind: str, seed: int) -> str:
         f"DROP DATABASE IF EXISTS {DATABASE}",
         f"CREATE DATABASE {DATABASE}",
         "SELECT 1",
-    )  # noqa: E501
+    )
     messages = with_snapshots(sender, upstream.done, sender.sent(upstream.done), random)
     events = events_of(sender, messages)
-    rules = DdlRules(source=sender.source, policy=policy)
+    rules = replace(ddl_rules(source=sender.source), policy=policy)
     cuts = sorted(random.sample(range(1, events.num_rows), min(random.randrange(3), events.num_rows - 1)))
     try:
         for end in (*cuts, events.num_rows):
