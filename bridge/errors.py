@@ -8,6 +8,7 @@ BridgeError                 says what, where and what to do; has the exit code
 |   +-- BadMessageError     3   a message that cannot be decoded
 |   +-- SchemaChangeError   3   a schema change that the target refused, or that the policy does not allow
 |   +-- ApplyError          3   rows that the target refused, or a target that is not what the log says
+|   |   +-- AheadOfTargetError 3  of a table or column that the target lacks
 |   |   +-- RefusedRowsError 3  single rows are the cause: they can be quarantined
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
 |   |   +-- UnansweredError 3   Kafka does not answer, and may answer later
@@ -115,6 +116,26 @@ class SchemaChangeError(StoppedError):
 
 class ApplyError(StoppedError):
     """Rows that cannot be applied."""
+
+
+class AheadOfTargetError(ApplyError):
+    """Rows name a table or columns that the target lacks: a schema change that makes them may still come.
+
+    table: schema and name of the table, as the messages name it.
+    columns: what the target's table lacks, in lower case; empty where it lacks the table.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        fix: str = "",
+        table: tuple[str, str] = ("", ""),
+        columns: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(what, where=where, fix=fix)
+        self.table, self.columns = table, columns
 
 
 class RefusedRowsError(ApplyError):

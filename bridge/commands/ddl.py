@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.commands.look_session import open_session
 from bridge.config import Settings
-from bridge.ddl.by_table.kept_keys import dropped_key, kept_key
+from bridge.ddl.by_table.kept_keys import dropped_key, kept_key, unread_key
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shard_statements import shard_statement
 from bridge.ddl.by_table.skipping import wrong_without, wrong_without_unclear
@@ -128,9 +128,11 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
         return wrong_without_unclear(came.known)
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
     known = classify(text, schema, is_certain=True)
-    if isinstance(known, Refused):
-        return ""
     journal = Journal(table.name, table.schema)
+    if isinstance(known, Refused):
+        keys = OnTarget(session, journal).unique_keys
+        what = "" if settings.table_routes else unread_key(entry.statement, entry.schema, keys)
+        return what and f"rows that differ upstream would overwrite each other: {what}"
     change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"

@@ -112,7 +112,7 @@ def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
 def action_class(action: Sequence[Token]) -> ChangeClass:
     """Tells what one action of ALTER TABLE does.  Raises NotUnderstoodError for an action that is not known."""
     if [token.word for token in action[:2]] == ["ADD", "CONSTRAINT"]:
-        words = [token.word for token in action[2:4]]
+        words = [token.word for token in without_if(action)[2:4]]
         added = next((CONSTRAINTS[word] for word in words if word in CONSTRAINTS), None)
     else:
         added = _prefix(action)
@@ -123,8 +123,17 @@ def action_class(action: Sequence[Token]) -> ChangeClass:
     return added
 
 
+def without_if(action: Sequence[Token]) -> tuple[Token, ...]:
+    """Gives an action without its IF NOT EXISTS."""
+    words = [token.word for token in action[:6]]
+    at = next((i for i in range(len(words)) if words[i : i + 3] == ["IF", "NOT", "EXISTS"]), None)
+    return tuple(action) if at is None else (*action[:at], *action[at + 3 :])
+
+
 def _prefix(action: Sequence[Token]) -> ChangeClass | None:
     words = tuple(token.word for token in action[:3])
     if words[:1] == ("PARTITION",) and words[2:] in {("PLACEMENT",), ("ATTRIBUTES",)}:
         return ChangeClass.TABLE_OPTION
+    if action[0].kind == "quoted" and [token.text for token in action[1:2]] == ["="]:
+        return ChangeClass.TABLE_OPTION  # MariaDB's `name`='value' for an engine
     return next((ACTIONS[words[:n]] for n in (3, 2, 1) if words[:n] in ACTIONS), None)

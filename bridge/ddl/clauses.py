@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.ddl.alter_actions import action_class, alter_actions, split_at_commas
+from bridge.ddl.alter_actions import action_class, alter_actions, split_at_commas, without_if
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens
-from bridge.ddl.parser import Classified, begins_database_option
+from bridge.ddl.parser import Classified, begins_database_option, outside
 
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
 ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})
@@ -63,7 +63,7 @@ class StatementParts:
 
 def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
     """Divides a classified statement into parts.  tidb: whether `/*T! ... */` is read, as TiDB does."""
-    found = tuple(token for token in tokens(text, tidb=tidb) if token.text != ";")
+    found = tuple(t for t in outside(tokens(text, tidb=tidb), classified.never_run) if t.text != ";")
     kind = classified.kind
     if kind is StatementKind.CREATE_TABLE:
         return _table(text, found, classified)
@@ -174,7 +174,8 @@ def _action(action: tuple[Token, ...]) -> Item:
         definition = _column(action)
         return Item(change, action, () if at(definition, 0).text == "(" else definition)
     if change in ADDS_KEY | {C.ADD_CHECK, C.ADD_FOREIGN_KEY}:
-        return Item(change, action, action[1:], _name_of(action[1:]))
+        definition = without_if(action)[1:]
+        return Item(change, action, definition, _name_of(definition))
     if change in _NAMES_AT_2:
         return Item(change, action, (), _third_name(action))
     return Item(change, action)

@@ -15,7 +15,8 @@ from bridge.quoting import quote_name
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--(?=[\s]|$)[^\n]*|\#[^\n]*)
-      | (?P<executable>/\*M?!)
+      | (?P<executable>/\*!)
+      | (?P<mariadb>/\*M!)
       | (?P<tidb>/\*T!(?:\[[\w,]*\])?)
       | (?P<comment>/\*.*?\*/)
       | (?P<close>\*/)
@@ -57,14 +58,15 @@ class Token(NamedTuple):
 END: Final = Token("end", "", (0, 0))
 
 
-def tokens(statement: str, *, tidb: bool = False) -> list[Token]:
+def tokens(statement: str, *, tidb: bool = False, mariadb: bool = False) -> list[Token]:
     """Gives the tokens that a server reads.  Comments are left out.  The body of `/*! ... */` is kept; the body of
-    TiDB's `/*T! ... */` is kept only with `tidb`.
+    TiDB's `/*T! ... */` is kept only with `tidb`, that of MariaDB's `/*M! ... */` only with `mariadb`.
 
     What is in double quotes is a string; but all of it are names, as with the sql_mode ANSI_QUOTES, where one stands in
     a place that no string may have.  Raises UnreadableError.
     """
-    found = [token for token in _scan(statement, tidb=tidb) if token.kind not in {"comment", "open", "close"}]
+    scanned = _scan(statement, tidb=tidb, mariadb=mariadb)
+    found = [token for token in scanned if token.kind not in {"comment", "open", "close"}]
     if not _has_names_in_double_quotes(found):
         return found
     if any(token.text[0] == '"' and "\\" in token.text for token in found):
@@ -90,15 +92,21 @@ def _has_names_in_double_quotes(found: Sequence[Token]) -> bool:
     )
 
 
-def opened(statement: str) -> str:
+def opened(statement: str, *, mariadb: bool = False) -> str:
     """Opens the executable comments of a statement, so that their bodies become plain text; and puts names in double
     quotes into backticks.
 
     The upstream has run the comments: MySQL writes those that it skips to its log as plain comments.  Whether the
-    target would run them depends on its version.  Raises UnreadableError.
+    target would run them depends on its version.  `/*M! ... */` is one where the upstream is MariaDB; otherwise it is
+    taken out, as a target that is MariaDB would run it.  Raises UnreadableError.
     """
-    edits = [(token.span, "") for token in _scan(statement, tidb=False) if token.kind in {"open", "close"}]
-    named = (token for token in tokens(statement) if token.kind == "quoted" and token.text[0] == '"')
+    scanned = _scan(statement, tidb=False, mariadb=mariadb)
+    edits = [
+        (token.span, "")
+        for token in scanned
+        if token.kind in {"open", "close"} or (token.kind == "comment" and token.text.startswith("/*M!"))
+    ]
+    named = (token for token in tokens(statement, mariadb=mariadb) if token.kind == "quoted" and token.text[0] == '"')
     edits += [(token.span, quote_name(token.name or "")) for token in named]
     for (start, end), text in sorted(edits, reverse=True):
         before, after = statement[:start], statement[end:]
@@ -116,7 +124,9 @@ class Comment(NamedTuple):
 
 def tidb_comments(statement: str) -> list[Comment]:
     """Finds TiDB's own comments in the statement.  Raises UnreadableError."""
-    found = (t for t in _scan(statement, tidb=False) if t.kind == "comment" and t.text.startswith("/*T!"))
+    found = (
+        t for t in _scan(statement, tidb=False, mariadb=False) if t.kind == "comment" and t.text.startswith("/*T!")
+    )
     return [Comment(_feature(token.text), token.span) for token in found]
 
 
@@ -125,7 +135,7 @@ def _feature(comment: str) -> str:
     return named[1] if named else "no feature named"
 
 
-def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
+def _scan(statement: str, *, tidb: bool, mariadb: bool) -> Iterator[Token]:
     if "\0" in statement:
         raise UnreadableError("it holds a NUL")
     at, inside = 0, False
@@ -133,14 +143,14 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
         match = _TOKEN.match(statement, at)
         assert match is not None  # the last alternative takes anything
         kind, end = match.lastgroup or "", match.end()
-        if kind == "tidb" and not tidb:
+        if (kind == "tidb" and not tidb) or (kind == "mariadb" and not mariadb):
             kind, end = "comment", statement.find("*/", end) + 2
             if end < 2:
                 raise UnreadableError("a comment has no end")
-        if kind in {"executable", "tidb"}:
+        if kind in {"executable", "mariadb", "tidb"}:
             if inside:
                 raise UnreadableError("it holds a comment inside of an executable comment")
-            end = _executable(statement, match) if kind == "executable" else end
+            end = end if kind == "tidb" else _executable(statement, match)
             kind, inside = "open", True
         elif kind == "close":
             if not inside:
@@ -159,8 +169,6 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
 
 def _executable(statement: str, opening: re.Match[str]) -> int:
     """Tells where the body begins: servers take five or six digits for the version that runs it."""
-    if opening.group() == "/*M!":
-        raise UnreadableError("it holds a comment that only MariaDB runs")
     version = _VERSION.match(statement, opening.end())
     assert version is not None
     if not version.group() and statement[opening.end() : opening.end() + 1].isdigit():

@@ -5,18 +5,18 @@ It works on the tokens of the statement as it came, and never prints a statement
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
+from bridge.ddl.beside_tables.other_statements import changes_no_table
+from bridge.ddl.beside_tables.views import Reads, reads
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Token, UnreadableError, tokens
-from bridge.ddl.other_statements import changes_no_table
 from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
-from bridge.ddl.views import Reads, reads
 from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
 
@@ -62,6 +62,7 @@ class Classified:
     like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
     swaps: what it may swap.  reads: what a view reads.
+    never_run: the spans of words that the bridge takes out: how long to wait for a lock, and where files are.
     """
 
     kind: StatementKind
@@ -72,6 +73,7 @@ class Classified:
     database: str = ""
     swaps: Swap | None = None
     reads: Reads = field(default_factory=Reads)
+    never_run: tuple[tuple[int, int], ...] = ()
 
     @property
     def tables(self) -> tuple[TableName, ...]:
@@ -115,23 +117,67 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
     """
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
+        as_mariadb = tokens(statement, mariadb=True) if "/*M!" in statement else None
     except UnreadableError as error:
         return Refused(str(error))
+    result = _of_readings(readings, schema, tidb=tidb, is_certain=is_certain)
+    if as_mariadb is None or isinstance(result, Refused):
+        return result
+    other = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb, is_certain=is_certain)
+    if isinstance(other, Refused):
+        return other
+    if _what(other) != _what(result):
+        return Refused("a comment that only MariaDB runs changes what it does")
+    return result
+
+
+def _what(known: Classified) -> tuple[object, ...]:
+    """Tells what a statement does, wherever its words stand."""
+    like = known.like.table if known.like else None
+    others = tuple(named.table for named in known.referenced)
+    return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads
+
+
+def _of_readings(
+    readings: Mapping[bool, list[Token]], schema: str, *, tidb: bool, is_certain: bool
+) -> Classified | Refused:
+    """Tells what a statement does.  readings: its tokens for TiDB and for other servers."""
     if all(changes_no_table(found) for found in readings.values()):
         return _CHANGES_NOTHING
     for found in readings.values():
         if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
             return Refused("it holds several statements")
+    directories = list(_directories(readings[tidb]))
+    found = outside(readings[tidb], directories)
+    reader = TokenReader(found, schema)
     try:
-        result = _classify(TokenReader(readings[tidb], schema))
+        result = _classify(reader)
     except NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
-    dangers = (_danger(found, result) for found in readings.values())
+    never_run = (*directories, *reader.passed)
+    result = replace(result, never_run=never_run)
+    dangers = (
+        _danger(outside(tokens_read, list(_directories(tokens_read))), result) for tokens_read in readings.values()
+    )
     if reason := next(filter(None, dangers), None):
         return Refused(reason, result)
-    if reason := "" if is_certain and schema else _unclear(result, schema, readings[tidb]):
-        return Unclear(reason, _classify(TokenReader(readings[tidb], "")))
+    if reason := "" if is_certain and schema else _unclear(result, schema, found):
+        return Unclear(reason, replace(_classify(TokenReader(found, "")), never_run=never_run))
     return result
+
+
+def outside(found: Iterable[Token], spans: Sequence[tuple[int, int]]) -> list[Token]:
+    """Gives the tokens outside of spans."""
+    return [token for token in found if not any(start <= token.span[0] < end for start, end in spans)]
+
+
+def _directories(found: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Finds DATA DIRECTORY = 'x' and INDEX DIRECTORY = 'x'."""
+    for i, token in enumerate(found[:-2]):
+        if token.word in {"DATA", "INDEX"} and found[i + 1].word == "DIRECTORY":
+            value = i + 2 + (found[i + 2].text == "=")
+            if value < len(found) and found[value].kind == "string":
+                yield token.span[0], found[value].span[1]
 
 
 def has_if_not_exists(statement: str, classified: Classified) -> bool:
@@ -233,7 +279,9 @@ def _classify(reader: TokenReader) -> Classified:
         return _rename(reader)
     if reader.accept("TRUNCATE"):
         reader.accept("TABLE")
-        return _plain(StatementKind.TRUNCATE_TABLE, reader.table())
+        truncated = reader.table()
+        reader.pass_wait()
+        return _plain(StatementKind.TRUNCATE_TABLE, truncated)
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
         recovered = reader.table()
         return _plain(StatementKind.RECOVER_TABLE, recovered, *([reader.table()] if reader.accept("TO") else []))
@@ -277,7 +325,11 @@ def _create(reader: TokenReader) -> Classified:
         reader.accept("IF", "NOT", "EXISTS")
         reader.identifier()
         reader.skip_to("ON")
-        return _plain(StatementKind.CREATE_INDEX, reader.table())
+        indexed = reader.table()
+        reader.pass_wait()
+        reader.skip_parentheses()
+        reader.pass_wait()
+        return _plain(StatementKind.CREATE_INDEX, indexed)
     return _create_view(reader)
 
 
@@ -345,7 +397,9 @@ def _drop(reader: TokenReader) -> Classified:
         reader.accept("IF", "EXISTS")
         reader.identifier()
         reader.skip_to("ON")
-        return _plain(StatementKind.DROP_INDEX, reader.table())
+        indexed = reader.table()
+        reader.pass_wait()
+        return _plain(StatementKind.DROP_INDEX, indexed)
     is_temporary = reader.accept("TEMPORARY")
     if reader.accept("SEQUENCE"):
         reader.accept("IF", "EXISTS")
@@ -355,6 +409,7 @@ def _drop(reader: TokenReader) -> Classified:
         raise NotUnderstoodError
     reader.accept("IF", "EXISTS")
     dropped = _plain(kind, *reader.table_list())
+    reader.pass_wait()
     # Of temporary tables MySQL logs only their end (manual, Replication and Temporary Tables).
     return replace(dropped, classes=(ChangeClass.NOTHING,), touched=()) if is_temporary else dropped
 
@@ -377,10 +432,13 @@ def _alter(reader: TokenReader) -> Classified:
     if reader.accept("SEQUENCE"):
         reader.accept("IF", "EXISTS")
         return _plain(StatementKind.ALTER_SEQUENCE, reader.table())
+    if reader.peek().word == "ONLINE" and reader.peek(1).word == "TABLE":
+        reader.pass_over(1)
     if not reader.accept("TABLE"):
         return _create_view(reader)
     reader.accept("IF", "EXISTS")
     altered = reader.table()
+    reader.pass_wait()
     actions = alter_actions(reader.tokens[reader.at :])
     classes = tuple(dict.fromkeys(chain.from_iterable(map(classes_of, actions)))) or (ChangeClass.NOTHING,)
     kind = StatementKind.ALTER_TABLE
@@ -410,6 +468,7 @@ def _rename(reader: TokenReader) -> Classified:
     touched: list[Named] = []
     while True:
         touched.append(reader.table())
+        reader.pass_wait()
         if not reader.accept("TO"):
             raise NotUnderstoodError
         touched.append(reader.table())

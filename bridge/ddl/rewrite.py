@@ -50,6 +50,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     indexes.foreign_indexes,
     indexes.index_parsers,
     indexes.unmade_indexes,
+    table_options.never_run,
     table_options.replacing,
     table_options.versioning,
     table_options.interval_partitions,
@@ -57,6 +58,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     table_options.of_tables,
     table_options.of_columns_and_indexes,
     table_options.coordinates,
+    table_options.geometry_collections,
     constraints.inline_references,
     constraints.checks,
     constraints.dropped_checks,
@@ -140,7 +142,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     classified = classify(statement, schema, tidb=tidb)
     if isinstance(classified, Refused):
         return classified
-    text = opened(statement)
+    text = opened(statement, mariadb=site.source == "mariadb")
     steps = [RewriteStep(statement, text, _ANSI if '"' in statement and '"' not in text else _OPENED)]
     steps = steps if text != statement else []
     reread = classify(text, schema, tidb=tidb)
@@ -165,11 +167,20 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     return Rewritten(result, classified, (*steps, *more), left_out, source, time_zones.what_is_local(parts, site))
 
 
+def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Takes spans out of a text."""
+    for start, end in sorted(spans, reverse=True):
+        text = text[:start] + text[end:]
+    return text
+
+
 def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool) -> bool:
     after = classify(text, schema, tidb=tidb, is_certain=True)
     if isinstance(after, Refused):
         return False
     names, left = ({(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after))
+    if after.never_run:
+        return False
     is_same = left <= names if after.kind is StatementKind.DROP_TABLE else left == names
     return is_same and after.database == before.database and after.kind == before.kind
 

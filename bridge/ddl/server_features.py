@@ -57,6 +57,7 @@ class Feature(StrEnum):
     MARIADB_SYNTAX = "MariaDB's own options"
     COLUMN_FORMAT = "the column attributes COLUMN_FORMAT and STORAGE"
     SRID = "the column attribute SRID"
+    GEOMCOLLECTION = "the name GEOMCOLLECTION of a type"
     REF_SYSTEM_ID = "the column attribute REF_SYSTEM_ID"
     IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
     SEQUENCES = "sequences"
@@ -129,6 +130,7 @@ SUPPORT: Final = (
     Support(_F.COLUMN_FORMAT, _MY, (), f"{_MYSQL_MANUAL}/5.7/en/create-table.html"),
     Support(_F.COLUMN_FORMAT, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.SRID, _MY, (8, 0, 3), f"{_MYSQL_MANUAL}/8.0/en/spatial-type-overview.html"),
+    Support(_F.GEOMCOLLECTION, _MY, (8, 0, 11), f"{_MYSQL_MANUAL}/8.0/en/gis-class-geometrycollection.html"),
     Support(_F.REF_SYSTEM_ID, _MA, (10, 1, 2), "mariadb.com/kb/en/mariadb-1012-release-notes"),
     Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),
     Support(_F.IF_EXISTS, _TI, (), f"{_TIDB_DOCS}/sql-statement-add-column"),
@@ -142,6 +144,7 @@ class Capabilities:
     """A target as the bridge knows it.
 
     max_allowed_packet: how many bytes a statement may have.
+    encrypts: whether it has a key for tables that are to be encrypted.
     lower_case_table_names: 0 when the letters' case tells names apart, otherwise 1 or 2.
     """
 
@@ -150,6 +153,7 @@ class Capabilities:
     collations: KnownCollations
     max_allowed_packet: int = 64 << 20
     lower_case_table_names: int = 0
+    encrypts: bool = True
 
     def has(self, feature: Feature) -> bool:
         """Tells whether the target knows a syntax."""

@@ -27,6 +27,8 @@ class TokenReader:
 
     def __init__(self, found: list[Token], schema: str) -> None:
         self.tokens, self.schema, self.at = found, schema, 0
+        self.passed: list[tuple[int, int]] = []
+        """The spans of what was passed over."""
 
     def peek(self, ahead: int = 0) -> Token:
         at = self.at + ahead
@@ -59,6 +61,25 @@ class TokenReader:
         while self.peek().text == ",":
             self.at += 1
             yield self.table()
+
+    def pass_over(self, count: int) -> None:
+        """Skips tokens that must not run."""
+        self.passed.append((self.peek().span[0], self.peek(count - 1).span[1]))
+        self.at += count
+
+    def pass_wait(self) -> None:
+        """Passes over MariaDB's WAIT n or NOWAIT: how long to wait for a lock is the target's matter."""
+        if self.peek().word == "WAIT" and self.peek(1).text.isdigit():
+            self.pass_over(2)
+        elif self.peek().word == "NOWAIT":
+            self.pass_over(1)
+
+    def skip_parentheses(self) -> None:
+        """Skips what is in parentheses, when they come next."""
+        depth = 0
+        while self.peek().text == "(" or (depth and self.peek().kind != "end"):
+            depth += {"(": 1, ")": -1}.get(self.peek().text, 0)
+            self.at += 1
 
     def skip_mark(self, mark: str) -> None:
         self.at += self.peek().text == mark

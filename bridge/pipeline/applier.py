@@ -14,7 +14,7 @@ from typing import Final, Generic
 import structlog
 
 from bridge.ends.phases import Phase, PhaseClock
-from bridge.errors import BadMessageError, HeldError
+from bridge.errors import AheadOfTargetError, BadMessageError, HeldError
 from bridge.events import Code
 from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
@@ -132,7 +132,12 @@ class Applier(Generic[BatchT]):
     def advance(self) -> None:
         """Applies everything that is due; raises as `take` does."""
         for due in self.order.due():
-            self._apply(due)
+            try:
+                self._apply(due)
+            except AheadOfTargetError as error:
+                if not self.order.put_back(error):
+                    raise
+                self._catalog = {}
         if self.order.is_stuck:
             raise self._stopped_by(self.order.next_bad())
         handover = self.order.handover()

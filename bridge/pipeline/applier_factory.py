@@ -53,6 +53,7 @@ class ApplierConfig:
     routes: Routes = Routes()  # noqa: RUF009  # immutable
     waits_for_operator: bool = False
     gate: Gate | None = None
+    unused: frozenset[PartitionId] = frozenset()
     clock: Callable[[], float] = time.monotonic
 
 
@@ -96,9 +97,10 @@ def _boundary_order(
     progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
 ) -> BoundaryOrder:
     starts = starts_of(progress, lows, by_partition=False, begins=config.begins)
+    starts = {where: start for where, start in starts.items() if where not in config.unused}
     return BoundaryOrder(
         progress,
-        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock),
+        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock, config.unused),
         Backlog(starts),
         tables=config.tables,
         counts=counts,

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
+from bridge.errors import AheadOfTargetError
 from bridge.model import Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
@@ -117,6 +118,11 @@ class Order(Protocol[BatchT]):
         None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
         ...
 
+    def put_back(self, error: AheadOfTargetError) -> bool:
+        """Takes back what was due last and is not in the target, since the target lacks a table or a column of it, so
+        that it is due again later; gives False when nothing is to be expected of that."""
+        ...
+
     @property
     def is_stuck(self) -> bool:
         """Whether everything complete before a bad message is in the target, and nothing after it can be applied."""
@@ -173,7 +179,7 @@ class Order(Protocol[BatchT]):
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long nothing has come of a source that was read to its end; 0 with boundaries, which come always."""
+        """For how long no change has come of a source that was read to its end (seconds); 0 with boundaries."""
         ...
 
     @property

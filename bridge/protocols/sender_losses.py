@@ -100,7 +100,7 @@ class _Connector:
     def _of_nulls(self) -> Iterator[Loss]:
         """Tells of columns that may be NULL and have a default: the converter writes the default for NULL.  One NULL
         in such a column shows that the converter was set right."""
-        fix = "set value.converter.replace.null.with.default=false in the connector"
+        fix = "set value.converter.replace.null.with.default=false in the connector (Kafka Connect 3.5 and later)"
         columns: dict[str, None] = {}
         for message in self._rows:
             fields, row, source = _fields(message), _payload(message).get("after"), _source(message)

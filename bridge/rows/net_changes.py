@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.errors import ApplyError
+from bridge.errors import AheadOfTargetError, ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct, ends
@@ -24,7 +24,7 @@ from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
 from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
 from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
 from bridge.rows.keys.named_keys import require_key
-from bridge.rows.keys.other_spellings import expected_keys, refuse_other_spellings
+from bridge.rows.keys.other_spellings import ExpectedKeys, expected_keys, refuse_other_spellings
 from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.text_copies import taken_texts
@@ -88,7 +88,7 @@ class KeyedChanges:
     respelled: RespelledKeys | None = None
     renews: bool = False
     loses: bool = False
-    expected: pa.Array | None = None
+    expected: ExpectedKeys | None = None
 
 
 class Image(NamedTuple):
@@ -228,7 +228,7 @@ class _Keyed:
     absent: pa.Array
     bounds: Sequence[int]
     respelled: Mapping[int, RespelledKeys]
-    expected: Mapping[TableName, pa.Array]
+    expected: Mapping[TableName, ExpectedKeys]
 
     @classmethod
     def of(
@@ -365,10 +365,11 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
         )
 
 
-def missing_table(name: TableName, commit_ts: int) -> ApplyError:
+def missing_table(name: TableName, commit_ts: int) -> AheadOfTargetError:
     """Makes the error for rows of a table that the target does not have."""
-    return ApplyError(
+    return AheadOfTargetError(
         f"the target has no table {name}",
         where=f"commit ts {commit_ts} ({tso_ms(commit_ts)} ms)",
         fix="create it as it is upstream, leave it out with --filter, or begin where it was created (--from)",
+        table=name,
     )

@@ -296,7 +296,61 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("CREATE TABLE t (p POINT REF_SYSTEM_ID=4326 NOT NULL)",
      {MY8: "CREATE TABLE t (p POINT SRID 4326 NOT NULL)"}
      | flavours("CREATE TABLE t (p POINT NOT NULL)", MY57, TIDB)),
+    # how long to wait for a lock, and where files are: the target's own matters
+    ("ALTER TABLE t WAIT 10 ADD COLUMN c INT", flavours("ALTER TABLE t ADD COLUMN c INT", *ALL)),
+    ("ALTER ONLINE TABLE t NOWAIT DROP INDEX i, ADD c INT",
+     flavours("ALTER TABLE t DROP INDEX i, ADD c INT", *ALL)),
+    ("ALTER TABLE IF EXISTS t WAIT 1 ADD COLUMN c INT",
+     flavours("ALTER TABLE IF EXISTS t ADD COLUMN c INT", *MARIADB)
+     | flavours("ALTER TABLE t ADD COLUMN c INT", MY8, MY57, TIDB)),
+    ("DROP TABLE `t` WAIT 5", flavours("DROP TABLE `t`", *ALL)),
+    ("TRUNCATE TABLE t NOWAIT", flavours("TRUNCATE TABLE t", *ALL)),
+    ("TRUNCATE wait", {}),
+    ("RENAME TABLE t WAIT 3 TO u, x TO y", flavours("RENAME TABLE t TO u, x TO y", *ALL)),
+    ("CREATE INDEX i ON t WAIT 3 (a)", flavours("CREATE INDEX i ON t (a)", *ALL)),
+    ("DROP INDEX i ON t NOWAIT", flavours("DROP INDEX i ON t", *ALL)),
+    ("CREATE TABLE t (a INT) DATA DIRECTORY='/x', INDEX DIRECTORY '/y', COMMENT='z'",
+     flavours("CREATE TABLE t (a INT) COMMENT='z'", *ALL)),
+    ("ALTER TABLE t DATA DIRECTORY = '/x'", flavours(NOTHING, *ALL)),
+    ("ALTER TABLE t COMMENT='z' INDEX DIRECTORY = '/x'", flavours("ALTER TABLE t COMMENT='z'", *ALL)),
+    ("CREATE TABLE t (a INT) PARTITION BY HASH (a) (PARTITION p DATA DIRECTORY = '/x' ENGINE = InnoDB)",
+     flavours("CREATE TABLE t (a INT) PARTITION BY HASH (a) (PARTITION p ENGINE = InnoDB)", *ALL)),
+    ("CREATE INDEX i ON t (a, b(3)) NOWAIT COMMENT 'x'", flavours("CREATE INDEX i ON t (a, b(3)) COMMENT 'x'", *ALL)),
+    ("ALTER TABLE t UPGRADE PARTITIONING", flavours(NOTHING, *ALL)),
+    ("CREATE DATABASE x COMMENT 'y' COLLATE utf8mb4_bin",
+     flavours("CREATE DATABASE x COLLATE utf8mb4_bin", MY8, MY57, TIDB)),
+    ("ALTER TABLE t ALTER KEY i IGNORED",
+     flavours("ALTER TABLE t ALTER INDEX i IGNORED", *MARIADB)
+     | flavours("ALTER TABLE t ALTER INDEX i INVISIBLE", MY8, TIDB) | {MY57: NOTHING}),
+    ("CREATE TABLE t (a INT) ENGINE=InnoDB SEQUENCE=1",
+     flavours("CREATE TABLE t (a INT) ENGINE=InnoDB", MY8, MY57, TIDB)),
+    ("ALTER TABLE t ALTER COLUMN a SET INVISIBLE, ADD c INT",
+     flavours("ALTER TABLE t ADD c INT", *MARIADB, MY57, TIDB)),
+    # what InnoDB refuses
+    ("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=1024",
+     flavours("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) ENGINE=InnoDB ROW_FORMAT=FIXED KEY_BLOCK_SIZE=4 COMMENT='x'",
+     flavours("CREATE TABLE t (a INT) ENGINE=InnoDB COMMENT='x'", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8", {}),
+    ("CREATE TABLE t (a INT) ENGINE=Aria ROW_FORMAT=PAGE",
+     flavours("CREATE TABLE t (a INT) ENGINE=InnoDB", *NOT_TIDB)),
+    ("ALTER TABLE t ROW_FORMAT=FIXED, ADD COLUMN c INT",
+     flavours("ALTER TABLE t ADD COLUMN c INT", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9) ENGINE = MyISAM)",
+     flavours("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9) ENGINE = InnoDB)",
+              *NOT_TIDB)),
+    ("ALTER TABLE t ADD PARTITION (PARTITION q VALUES LESS THAN (99) TABLESPACE = x STORAGE ENGINE MyISAM)",
+     flavours("ALTER TABLE t ADD PARTITION (PARTITION q VALUES LESS THAN (99) STORAGE ENGINE InnoDB)", *NOT_TIDB)
+     | {TIDB: "ALTER TABLE t ADD PARTITION (PARTITION q VALUES LESS THAN (99) STORAGE ENGINE MyISAM)"}),
+    ("ALTER TABLE t ADD COLUMN g geomcollection DEFAULT NULL, MODIFY h GEOMCOLLECTION",
+     flavours("ALTER TABLE t ADD COLUMN g GEOMETRYCOLLECTION DEFAULT NULL, MODIFY h GEOMETRYCOLLECTION",
+              *MARIADB, MY57, TIDB)),
     # what MariaDB alone knows
+    ("CREATE TABLE t (a INT /*M!100301 COMPRESSED*/ NOT NULL)",
+     flavours("CREATE TABLE t (a INT NOT NULL)", *ALL)),  # here the upstream is TiDB, to which it is a comment
+    ("CREATE TABLE t (a INT) /*!100100 `PAGE_COMPRESSED`='ON' */",
+     flavours("CREATE TABLE t (a INT) `PAGE_COMPRESSED`='ON'", *MARIADB)
+     | flavours("CREATE TABLE t (a INT)", MY8, MY57, TIDB)),
     ("CREATE TABLE t (a TEXT COMPRESSED, b TEXT COMPRESSED=zlib NOT NULL) PAGE_COMPRESSED=1 TRANSACTIONAL=1",
      flavours("CREATE TABLE t (a TEXT, b TEXT NOT NULL)", MY8, MY57, TIDB)),
     ("ALTER TABLE t ADD INDEX g (a) IGNORED, ALTER INDEX i NOT IGNORED",
@@ -533,3 +587,44 @@ def test_unknown_words_pass_unchanged() -> None:
     """What no rule knows is sent byte for byte."""
     statement = "CREATE TABLE  t (\n\ta INT  SERIAL DEFAULT VALUE /* why */, -- x\n b INT)  ROW_FORMAT = NEW /* y */ "
     assert words(M11, statement) == SAME
+
+
+@pytest.mark.parametrize(
+    ("flavour", "sent"),
+    [
+        (M11, "CREATE TABLE t (a VARCHAR(9) COMPRESSED NOT NULL)"),
+        (MY8, "CREATE TABLE t (a VARCHAR(9) NOT NULL)"),
+        (TIDB, "CREATE TABLE t (a VARCHAR(9) NOT NULL)"),
+    ],
+)
+def test_comments_that_mariadb_runs(flavour: str, sent: str) -> None:
+    """They are opened where the upstream is MariaDB, which has run them."""
+    found = on(flavour, "CREATE TABLE t (a VARCHAR(9) /*M!100301 COMPRESSED*/ NOT NULL)", source="mariadb")
+    assert isinstance(found, Rewritten)
+    assert spaced(found.text or "") == sent
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["DROP TABLE t /*M!100000 , u */", "DROP TABLE t /*M! , mysql.user */", "ALTER TABLE t /*M! DROP a, */ ADD b INT"],
+)
+def test_comments_of_mariadb_that_change_what_is_done(statement: str) -> None:
+    """Which of both was done upstream is not told: refused."""
+    for source in ("tidb", "mariadb", "mysql-8"):
+        assert isinstance(on(M11, statement, source=source), Refused)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "options", "left"),
+    [
+        (MY8, "ENCRYPTION='Y' COMMENT='x'", "COMMENT='x'"),
+        (MY8, "ENCRYPTION='N' COMMENT='x'", "ENCRYPTION='N' COMMENT='x'"),
+        (M11, "ENCRYPTED=YES ENCRYPTION_KEY_ID=1 COMMENT='x'", "COMMENT='x'"),
+    ],
+)
+def test_a_target_without_a_key(flavour: str, options: str, left: str) -> None:
+    """It is not asked to encrypt tables, which it would refuse."""
+    target = replace(named_capabilities(flavour), encrypts=False)
+    found = rewrite(f"CREATE TABLE t (a INT) {options}", "app", Site(target))
+    assert isinstance(found, Rewritten)
+    assert (found.text or "").startswith(f"CREATE TABLE t (a INT) {left}")

@@ -6,7 +6,10 @@ import time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from bridge.ends.end import End, Ends
+from bridge.events import EVENT_SCHEMA
 from bridge.model import TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
 from bridge.pipeline.watching.counts import Counts
@@ -14,18 +17,20 @@ from bridge.pipeline.watching.sample import Sampler
 from bridge.pipeline.watching.status_reporter import QUIET_SECONDS, StatusReporter
 from bridge.rows.order_and_slices import TableRows
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
+from tests.support.models import give
+from tests.support.upstreams import TOPIC
 
 ENDS = Ends(*(End(which, "there:1", retry_seconds=0) for which in ("target", "source")))
 WRITER = cast("Writer", SimpleNamespace(counts=WriterCounts(), safe_mode=0))
 HOUR = 3600
 
 
-def lags(bench: Bench, ends: Ends = ENDS) -> tuple[float, float]:
-    """The lags of source and applying, in whole seconds."""
+def lags(bench: Bench, ends: Ends = ENDS) -> tuple[int, int]:
+    """The lags of source and applying, in seconds, to the next ten minutes: the test itself takes time."""
     found = StatusReporter(bench.applier, WRITER, ends, 0).status()
     assert found.source_lag is not None
     assert found.apply_lag is not None
-    return round(found.source_lag), round(found.apply_lag)
+    return round(found.source_lag / 600) * 600, round(found.apply_lag / 600) * 600
 
 
 def hours_ago(hours: int) -> int:
@@ -60,13 +65,33 @@ def test_a_source_is_not_quiet_while_it_holds_more_or_is_away() -> None:
     assert lags(bench) == (0, 0)
 
 
+def test_messages_that_the_filter_excludes_are_no_lag() -> None:
+    """They come all the time, and no change of theirs is read: its age is not known, and everything else is applied."""
+    bench = Bench()
+    bench.take((0, 0, row(hours_ago(2), 1)))
+    for offset in range(1, 21):
+        bench.clock.now += 1
+        give(bench.applier, EVENT_SCHEMA.empty_table(), {(TOPIC, 0): offset + 1})
+    assert lags(bench) == (0, 0)
+    give(bench.applier, EVENT_SCHEMA.empty_table(), {(TOPIC, 0): 30}, is_cut=True)
+    assert lags(bench) == (2 * HOUR, 0)
+
+
 def test_what_waits_though_the_source_is_quiet_is_the_lag_of_applying() -> None:
     """A schema change that waits for the other partition has waited since it was read, whenever that was upstream."""
     bench = Bench()
     bench.ends = None
     bench.take((0, 0, change(hours_ago(2))), (0, 1, row(hours_ago(2), 1)))
-    bench.wait(300)
-    assert lags(bench) == (0, 300)
+    bench.wait(HOUR)
+    assert lags(bench) == (0, HOUR)
+
+
+def test_the_lag_of_a_source_that_nobody_reads_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the operator holds a schema change, the applier waits for nothing else."""
+    bench = Bench()
+    bench.take((0, 0, row(hours_ago(2), 1)))
+    monkeypatch.setattr(bench.applier, "_held", "DROP TABLE is held")
+    assert StatusReporter(bench.applier, WRITER, ENDS, 0).status().source_lag is None
 
 
 class Busy:

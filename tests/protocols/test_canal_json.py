@@ -13,7 +13,7 @@ from bridge.events import NO_PRIMARY_KEY, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso
-from tests.support.wire import TSO, canal, canal_event, compact, decode, reason, row_of, split, untyped
+from tests.support.wire import TSO, canal, canal_event, compact, decode, names_of, reason, row_of, split, untyped
 
 ID = {"id": ("int", "1")}
 
@@ -115,10 +115,20 @@ def test_spelling_of_official_canal(kind: str, spelled: str) -> None:
     """Official Canal keeps a type's name as the statement spells it; values are those of the type that it stands for,
     and what Canal does not take for text comes as bytes."""
     value, literal = WAYS[kind]
-    message = orjson.loads(canal("INSERT", {"v": (spelled, value), "n": (spelled, None)}, sqlType={"v": 2004}))
+    message = orjson.loads(canal("INSERT", {"v": (spelled, value), "n": (spelled, None)}, sqlType={"v": 2004}, id=7))
     del message["_tidb"]
     event = canal_event(compact(message))
     assert row_of(event, event.after) == {"v": literal, "n": "NULL"}
+
+
+def test_backquotes_in_names() -> None:
+    """Official Canal keeps them doubled in the names of columns, as statements have them; TiCDC does not."""
+    row = {"e``f": ("INT", "1"), "g": ("INT", "2")}
+    message = orjson.loads(canal("UPDATE", row, id=7, pkNames=["e``f"], old=[{"e``f": "3"}]))
+    del message["_tidb"]
+    event = canal_event(compact(message))
+    assert (names_of(event), event.key, event.before, event.after) == ("e`f\0g", "e`f", "3\0002", "1\0002")
+    assert names_of(canal_event(canal("INSERT", row))) == "e``f\0g"
 
 
 # The seed's own examples; the comments in them are the seed's, not JSON's

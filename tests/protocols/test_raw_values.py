@@ -106,6 +106,26 @@ def converted(form: str, column: ColumnType, literal: str) -> tuple[str, list[st
     return (convert(literal) if convert else literal), said
 
 
+@pytest.mark.parametrize(
+    ("charset", "raw", "ready"),
+    [
+        ("utf8mb4", "'ä'", "'ä'"), ("utf8mb3", "'ä\ufffd'", "'ä\ufffd'"), ("ascii", "'a'", "'a'"),
+        ("latin1", r"'a\''", r"'a\''"), ("latin1", "'ä'", "x'c3a4'"), ("gbk", "'ä'", "x'c3a4'"),
+        ("utf16", r"'\0a'", "x'0061'"), ("ucs2", "''", "''"), ("utf32", "NULL", "NULL"), ("gbk", "NULL", "NULL"),
+    ],
+)  # fmt: skip
+def test_texts_of_canal(charset: str, raw: str, ready: str) -> None:
+    """Official Canal reads the bytes of each text as UTF-8: in a column of another character set they are its bytes."""
+    assert converted("utf8", column_type("varchar(9)", nullable=True, charset=charset), raw) == (ready, [])
+
+
+@pytest.mark.parametrize(("column", "charset"), [("varchar(9)", "latin1"), ("char(9)", "utf16"), ("binary(9)", None)])
+def test_bytes_that_canal_lost(column: str, charset: str | None) -> None:
+    """Bytes that are no UTF-8 are not in the message."""
+    with pytest.raises(DecodeError, match="what Canal makes of bytes"):
+        converted("utf8", column_type(column, nullable=True, charset=charset), "'\ufffd'")
+
+
 @pytest.mark.parametrize(("form", "column", "raw", "ready"), CASES)
 def test_form(form: str, column: str, raw: str, ready: str) -> None:
     """Each form's raw literal becomes the column's literal, with nothing lost; NULL stays NULL."""

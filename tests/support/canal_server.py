@@ -16,7 +16,6 @@ import py4j
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from bridge.cache.folders import cached
-from bridge.local.errors import LocalError
 from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port
 from tests.support.pipelines import sql
@@ -48,7 +47,7 @@ class CanalServer(Server):
     settings: of its sender (`canal.mq.topic`, `canal.mq.dynamicTopic`, `canal.mq.partitionsNum`,
     `canal.mq.partitionHash`, `canal.instance.filter.regex`), by the names that they have in its files.
     begin: the binlog file and position at which it begins; where its own notes say more, they count.
-    gtids: its `canal.instance.gtidon`; it begins at what the server has executed then.
+    gtids: the transactions behind which it begins instead (`canal.instance.gtidon`); messages tell GTIDs only then.
     """
 
     name: ClassVar[str] = "Canal"
@@ -98,7 +97,7 @@ class CanalServer(Server):
         super()._launch()
         gateway = JavaGateway(gateway_parameters=GatewayParameters(port=self._gateway_port))
         try:
-            canal = getattr(gateway.jvm.com.alibaba.otter, "canal")
+            canal = gateway.jvm.com.alibaba.otter.canal
             instances = canal.instance.spring.SpringCanalInstanceGenerator()
             instances.setSpringXml("instance.xml")
             server = canal.server.embedded.CanalServerWithEmbedded.instance()
@@ -208,7 +207,7 @@ def _beans(*beans: str) -> str:
 
 
 def _bean(kind: str, *, id: str = "", **properties: str) -> str:
-    """A bean of Spring's.  A value that begins with `#` is the bean of that name, one that begins with `<` is a bean."""
+    """A bean of Spring's.  A value that begins with `#` is the bean of that name, one with `<` is a bean."""
     name = f' id="{id}"' if id else ""
     inner = "".join(f'<property name="{name}">{_value(value)}</property>' for name, value in properties.items())
     return f'<bean{name} class="{kind}">{inner}</bean>'

@@ -38,6 +38,11 @@ def send_lines(bootstrap_servers: str, topic: str, lines: Iterable[Line]) -> Non
     assert producer.flush(60) == 0
 
 
+def encoded(value: bytes | None) -> str | None:
+    """A key or value as a capture file holds it."""
+    return None if value is None else base64.b64encode(value).decode()
+
+
 def text(line: Line) -> str:
     """The message's value, as far as it is text."""
     return base64.b64decode(line["value"]).decode(errors="replace")

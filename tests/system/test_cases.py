@@ -156,7 +156,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT id, note FROM shop.t": [(1, None), (2, "new"), (3, "later")]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c09_late_drop",
@@ -164,7 +163,6 @@ CASES_OF_REPORTS = (
         "canal-json",
         {"SELECT * FROM shop.t": [(1, 1), (2, 2), (3, 3)]},
         MYSQL,
-        broken=True,
     ),
     Case(
         "c11d_drop_pk_sent",
@@ -222,7 +220,7 @@ CASES_OF_REPORTS = (
         {"SELECT table_name FROM information_schema.tables WHERE table_schema = 'shop'": [("after",)]},
         MYSQL,
     ),
-    Case("d09", "airbyte#14745", "debezium", {"SELECT id, c FROM shop.t": [(1, "x")]}, source("mariadb"), broken=True),
+    Case("d09", "airbyte#14745", "debezium", {"SELECT id, c FROM shop.t": [(1, "x")]}, source("mariadb")),
     Case(
         "c14_statements",
         "DBZ-253, DBZ-9186, otter#162",
@@ -249,7 +247,6 @@ CASES_OF_REPORTS = (
                 ("a",),
             ]
         },
-        broken=("mysql_target",),
     ),
     Case(
         "f8_create_if_not_exists",
@@ -262,7 +259,6 @@ CASES_OF_REPORTS = (
             ],
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "f9_debezium_361_partitioned",
@@ -275,7 +271,6 @@ CASES_OF_REPORTS = (
             " WHERE table_schema = 'tr' AND table_name = 'p' AND partition_method = 'HASH'": [(2,)],
         },
         MYSQL,
-        broken=True,
     ),
     Case(
         "g01_ghost_tables",

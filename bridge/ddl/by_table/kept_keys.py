@@ -12,8 +12,10 @@ from bridge.ddl.by_table.shard_values import DefinitionOf
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_KEY, Item, StatementParts, at, closing, statement_parts
+from bridge.ddl.lexer import UnreadableError, tokens
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import former_name
+from bridge.ddl.token_reader import NotUnderstoodError, TokenReader
 from bridge.model import TableName
 
 KeysOf = Callable[[TableName], Mapping[str, tuple[str, ...]]]
@@ -38,6 +40,30 @@ def dropped_key(text: str, classified: Classified, keys_of: KeysOf) -> str:
     parts = statement_parts(text, classified, tidb=False)
     gone = next(iter(_gone(parts, keys)), None)
     return "" if gone is None else f"the target still has the {_words(gone, keys[gone])}, which the upstream drops"
+
+
+def unread_key(text: str, schema: str, keys_of: KeysOf) -> str:
+    """Says which unique key of the target an ALTER TABLE drops that is not understood as a whole; "" when there is
+    none, or when it cannot be read at all."""
+    try:
+        reader = TokenReader(tokens(text), schema)
+        if not (reader.accept("ALTER") and (reader.accept("TABLE") or reader.accept("ONLINE", "TABLE"))):
+            return ""
+        reader.accept("IF", "EXISTS")
+        keys = keys_of(reader.table().table)
+    except (UnreadableError, NotUnderstoodError):
+        return ""
+    while reader.peek().kind != "end":
+        is_drop = reader.accept("DROP")
+        if is_drop and reader.accept("PRIMARY") and _PRIMARY in keys:
+            return f"the target still has the {_words(_PRIMARY, keys[_PRIMARY])}, which the upstream drops"
+        if is_drop and any(map(reader.accept, ("INDEX", "KEY", "CONSTRAINT"))):
+            reader.accept("IF", "EXISTS")
+            name = (reader.peek().name or "").lower()
+            if name in keys:
+                return f"the target still has the {_words(name, keys[name])}, which the upstream drops"
+        reader.at += 1
+    return ""
 
 
 def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: DefinitionOf) -> str:

@@ -29,6 +29,9 @@ def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | 
 
 def ignored_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces MariaDB's IGNORED by INVISIBLE."""
+    for item in statement.items:
+        if item.change is C.INDEX_VISIBILITY and at(item.tokens, 1).word == "KEY":
+            yield Edit(*item.tokens[1].span, "INDEX", "as all servers write it")
     if site.target.has(Feature.IGNORED_INDEX):
         return
     hides = site.target.has(Feature.INVISIBLE_INDEX)

@@ -10,7 +10,16 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove, without_options
+from bridge.ddl.rule import (
+    Edit,
+    Omission,
+    Site,
+    UnsupportedError,
+    option_scopes,
+    remove,
+    take_out,
+    without_options,
+)
 from bridge.ddl.server_features import Feature
 
 _OF_TABLES: Final = {
@@ -19,11 +28,18 @@ _OF_TABLES: Final = {
     Feature.SECONDARY_ENGINE_ATTRIBUTE: {"SECONDARY_ENGINE_ATTRIBUTE"},
     Feature.MARIADB_SYNTAX: {
         *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
-        *("ENCRYPTED", "ENCRYPTION_KEY_ID"),
+        *("ENCRYPTED", "ENCRYPTION_KEY_ID", "SEQUENCE"),
     },
 }
 _SECOND: Final = "the target decides itself whether another engine has a copy"
 _WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
+
+
+def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes how long to wait for a lock (MariaDB), and where files are."""
+    del site
+    for span in statement.classified.never_run:
+        yield Edit(*span, "", "the target decides itself how long it waits, and where it keeps its files")
 
 
 def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -31,11 +47,42 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
     for feature, names in _OF_TABLES.items():
         if not site.target.has(feature):
             yield from without_options(statement, names, _WHY)
+    yield from _of_other_engines(statement, site)
+    if statement.classified.database and not site.target.has(Feature.MARIADB_SYNTAX):
+        yield from without_options(statement, {"COMMENT"}, "the target has no comments of databases")
     yield from without_options(statement, {"ENGINE_ATTRIBUTE"}, "only for engines other than InnoDB")
     yield from without_options(statement, {"SECONDARY_ENGINE"}, _SECOND)
     for item in statement.items:
         if item.tokens[0].word in {"SECONDARY_LOAD", "SECONDARY_UNLOAD"}:
             yield Omission(item, _SECOND)
+
+
+_OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
+"""Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
+
+
+_BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
+"""How many KiB a compressed block of InnoDB may have."""
+
+
+def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes options that InnoDB refuses in its strict mode: formats of rows of other engines, the size of a
+    compressed block where no rows are compressed, and what MariaDB writes as `name`='value' for an engine."""
+    why = "InnoDB has no such option; it says how rows are stored, not what they are"
+    scopes = list(option_scopes(statement))
+    words = [token.word for scope in scopes for token in scope]
+    if not site.target.has(Feature.TIDB_SYNTAX):
+        other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
+        if other and "ROW_FORMAT" in words:
+            yield from without_options(statement, {"ROW_FORMAT"}, why)
+        if "COMPRESSED" not in words or not _BLOCKS & {token.text for scope in scopes for token in scope}:
+            yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
+    if site.target.has(Feature.MARIADB_SYNTAX):
+        return
+    for scope in scopes:
+        for i, token, depth in with_depth(scope):
+            if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
+                yield from take_out(statement, scope, i, i + 3, _WHY)
 
 
 def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -87,6 +134,16 @@ def coordinates(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
                 yield Edit(column[1].span[1], column[1].span[1], f" REF_SYSTEM_ID={at(column, value).text}", why)
             elif site.target.has(Feature.SRID):
                 yield Edit(column[1].span[1], column[1].span[1], f" SRID {at(column, value).text}", why)
+
+
+def geometry_collections(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Replaces GEOMCOLLECTION, as which MySQL 8 shows GEOMETRYCOLLECTION, by the name that all servers know."""
+    if site.target.has(Feature.GEOMCOLLECTION):
+        return
+    for item in statement.items:
+        kind = at(item.definition, 1)
+        if item.change in ADDS_COLUMN and kind.word == "GEOMCOLLECTION":
+            yield Edit(*kind.span, "GEOMETRYCOLLECTION", "the target calls the type so")
 
 
 _BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})

@@ -9,6 +9,7 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.lexer import Token
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
@@ -204,6 +205,19 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
                 if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+    for definitions in _partition_scopes(statement):
+        for i, token, depth in with_depth(definitions):
+            named = at(definitions, i + 1 + (at(definitions, i + 1).text == "="))
+            if token.word == "ENGINE" and depth > 0 and named.text.strip("'\"`").upper() != "INNODB":
+                yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+
+
+def _partition_scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
+    """Gives the tokens that may define partitions."""
+    yield statement.options
+    for item in statement.items:
+        if item.change in {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}:
+            yield item.tokens
 
 
 def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -211,9 +225,10 @@ def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
     del site
     why = "the target decides itself where it keeps its files"
     yield from without_options(statement, {"TABLESPACE"}, why)
-    for i, token, depth in with_depth(statement.options):
-        if token.word == "TABLESPACE" and depth > 0:
-            yield remove(statement.options[i : i + 2 + (at(statement.options, i + 1).text == "=")], why)
+    for scope in _partition_scopes(statement):
+        for i, token, depth in with_depth(scope):
+            if token.word == "TABLESPACE" and depth > 0:
+                yield remove(scope[i : i + 2 + (at(scope, i + 1).text == "=")], why)
 
 
 def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -226,8 +241,21 @@ def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
 
 
 def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes ENCRYPTION: the target decides itself how it keeps its files."""
+    """Removes ENCRYPTION, and MariaDB's ENCRYPTED, where the target lacks them or a key for them: it decides itself how
+    it keeps its files."""
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
-    if site.target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION):
-        return
-    yield from without_options(statement, {"ENCRYPTION"}, "the target decides itself how it keeps its files")
+    feature = Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION
+    why = "the target decides itself how it keeps its files"
+    if not site.target.has(feature) or (not site.target.encrypts and _asks_for(statement, "ENCRYPTION", "Y")):
+        yield from without_options(statement, {"ENCRYPTION"}, why)
+    if not site.target.encrypts:
+        yield from without_options(statement, {"ENCRYPTED", "ENCRYPTION_KEY_ID"}, why)
+
+
+def _asks_for(statement: StatementParts, option: str, value: str) -> bool:
+    """Tells whether an option has this value."""
+    return any(
+        token.word == option and at(scope, i + 1 + (at(scope, i + 1).text == "=")).text.strip("'\"").upper() == value
+        for scope in option_scopes(statement)
+        for i, token in enumerate(scope)
+    )

@@ -40,8 +40,7 @@ _ALWAYS_SENT: Final = 2 * STATEMENT_BYTES
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
     if statement.guarded and error_code(error) == NO_NULL and f"'{statement.guarded}'" in str(error):
-        what = f"{statement.guarded} is in their key"
-        return other_spelling(statement.table, what, f"table {statement.table}")
+        return other_spelling(statement.table, f"{statement.guarded} is in it", f"table {statement.table}")
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.beginning}"
     if error_code(error) == PACKET_TOO_LARGE and statement.size < _ALWAYS_SENT:

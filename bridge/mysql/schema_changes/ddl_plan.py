@@ -16,9 +16,10 @@ from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
+from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
-from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
@@ -98,10 +99,9 @@ class Planner:
             log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
             return None
         rewritten = self._rewritten(session, change, approved=approved)
-        if kept := self._idle_by_skipped(session, change, rewritten):
-            raise self.hold(
-                session, change, f"what it makes is there with what it held before, as {kept.id} was skipped", rewritten
-            )
+        if not approved and (kept := self._idle_by_skipped(session, change, rewritten)):
+            why = f"what it makes is there with what it held before, as {kept.id} was skipped"
+            raise self.hold(session, change, why, rewritten)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
             raise self._refuse(session, change, decision.reason)
@@ -119,7 +119,7 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.doubt and not approved:
+        if change.doubt and not approved and rewritten.upstream.classes != (ChangeClass.NOTHING,):
             raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(
@@ -194,7 +194,8 @@ class Planner:
             is_same = isinstance(plain, Classified) and all(self._rules.routes.target(n) == n for n in plain.tables)
             if not approved or isinstance(plain, Refused) or not is_same or isinstance(unsupported, RoutingError):
                 raise self.hold(session, change, str(unsupported), None) from unsupported
-            found = Rewritten(change.text, plain)  # the operator approved it, so it is sent as it is
+            # The operator approved it, so it is sent as it is, but for the words that never run
+            found = Rewritten(without_spans(change.text, plain.never_run), plain)
         return self._allowed(session, change, found)
 
     def _allowed(
@@ -219,7 +220,11 @@ class Planner:
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
-        found = Rewritten(entry.replacement, classified) if isinstance(classified, Classified) else classified
+        found: Rewritten | Refused = (
+            Rewritten(without_spans(entry.replacement, classified.never_run), classified)
+            if isinstance(classified, Classified)
+            else classified
+        )
         return StatementToRun(self._allowed(session, change, found, entry.replacement))
 
     def _leave_out(

@@ -10,6 +10,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 import structlog
 
+from bridge.errors import AheadOfTargetError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
@@ -209,6 +210,12 @@ class BoundaryOrder:
         for segment in cut_window(low, high, changes, rows.marks(bounds)):
             for part in segment.cut_at(self._begun_ts):
                 yield Due(part, rows.between(part.low, part.high), at_once=part.low < self._begun_ts)
+
+    @staticmethod
+    def put_back(error: AheadOfTargetError) -> bool:
+        """Puts nothing back: all schema changes below the frontier have been read."""
+        del error
+        return False
 
     def coming(self, batch: SortedBatch) -> WindowRows | None:
         """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and

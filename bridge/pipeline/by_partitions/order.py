@@ -12,14 +12,16 @@ from typing import ClassVar, Final
 import pyarrow as pa
 import structlog
 
+from bridge.errors import AheadOfTargetError
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Advance, PartitionId, Positions, SchemaChange
+from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableName
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.repeated_changes import second_run
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
+from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.by_partitions.unread_topics import ADD_TOPIC, unread_topics
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
@@ -49,14 +51,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class IdlePolicy:
-    """How long a schema change waits for a partition that is idle, and where partitions end.
+    """How long what waits is waited for, and where partitions end.
 
-    seconds: the idle limit.
+    seconds: how long a schema change waits for a partition that is idle.
     ends: looks up where partitions end now (offsets); None when Kafka does not answer.
+    row_seconds: how long rows wait for a schema change that makes a table or a column which the target lacks; up to the
+        end of the input, if that comes before.
     """
 
     seconds: float
     ends: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None]
+    row_seconds: float = math.inf
 
 
 class PartitionOrder:
@@ -99,6 +104,7 @@ class PartitionOrder:
         self._is_cut = False
         self._taken_at = self._looked_at = clock()
         self._bad: Sequence[BadMessage] = ()
+        self._ahead_since: dict[tuple[TableName, frozenset[str]], float] = {}
         self._settled_ts: int | None = None
         self._settling_since: float | None = None
         self._no_settling_before = 0.0 if settles else math.inf
@@ -115,7 +121,9 @@ class PartitionOrder:
 
     def take(self, batch: UnsortedBatch) -> None:
         """Takes one micro-batch, all of whose changes may be due now."""
-        self._taken_at, self._is_cut = self._clock(), batch.is_cut
+        self._looked_at, self._is_cut = self._clock(), batch.is_cut
+        if batch.events.num_rows:  # messages of tables that the filter excludes leave none
+            self._taken_at = self._looked_at
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
@@ -125,7 +133,8 @@ class PartitionOrder:
         self._counts.repeated.update(repeated)
 
     def _look_for_unread(self, *, is_cut: bool) -> None:
-        """Holds rows back for what was not read: of all partitions when the micro-batch was cut, and always of those
+        """Holds rows back for what was not read: of all partitions when the micro-batch was cut, or when columns tell
+        which rows are behind a schema change (it may be followed by one that makes them again), and always of those
         that have brought no row.
 
         Of the latter kind is a topic of schema changes (Debezium's connector).  The micro-batch may lack a schema
@@ -134,8 +143,9 @@ class PartitionOrder:
         that were held for it are not held again for what came since: a topic of tables that are left out brings no
         rows either, and may never end.
         """
-        asked = self._backlog.partitions if is_cut else self._backlog.without_rows
-        if is_cut or not self._backlog.is_holding:
+        are_all = is_cut or self._backlog.goes_by_columns
+        asked = self._backlog.partitions if are_all else self._backlog.without_rows
+        if are_all or not self._backlog.is_holding:
             self._unread_ends = self._idle.ends(asked) if asked and self._backlog.waiting.rows else {}
         if self._unread_ends is not None:
             self._backlog.hold_for(self._unread_ends)
@@ -182,10 +192,36 @@ class PartitionOrder:
         self._backlog.spill()
 
     def _steps(self) -> Iterator[Due]:
-        while (step := self._backlog.next_step(self._judge)) is not None:
+        self._backlog.forget_ahead(self._clock() - self._idle.row_seconds)
+        while (step := self._next_step()) is not None:
             self._ends_asked.clear()
             self._counts.repeated.update(step.repeated)
             yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
+            if step.changes and self.applied_ts == step.high:  # otherwise it was put back
+                self._ahead_since.clear()
+
+    def _next_step(self) -> Step | None:
+        """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else
+        is."""
+        step = self._backlog.next_step(self._judge)
+        if step is None and self._ended and self._backlog.ahead:
+            self._backlog.forget_ahead(math.inf)
+            step = self._backlog.next_step(self._judge)
+        return step
+
+    def put_back(self, error: AheadOfTargetError) -> bool:
+        """Takes back the rows that were due and are not in the target, since the target lacks a table or columns of
+        them: the schema change that makes them may not have been read yet, or may wait.  Gives False when they have
+        waited for it long enough."""
+        what = (TableName(*error.table), error.columns)
+        now, is_known = self._clock(), what in self._ahead_since
+        since = self._ahead_since.setdefault(what, now)
+        if is_known and (self._ended or now - since >= self._idle.row_seconds):
+            return False
+        schema, table = error.table
+        ahead = RowsAhead(TableName(schema.lower(), table.lower()), error.columns, since)
+        self._backlog.put_back(self.applied_ts, ahead)
+        return True
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
         """Returns the schema change to run; None for one that the filter excludes, and for one that ran already: a
@@ -199,7 +235,7 @@ class PartitionOrder:
         millisecond = ms_tso(tso_ms(change.commit_ts))
         before = self._changes_between(millisecond, millisecond + ms_tso(1))
         if by_time:
-            return second_run(change, before, self._backlog.applied_time)
+            return second_run(change, before, self._backlog.shown(change), self._backlog.applied_time)
         return None if change.id in {one.id for one in before} else change
 
     @staticmethod
@@ -282,7 +318,7 @@ class PartitionOrder:
 
     @property
     def quiet_seconds(self) -> float:
-        """For how long nothing has come of a source that was read to its end, by the last look."""
+        """For how long no change has come of a source that was read to its end, by the last look."""
         return 0.0 if self._is_cut else max(0.0, self._looked_at - self._taken_at)
 
     @property
@@ -323,6 +359,8 @@ class PartitionOrder:
                 f"a schema change at {change.position} waits until {names} {'has' if len(held_by) == 1 else 'have'}"
                 f" passed its time or been idle for {self._idle.seconds:g} s: {change.text[:80]}"
             )
+        if self._backlog.ahead:
+            return self._reason_of(self._backlog.ahead[0])
         if (slow := self._backlog.slowest()) is not None and self._backlog.waiting.rows:
             return f"{slow[0]}/{slow[1]} is still being read; it may hold earlier changes than the other partitions"
         if self._backlog.is_settling:
@@ -330,6 +368,14 @@ class PartitionOrder:
         if self._until is not None and self._backlog.is_at_bound:
             return "nothing: --until is reached"
         return "nothing: everything that was read is in the target"
+
+    def _reason_of(self, ahead: RowsAhead) -> str:
+        lacking = f"the column {min(ahead.columns)}" if ahead.columns else "it"
+        end = "the end of the input" if math.isinf(self._idle.row_seconds) else f"{self._idle.row_seconds:g} s"
+        return (
+            f"rows of {ahead.table} wait, up to {end}, for the schema change that makes {lacking}, which the target"
+            " lacks"
+        )
 
 
 def _named(partitions: Sequence[PartitionId]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -25,8 +26,9 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
-from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue, Stop, last_of
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
+from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
@@ -69,17 +71,25 @@ class _Barrier:
     stop: Stop
     change: SchemaChange
     moment: Moment
+    columns: ColumnsTell | None
+
+    def bound(self, began_anew: tuple[tuple[int, int], ...]) -> Bound:
+        """What rows may not pass before it has run.  began_anew: as of Moment."""
+        return self.columns or replace(self.moment, began_anew=began_anew)
 
 
 @dataclass(frozen=True)
 class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
-    before: the last row of each partition before them.  shown: the highest time of each partition before them."""
+    before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
+    the schema change behind these rows.  shown: the highest time of each partition before them."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
     before: Mapping[PartitionId, AppliedRow]
+    copies: Mapping[PartitionId, Bools]
+    passed: _Barrier | None
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
@@ -111,7 +121,9 @@ class PartitionBacklog:
         self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {
-            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place), start.seen)
+            where: PartitionQueue(
+                start.offset, now, AppliedRow(start.place_ts, start.place, start.rows, start.again), start.seen
+            )
             for where, start in positions.items()
         }
         self._start_ts, self._most = start_ts, most
@@ -126,6 +138,7 @@ class PartitionBacklog:
         self._step_rows: _StepRows | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
+        self._ahead: list[RowsAhead] = []
 
     # --- taking micro-batches
 
@@ -167,6 +180,11 @@ class PartitionBacklog:
         """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
         schema change, so no row with a later time than the last one read of it is applied."""
         self._unread = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
+
+    @property
+    def goes_by_columns(self) -> bool:
+        """Whether a schema change waits of which the columns of rows tell more than their times."""
+        return self._barrier is not None and self._barrier.columns is not None
 
     @property
     def is_holding(self) -> bool:
@@ -211,35 +229,56 @@ class PartitionBacklog:
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most) if rows else None
-        table, repeated = self._without_repeated(merged, rows) if merged else (EVENT_SCHEMA.empty_table(), {})
+        table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
+        if merged is not None:
+            copies = self._copies(rows)
+            table, repeated = self._without_repeated(merged, rows, copies)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                queue.applied = last_of(mine, count, queue.applied)
+                seen = partial(_seen_before, mine, queue.shown)
+                queue.applied = last_applied(mine, count, queue.applied, copies.get(where), seen)
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
-        after_rows = self._offsets()
+        after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
+        passed = barrier if changes else None
         if merged is None and not changes:
             return None
         numbers = merged.numbers if merged else {}
-        self._step_rows = _StepRows(self._next_ts, dict(rows), before, shown_before, numbers, after_rows)
+        self._step_rows = _StepRows(
+            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows
+        )
         return Step(table, self._next_ts, changes, repeated)
 
+    def _copies(self, rows: Sequence[tuple[PartitionId, Rows]]) -> dict[PartitionId, Bools]:
+        """Tells which rows are sent again, by their places; only of partitions that have such rows."""
+        found = {}
+        for where, mine in rows:
+            queue = self._queues[where]
+            copies = copies_by_place(mine, queue.applied, partial(_seen_before, mine, queue.shown))
+            if copies is not None:
+                found[where] = copies
+        return found
+
     def _without_repeated(
-        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
-    ) -> tuple[pa.Table, Mapping[PartitionId, int]]:
-        """Leaves out the rows that are sent again from before a schema change; also returns how many, by partition."""
-        if self._repeated_rows is None:
-            return merged.table, {}
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
+    ) -> tuple[pa.Table, dict[PartitionId, int]]:
+        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
+        Also returns how many, by partition."""
 
         def seen() -> Longs:
-            by_partition = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
-            return np.concatenate(by_partition)[merged.order]
+            before = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
+            return np.concatenate(before)[merged.order]
 
-        found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+        found = None
+        if self._repeated_rows is not None:
+            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+        if copies:
+            by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
+            found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
         if found is None:
             return merged.table, {}
         partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
@@ -247,19 +286,58 @@ class PartitionBacklog:
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
         return merged.table.filter(pa.array(~found)), repeated
 
+    def shown(self, change: SchemaChange) -> int:
+        """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
+        topic, partition, _ = change.position.rsplit("/", 2)
+        return self._queues[topic, int(partition)].shown
+
     @property
     def applied_time(self) -> int:
         """The highest time of what was taken to be applied (TSO)."""
         return max((queue.shown for queue in self._queues.values()), default=0)
 
-    def _bounds_of(self, where: PartitionId) -> list[Moment]:
+    def put_back(self, applied_ts: int, ahead: RowsAhead) -> None:
+        """Takes back what is not in the target of the present step, and holds rows back that wait for a schema change,
+        until one has run, or `forget_ahead`."""
+        step, self._step_rows, self._barrier = self._step_rows, None, None
+        assert step is not None  # what is put back was taken
+        if step.passed is not None:
+            event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
+            self._queues[step.passed.where].put_back(event)
+        for where in step.shown:
+            self._queues[where].shown = _shown_at(step, where, applied_ts)
+        for where, (numbers, _) in step.numbers.items():
+            queue, rows = self._queues[where], step.rows[where]
+            done = int(np.searchsorted(numbers, applied_ts, "left"))
+            queue.put_back(rows.table.slice(done, len(numbers) - done))
+            queue.applied = _applied_at(step, where, applied_ts)
+        self._ahead.append(ahead)
+
+    @property
+    def ahead(self) -> Sequence[RowsAhead]:
+        """The rows that wait for a schema change which the target lacks."""
+        return self._ahead
+
+    def forget_ahead(self, before: float) -> None:
+        """Holds no rows back any more that wait for a schema change since `before` (time of the clock)."""
+        self._ahead = [ahead for ahead in self._ahead if ahead.since >= before]
+
+    def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
-        bounds = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        anew = self._began_anew
+        bounds: list[Bound] = [
+            replace(Moment.at(queue.seen, queue.places.values()), began_anew=anew) for queue in unread
+        ]
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.moment)
-        return [*bounds, Moment.at(self._hard_bound)]
+            bounds.append(self._barrier.bound(anew))
+        return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
+
+    @property
+    def _began_anew(self) -> tuple[tuple[int, int], ...]:
+        """Between which times (TSO) the upstream's binlog began anew, as far as partitions show it."""
+        return tuple(sorted({queue.began_anew for queue in self._queues.values() if queue.began_anew}))
 
     @property
     def _hard_bound(self) -> int:
@@ -284,15 +362,26 @@ class PartitionBacklog:
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
                 change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change))
-                self._barrier = _Barrier(where, stop, change, stop.moment)
+                columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
+                self._barrier = _Barrier(where, stop, change, stop.moment, columns)
                 return
             self._queues[where].drop(stop)
+
+    def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
+        """Gives what columns tell of a schema change."""
+        tell = ColumnsTell.of(stop.schema_change, stop.moment)
+        if tell is None:
+            return None
+        others = (other for other in self._queues[where].schema_changes() if other.index > stop.index)
+        until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
+        return replace(tell, until=min(until, default=tell.until))
 
     def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
         makes something new is never late: rows of it could not have come before."""
+        moment = replace(moment, began_anew=self._began_anew)
         for other, queue in sorted(self._queues.items()) if moment.places else ():
-            ts, place = queue.applied
+            ts, place = queue.applied[:2]
             if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
                 topic, partition = other
                 return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
@@ -308,6 +397,7 @@ class PartitionBacklog:
         if self._repeated_rows is not None:
             self._repeated_rows.note_change()
         self._barrier = None
+        self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (barrier.change,)
@@ -334,7 +424,17 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        return queue.begins_behind([barrier.moment, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([barrier.bound(self._began_anew), Moment.at(self._hard_bound)])
+        return is_behind or self._begins_ahead(queue, barrier)
+
+    def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
+        """Tells whether a row comes next that waits for a schema change, and that comes behind the one that waits: that
+        makes what the row needs, or the row is not earlier."""
+        if not (waiting := [ahead for ahead in self._ahead if queue.begins_behind([ahead])]):
+            return False
+        if any(ahead.is_made_by(barrier.change) for ahead in waiting):
+            return True
+        return not barrier.moment.places and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,
@@ -456,10 +556,10 @@ class PartitionBacklog:
         starts = {}
         for where, offset in offsets.items():
             queue = self._queues[where]
-            ts, place = applied.get(where, queue.applied)
+            ts, place, rows, again = applied.get(where, queue.applied)
             floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
             seen = shown.get(where, queue.shown)
-            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen)
+            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen, rows, again)
         return starts
 
 
@@ -494,9 +594,14 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
 
 
+def _applied(start: PartitionStart) -> AppliedRow:
+    return AppliedRow(start.place_ts, start.place, start.rows, start.again)
+
+
 def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return last_of(step.rows[where], count, step.before[where])
+    rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
+    return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
 
 
 def _only_makes(change: SchemaChange) -> bool:

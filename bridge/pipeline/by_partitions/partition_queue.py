@@ -6,6 +6,7 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +16,17 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
-from bridge.rows.moments import Moment, Places, is_of_snapshot, names_of, newest_places
+from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
+from bridge.rows.moments import (
+    Bools,
+    Moment,
+    Places,
+    coordinates_of,
+    is_of_snapshot,
+    names_of,
+    new_beginning,
+    newest_places,
+)
 
 
 @dataclass(frozen=True)
@@ -53,11 +64,21 @@ class Stop:
         return not self.is_bad and bool(self.event["commit_ts"] <= bound)
 
 
+Bound = Moment | RowsAhead | ColumnsTell
+"""What rows may not pass: a moment, that of a schema change whose columns tell more, or rows that wait."""
+
+
 class AppliedRow(NamedTuple):
-    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none."""
+    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none.
+
+    rows: how many rows of that place are in the target.  again: how many of them the producer has still to send again,
+    as it has begun to send again what is before them.
+    """
 
     ts: int
     place: str
+    rows: int = 0
+    again: int = 0
 
 
 NO_ROW: Final = AppliedRow(0, "")
@@ -103,18 +124,42 @@ class _Run:
                 writer.write_table(self.table)
             self.table, self.on_disk = pa.ipc.open_file(pa.memory_map(file.name)).read_all(), True
 
-    def rows_up_to(self, bounds: Sequence[Moment]) -> int:
-        """Counts the events before the first stop and before the first row that is later than one of the bounds.
+    def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
+        """Counts the events before the first stop and before the first row that is behind one of the bounds.
 
-        A message is never divided: when one of its rows is later, none of them counts.
+        A message is never divided: when one of its rows is behind, none of them counts.
         """
         end = int(self.stops[0]) if len(self.stops) else len(self)
-        rows, later = self.table.slice(0, end), np.zeros(end, np.bool_)
+        rows, behind = self.table.slice(0, end), np.zeros(end, np.bool_)
         for bound in bounds:
-            later |= bound.is_before(rows, self.places.slice(0, end) if bound.places else None)
-        if not later.any():
+            if isinstance(bound, RowsAhead):
+                behind |= bound.among(rows)
+            elif isinstance(bound, _Limits):
+                behind |= bound.are_behind(rows)
+            else:
+                behind |= bound.is_before(rows, self.places.slice(0, end) if bound.places else None)
+        if not behind.any():
             return end
-        return int(np.searchsorted(self.offsets, self.offsets[int(later.argmax())], "left"))
+        return int(np.searchsorted(self.offsets, self.offsets[int(behind.argmax())], "left"))
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """A moment, beside what columns tell: the first `before` events of a run are before it, those from `from_` on
+    behind it."""
+
+    moment: Moment
+    before: int
+    from_: int
+
+    def are_behind(self, events: pa.Table) -> Bools:
+        later = self.moment.is_before(events)
+        later[max(0, self.from_) :] = True
+        later[: max(0, self.before)] = False
+        return later
+
+
+_BoundOfRuns = Moment | RowsAhead | _Limits
 
 
 class PartitionQueue:
@@ -129,6 +174,8 @@ class PartitionQueue:
     has_rows: whether any event so far was a row change.
     begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
     applied: the last row in the target that named its place.
+    began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
+    when it did not.
     unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
     there is none.
     """
@@ -138,6 +185,8 @@ class PartitionQueue:
         self.places = {names_of(applied.place): applied.place} if applied.place else {}
         self.has_rows = self.begins_snapshot = False
         self.applied = applied
+        self.began_anew: tuple[int, int] | None = None
+        self._highest = coordinates_of(applied.place) if applied.place else {}
         self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
         self._count = 0
@@ -153,8 +202,13 @@ class PartitionQueue:
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 
     def _note_times(self, events: pa.Table) -> None:
+        places = Places.of(events["place"])
+        if places.numbers:
+            seen = max(self.seen, self.shown)
+            began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
+            self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
-        for names, place in newest_places(events).items():
+        for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)
             self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
@@ -211,22 +265,29 @@ class PartitionQueue:
             return None
         return self._stop(self._runs[0], 0, 0)
 
-    def first_stop(self, bounds: Sequence[Moment]) -> Stop | None:
-        """Returns the first stop, unless a row that is later than one of the bounds comes before it."""
-        before = 0
-        for run in self._runs:
-            count = run.rows_up_to(bounds)
+    def first_stop(self, bounds: Sequence[Bound]) -> Stop | None:
+        """Returns the first stop, unless a row that is behind one of the bounds comes before it."""
+        for before, run, count in self._counted(bounds):
             if count < len(run):
                 return self._stop(run, count, before + count) if count in run.stops[:1] else None
-            before += count
         return None
 
-    def begins_behind(self, bounds: Sequence[Moment]) -> bool:
-        """Tells whether the row that comes next is later than one of the bounds."""
-        return bool(self._runs) and self._runs[0].rows_up_to(bounds) == 0
+    def schema_changes(self) -> Iterator[Stop]:
+        """Gives all schema changes in the queue."""
+        before = 0
+        for run in self._runs:
+            for at in run.stops.tolist():
+                stop = self._stop(run, at, before + at)
+                if not stop.is_bad:
+                    yield stop
+            before += len(run)
 
-    def rows_up_to(self, bounds: Sequence[Moment]) -> Rows:
-        """Returns the rows before the first stop and before the first row that is later than one of the bounds."""
+    def begins_behind(self, bounds: Sequence[Bound]) -> bool:
+        """Tells whether the row that comes next is behind one of the bounds."""
+        return any(count == 0 for _, _, count in islice(self._counted(bounds), 1))
+
+    def rows_up_to(self, bounds: Sequence[Bound]) -> Rows:
+        """Returns the rows before the first stop and before the first row that is behind one of the bounds."""
         parts = list(self._parts_up_to(bounds))
         return Rows(
             pa.concat_tables([EVENT_SCHEMA.empty_table(), *(part.table for part in parts)]),
@@ -265,9 +326,32 @@ class PartitionQueue:
         if self._runs:
             self._runs[-1].to_disk()
 
-    def _parts_up_to(self, bounds: Sequence[Moment]) -> Iterator[_Run]:
+    def put_back(self, events: pa.Table) -> None:
+        """Puts events (EVENT_SCHEMA, in order) before all others: they were taken out, and did not get into the
+        target."""
+        if events.num_rows:
+            self._runs.appendleft(_Run(events, self.arrived))
+            self._count += events.num_rows
+
+    def _counted(self, bounds: Sequence[Bound]) -> Iterator[tuple[int, _Run, int]]:
+        """Gives each run with the number of events before it, and of its own events up to the bounds."""
+        start = 0
+        limits = {
+            bound: bound.bounds(run.table for run in self._runs) for bound in bounds if isinstance(bound, ColumnsTell)
+        }
         for run in self._runs:
-            count = run.rows_up_to(bounds)
+            here: list[_BoundOfRuns] = []
+            for bound in bounds:
+                if isinstance(bound, ColumnsTell):
+                    before, from_ = limits[bound]
+                    here.append(_Limits(bound.moment, before - start, from_ - start))
+                else:
+                    here.append(bound)
+            yield start, run, run.rows_up_to(here)
+            start += len(run)
+
+    def _parts_up_to(self, bounds: Sequence[Bound]) -> Iterator[_Run]:
+        for _, run, count in self._counted(bounds):
             if count:
                 yield run.slice(0, count)
             if count < len(run):
@@ -275,15 +359,6 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
-
-
-def last_of(rows: Rows, count: int, before: AppliedRow) -> AppliedRow:
-    """Gives the last of the first rows that names its place; `before` when none does."""
-    places = rows.table["place"].slice(0, count)
-    if places.null_count == count:
-        return before
-    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
-    return AppliedRow(int(rows.times[at]), places[at].as_py())
 
 
 def _first_unreadable(events: pa.Table) -> int | None:

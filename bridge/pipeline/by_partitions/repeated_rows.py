@@ -4,6 +4,9 @@ They must not be applied again, as rows sent again are otherwise: the schema cha
 that they would stay in a table that it emptied, dropped or put in another's place, or have columns that it took away.
 A row is such a one when its partition has shown its time before, and it is older than the last schema change of its
 table.  By its place it is older, where both tell theirs in one binlog, otherwise by its commit ts or event time.
+
+Where messages tell files and positions (Debezium's connector), every row that is sent again behind others shows it: its
+place is not behind the last one of its partition in the target.  None of these is applied again.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import structlog
 
 from bridge.ddl.parser import Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
-from bridge.pipeline.by_partitions.merge import Longs
-from bridge.rows.moments import Places
+from bridge.pipeline.by_partitions.merge import Longs, Rows
+from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
+from bridge.protocols.values.event_time import FILE
+from bridge.rows.moments import Places, coordinates_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -32,6 +38,73 @@ _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 
 log = structlog.get_logger()
+
+
+def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> Bools | None:
+    """Tells which rows of a partition are sent again, by file and position in the binlog; None when none is.
+
+    applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
+    before its message.
+    """
+    if rows.table["place"].null_count == rows.table.num_rows:
+        return None
+    told = rows.table["place"].drop_null().combine_chunks()
+    ascends = pc.all(pc.greater_equal(told[1:], told[:-1])).as_py() is not False
+    if ascends and told[0].as_py() >= applied.place and not applied.again:
+        return None
+    copies, _ = _followed(rows, len(rows.times), applied, seen())
+    return copies if copies.any() else None
+
+
+def last_applied(
+    rows: Rows, count: int, before: AppliedRow, copies: Bools | None, seen: Callable[[], Longs]
+) -> AppliedRow:
+    """Gives the last of a partition's first rows that names its place and is no copy.
+
+    before: the last row before them.  copies: which of them `copies_by_place` found.  seen: as there.
+    """
+    if copies is not None:
+        return _followed(rows, count, before, seen())[1]
+    places = rows.table["place"].slice(0, count)
+    if places.null_count == count:
+        return before
+    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    place = places[at].as_py()
+    same = pc.sum(pc.equal(places, place)).as_py()
+    return AppliedRow(int(rows.times[at]), place, same + (before.rows if place == before.place else 0))
+
+
+def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
+    """Follows the first rows of a partition through the files of the binlog: tells which are copies, and the last one
+    that is none.
+
+    Rows of one place are those of one event, or of one compressed transaction.  They are copies only behind others that
+    are before them, and only as many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a
+    later time is no copy.
+    """
+    copies = np.zeros(len(rows.times), np.bool_)
+    marks = coordinates_of(applied.place) if applied.place else {}
+    places = rows.table["place"].slice(0, count)
+    last_row, last = -1, applied
+    for name, numbers in Places.of(places).numbers.items():
+        if not name.startswith(FILE):
+            continue
+        highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
+        for row in np.flatnonzero(numbers >= 0).tolist():
+            number, may_be_copy = int(numbers[row]), bool(rows.times[row] <= seen[row])
+            if may_be_copy and number < highest:
+                copies[row] = True
+                mine = mine._replace(again=mine.rows)
+            elif may_be_copy and number == highest and mine.again:
+                copies[row] = True
+                mine = mine._replace(again=mine.again - 1)
+            else:
+                same = mine.rows if number == highest else 0
+                highest, newest = number, row
+                mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same + 1)
+        if newest > last_row or (last_row < 0 and name in marks):
+            last_row, last = newest, mine
+    return copies, last
 
 
 class _RowsOf(NamedTuple):

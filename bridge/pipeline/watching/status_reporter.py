@@ -70,6 +70,8 @@ class StatusReporter:
         order = self._applier.order
         quiet = 0.0 if self._ends.source.away_seconds else order.quiet_seconds
         behind = max(0.0, (tso_ms(resolved) - tso_ms(applied)) / 1000) if resolved and applied else None
+        if order.by_partition and quiet < QUIET_SECONDS and self._applier.held:
+            return None, behind  # nothing is read meanwhile, so that nobody knows whether there is something to read
         if quiet < QUIET_SECONDS:
             return time.time() - tso_ms(resolved) / 1000 if resolved else None, behind
         return 0.0, max(quiet, behind or 0.0) if order.rows or behind else 0.0

@@ -8,6 +8,7 @@ without it, the event time `es` counts.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
@@ -83,7 +84,7 @@ class CanalJsonDecoder(PlainDecoder):
         if message.get("isDdl") is True:
             with reading_schema_change():
                 return [_schema_change(message)]
-        is_official = "_tidb" not in message
+        is_official = is_of_canal(message)
         state = self._states.get((message["database"], message["table"], message["type"], is_official))
         if state is None:
             kind = message["type"]
@@ -93,8 +94,7 @@ class CanalJsonDecoder(PlainDecoder):
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the last parsed row of a table and type of change, with the TiDB extension; None before
-        the first."""
+        """Gives the layout of the last parsed row of TiCDC of a table and type of change; None before the first."""
         return self._states[schema, table, kind, False].layout
 
     def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
@@ -150,7 +150,7 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        is_official, sql_types = "_tidb" not in message, message.get("sqlType")
+        is_official, sql_types = is_of_canal(message), message.get("sqlType")
         told = sql_types if isinstance(sql_types, dict) else {}
         columns = [
             column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
@@ -161,12 +161,26 @@ class CanalJsonDecoder(PlainDecoder):
             [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
             "" if handle is _UNSAID else NO_PRIMARY_KEY,
         )
+        if is_official:
+            layout = replace(layout, columns=_unescaped(layout.columns), key=_unescaped(layout.key))
         with_all = with_forms(layout.columns, [one.form for one in columns])
         layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
         return layout
+
+
+def _unescaped(names: str) -> str:
+    """Gives the names of columns, of which official Canal keeps the backquotes as a statement has them, doubled (seen
+    with 1.1.7); such a name stands in backquotes in every statement."""
+    return names.replace("``", "`")
+
+
+def is_of_canal(message: dict[str, Any]) -> bool:
+    """Tells whether a message is one of official Canal: it numbers its batches from 1, and has a gtid, which may be
+    empty; TiCDC's `id` is always 0."""
+    return "_tidb" not in message and bool(message.get("id") or "gtid" in message)
 
 
 def canal_message(value: bytes | None) -> dict[str, Any]:

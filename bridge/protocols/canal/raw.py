@@ -1,7 +1,8 @@
 """Converts official Canal's texts by the target's columns (see `values.untyped`).
 
-Official Canal calls a BINARY(4) that was declared as CHAR(4) CHARACTER SET binary CHAR(4), and writes its bytes as if
-they were UTF-8 (LogEventConvert).  Only the target's column tells.
+Official Canal writes the bytes of a CHAR, VARCHAR or TEXT as if they were UTF-8, whatever the column's character set
+(RowsLogBuffer, with the default canal.instance.connectionCharset).  And it calls a BINARY(4) CHAR(4) where it was
+declared as CHAR(4) CHARACTER SET binary.  Only the target's column tells, which has the upstream's character set.
 """
 
 from __future__ import annotations
@@ -15,24 +16,37 @@ from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form,
 from bridge.protocols.values.literals import NULL
 
 UTF8_FORM: Final = "utf8"
-"""The form of texts that may be bytes, decoded as UTF-8."""
+"""The form of texts that are bytes of the column's character set, decoded as UTF-8."""
 _REPLACEMENT: Final = "\ufffd"
 """What a decoder of UTF-8 writes for bytes that it cannot read."""
+_UTF8: Final = frozenset({"", "utf8", "utf8mb3", "utf8mb4", "ascii"})
+_WIDE: Final = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
+"""Character sets in which ASCII has other bytes."""
 
 
 def _converter(_arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
-    if column.word not in BINARY_WORDS:
+    if column.word in BINARY_WORDS:
+        convert = literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes
+        return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
+    if column.charset in _UTF8:
         return None
-    convert = literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes
-    return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
+    return _wide if column.charset in _WIDE else _other
+
+
+def _wide(literal: str) -> str:
+    return NULL if literal == NULL else _bytes(unquoted(literal))
+
+
+def _other(literal: str) -> str:
+    """Converts a text in a character set in which ASCII has the bytes that it has in UTF-8."""
+    return literal if literal.isascii() else _bytes(unquoted(literal))
 
 
 def _bytes(value: str) -> str:
     if _REPLACEMENT in value:
         raise DecodeError(
-            f"{shown(value)} is what Canal makes of bytes that are no UTF-8, in a column of bytes that is declared as a"
-            " text with CHARACTER SET binary: declare it upstream as BINARY, VARBINARY or BLOB, whose bytes Canal"
-            " passes on",
+            f"{shown(value)} is what Canal makes of bytes that are no UTF-8: the column is of another character set, or"
+            " of bytes; make it utf8mb4 upstream, or BINARY, VARBINARY or BLOB, whose bytes Canal passes on",
             Code.LOST_VALUE,
         )
     return literals.binary(value.encode())

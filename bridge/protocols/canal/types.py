@@ -144,7 +144,7 @@ def column_of(
     """Makes the reader of a column of a type like ``int``, ``INT8(20) unsigned`` or ``enum('a','b')``.
 
     sql_type: JDBC's type of the column's value.
-    is_official: whether the message may be of official Canal, as one without the TiDB extension may.
+    is_official: whether the message is one of official Canal.
     """
     if not isinstance(mysql_type, str):
         raise DecodeError(f"column {shown(name)} has no type in mysqlType", column=name)

@@ -1,6 +1,9 @@
 """Decodes Tencent CKafka's "official format 1" for MySQL: rows whose values are strings without types, schema changes
 in Canal's form; source: "Canal Format of MySQL Subscription Message".
 
+The description says that rows are "in JSON format", which its samples show as objects of strings.  A row may also be
+the text of such an object, numbers may be JSON numbers, and a row that is null may be missing.
+
 The position of rows in the binlog (BINLOG_NAME, BINLOG_POS) ascends within a partition, so a partition has the order of
 the binlog, whatever the binlog's files are called.  There is no commit_ts: the event time of rows is TIME, a local
 time, and that of schema changes is `es`.
@@ -8,17 +11,22 @@ time, and that of schema changes is `es`.
 
 from __future__ import annotations
 
+import json
 from typing import Any, ClassVar, Final
+
+import orjson
 
 from bridge.events import Event, Kind
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
 from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, PlainDecoder, shown
 from bridge.protocols.values import literals
+from bridge.protocols.values.compression import decompressed
 from bridge.protocols.values.event_time import local_event_ts
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms
 
+_ROWS: Final = ("NEW_VALUES", "OLD_VALUES")
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 _LABEL: Final = "a value without a type"
 
@@ -51,7 +59,13 @@ class CkafkaDecoder(PlainDecoder):
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
-        return self.events_of(canal_message(value))
+        message = canal_message(value)
+        try:
+            return self.events_of(message)
+        except DecodeError:
+            if value is None or not any(_has_other_form(message.get(name)) for name in _ROWS):
+                raise
+            return self.events_of(_in_usual_form(value))
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """Gives the events of a message that is parsed as JSON already."""
@@ -76,8 +90,10 @@ class CkafkaDecoder(PlainDecoder):
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
-        new, old = message["NEW_VALUES"], message["OLD_VALUES"]
-        if (new is None) != (kind is Kind.DELETE) or (old is None) != (kind is Kind.INSERT):
+        new: Any = message.get("NEW_VALUES")
+        old: Any = message.get("OLD_VALUES")
+        is_wrong = old is None if kind is Kind.DELETE else kind is Kind.INSERT and old is not None
+        if (new is None) != (kind is Kind.DELETE) or is_wrong:
             raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")
         row, layout = old if new is None else new, state.layout
         if layout is None or type(row) is not dict or layout.names != tuple(row):
@@ -92,6 +108,34 @@ class CkafkaDecoder(PlainDecoder):
         commit_ts = self.event_ts(message["TIME"])
         fields = (kind, commit_ts, 0, state.schema, state.table, state.columns, "", before, after, None, True, None)
         return _new_event(Event, fields)
+
+
+def _has_other_form(row: object) -> bool:
+    """Tells whether a row is a text, or holds numbers or booleans."""
+    return type(row) is str or (type(row) is dict and any(type(value) in {bool, int, float} for value in row.values()))
+
+
+def _in_usual_form(value: bytes) -> dict[str, Any]:
+    """Gives a message whose rows are objects of strings and nulls: numbers with all their digits, booleans as 1 and
+    0."""
+    message: dict[str, Any] = _exact(decompressed(value))
+    for name in _ROWS:
+        row = message.get(name)
+        if type(row) is str:
+            row = _exact(row) if row else None
+        if type(row) is dict:
+            row = {column: "01"[value] if type(value) is bool else value for column, value in row.items()}
+        message[name] = row
+    return message
+
+
+def _exact(text: str | bytes) -> Any:
+    """Parses JSON; numbers become their texts."""
+    try:
+        orjson.loads(text)  # which is stricter
+        return json.loads(text, parse_float=str, parse_int=str)
+    except ValueError as failure:
+        raise DecodeError(f"a row is a text that is not JSON: {failure}") from failure
 
 
 def _layout(row: object) -> Layout:

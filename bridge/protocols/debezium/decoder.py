@@ -303,6 +303,7 @@ def _schema_change(payload: dict[str, Any]) -> list[Event]:
         raise DecodeError(f"the statement is {shown(sql)}")
     if _is_no_change(sql, source):
         return []
+    sql = _whole_statement(sql)
     schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
     sql = with_told_databases(sql, schema, list(_tables_told(payload)))
     commit_ts, by_time = _commit_ts(payload, source)
@@ -327,6 +328,17 @@ def _tables_told(payload: dict[str, Any]) -> Iterator[TableName]:
         for text in (change.get("id"), change.get("previousId")) if type(change) is dict else ():
             for schema, table in _ID.findall(text) if type(text) is str else ():
                 yield TableName(schema.replace('""', '"'), table.replace('""', '"'))
+
+
+def _whole_statement(sql: str) -> str:
+    """Closes the executable comment at the end of a statement, whose end Debezium 3.6.1 cuts off SHOW CREATE TABLE of a
+    partitioned table."""
+    cut = _CUT_COMMENT.search(sql)
+    is_text = cut is not None and (sql[: cut.start()].count("'") % 2 or cut.group().count("'") % 2)
+    return sql if cut is None or is_text else f"{sql} */"
+
+
+_CUT_COMMENT: Final = re.compile(r"/\*!\d{5,6} (?:(?!\*/).)*\Z", re.DOTALL)
 
 
 def _is_no_change(sql: str, source: dict[str, Any]) -> bool:

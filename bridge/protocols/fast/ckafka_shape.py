@@ -17,6 +17,11 @@ _TYPE: Final = slice(-3, -2)
 """The type in a message that ends with it, as in `"TYPE":"I"}`."""
 
 
+def _is_of_texts(row: object) -> bool:
+    """Tells whether a row is an object of strings and nulls, as in the samples of the description."""
+    return type(row) is dict and all(value is None or type(value) is str for value in row.values())
+
+
 class FastCkafkaDecoder(FastJsonDecoder):
     """Decodes official format 1; its rows are read by their forms."""
 
@@ -37,7 +42,9 @@ class FastCkafkaDecoder(FastJsonDecoder):
         layout = self._ckafka.layout_of(event.schema, event.table)
         if layout is None:
             raise DecodeError("a table without a layout")
-        rows = {image: row for image, name in _IMAGES.items() if (row := message[name]) is not None}
+        rows = {image: row for image, name in _IMAGES.items() if (row := message.get(name)) is not None}
+        if not all(map(_is_of_texts, rows.values())) or not message.keys() >= set(_IMAGES.values()):
+            raise DecodeError("a row that is no object of texts")
         places = {name: _PLACES[type(message[name])] for name in _IN_BINLOG if type(message[name]) in _PLACES}
         images = {_IMAGES[image]: value_holes(image, row) for image, row in rows.items()}
         names = {"DATABASE": Hole.SCHEMA, "TABLE": Hole.TABLE}

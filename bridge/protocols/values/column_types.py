@@ -28,6 +28,7 @@ class ColumnType(NamedTuple):
     precision: the first number in parentheses, or the default where it is left out; 0 for types that have none.
     scale: the second number in parentheses, or 0.
     has_empty_name: whether it is an ENUM with the member ''.
+    charset: its character set, "" for a type without one.
     """
 
     word: str
@@ -36,6 +37,7 @@ class ColumnType(NamedTuple):
     unsigned: bool = False
     nullable: bool = True
     has_empty_name: bool = False
+    charset: str = ""
 
 
 Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
@@ -44,15 +46,15 @@ raw literals are ready as they are."""
 
 
 @lru_cache(maxsize=10_000)
-def column_type(text: str, *, nullable: bool) -> ColumnType:
-    """Reads a `column_type` of information_schema.columns."""
+def column_type(text: str, *, nullable: bool, charset: str | None = None) -> ColumnType:
+    """Reads a `column_type` of information_schema.columns.  charset: None for a type without one."""
     lowered = text.lower()
     found = _TYPE.match(lowered)
     if found is None:
         return ColumnType(lowered, nullable=nullable)
     precision = int(found[2]) if found[2] else _DEFAULT_PRECISION.get(found[1], 0)
     has_empty_name = _EMPTY_NAME.match(lowered) is not None
-    return ColumnType(found[1], precision, int(found[3] or 0), bool(found[4]), nullable, has_empty_name)
+    return ColumnType(found[1], precision, int(found[3] or 0), bool(found[4]), nullable, has_empty_name, charset or "")
 
 
 def enum_names(column: ColumnType, lost: Lost) -> RawConverter | None:

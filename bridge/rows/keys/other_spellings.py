@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow as pa
 from bridge.errors import ApplyError
 from bridge.events import SEP, Kind
 from bridge.model import Table, TableName
-from bridge.rows.grouping import Bools, Longs, ends
+from bridge.rows.grouping import Longs, ends
 from bridge.rows.keys.key_spellings import is_text
 from bridge.rows.keys.key_steps import RowShape, Steps
 from bridge.rows.literal_offsets import Cells
@@ -52,14 +52,22 @@ def is_guarded(table: Table, key: Sequence[str]) -> bool:
     return table.guards_spelling and bool(spelled_texts(table, key))
 
 
+class ExpectedKeys(NamedTuple):
+    """Keys that a row of the target must have as they are spelled, if it is there at all: those that were not deleted
+    first.
+
+    keys: those with one spelling.  varying: all spellings of the others, of which the row may have any: after an
+    interruption it may have what follows already.
+    """
+
+    keys: pa.Array
+    varying: pa.Array
+
+
 def expected_keys(
     shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, steps: Steps
-) -> Mapping[TableName, pa.Array]:
-    """Gives for guarded tables the keys that a row of the target must have as they are spelled, if it is there at all:
-    those that were not deleted first.  A table is left out if its updates do not tell the old key.
-
-    After an interruption the target may have what follows: of a key with several spellings all are given.
-    """
+) -> Mapping[TableName, ExpectedKeys]:
+    """Gives the expected keys of guarded tables.  A table is left out if its updates do not tell the old key."""
     guarded = np.array([bool(shape.key) and is_guarded(shape.table, shape.key) for shape in shapes], np.bool_)
     if not guarded.any():
         return {}
@@ -67,16 +75,15 @@ def expected_keys(
     names = [shape.table.name for shape in shapes]
     hidden = {names[number] for number in np.unique(shape_of[untold])}
     first, _ = ends(steps.number)
-    is_first = np.zeros(len(steps.number), np.bool_)
-    is_first[first] = True
-    stays = steps.is_image[first]
-    chosen: Bools = stays[steps.number] & (is_first | steps.varies_by_number()[steps.number])
-    found: dict[TableName, pa.Array] = {}
+    stays, varies = steps.is_image[first], steps.varies_by_number()
+    plain = first[stays & ~varies]
+    varying = np.flatnonzero((stays & varies)[steps.number])
+    found: dict[TableName, ExpectedKeys] = {}
     for name in dict.fromkeys(name for name, is_one in zip(names, guarded, strict=True) if is_one):
         if name not in hidden:
             numbers = [number for number, other in enumerate(names) if other == name]
-            mine = np.flatnonzero(chosen & np.isin(shape_of[steps.row], numbers))
-            found[name] = steps.key.take(pa.array(mine[np.argsort(steps.number[mine], kind="stable")]))
+            mine = (some[np.isin(shape_of[steps.row[some]], numbers)] for some in (plain, varying))
+            found[name] = ExpectedKeys(*(steps.key.take(pa.array(some)) for some in mine))
     return found
 
 

@@ -86,6 +86,29 @@ def other_spellings(table: Table, unique: tuple[str, ...], keys: pa.Array) -> It
         yield f"({found}) AND NOT ({spelled})"
 
 
+def spelled_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
+    """Gives conditions that find the rows of these keys whose texts have the same bytes as the keys."""
+    texts = spelled_texts(table, key)
+    columns = [(quote_name(table.columns[part].name), None, part in texts) for part in key]
+    is_one_text = len(key) == 1 and bool(texts)
+    for some in runs(keys, STATEMENT_BYTES // 2, KEYS_PER_DELETE):
+        parts = parts_of(some, range(len(key)))
+        if is_one_text and len(some) > 1:
+            body = ",".join(some.to_pylist())
+            yield f"{columns[0][0]} IN ({body}) AND {_bytes_of(columns[0][0])} IN ({body})"
+        else:
+            found, same = (
+                " OR ".join(_wrapped([compare(*column) for column in columns], parts))
+                for compare in (_equal, _same_bytes)
+            )
+            yield f"({found}) AND ({same})"
+
+
+def _bytes_of(column: str) -> str:
+    """Gives the bytes of a text as utf8mb4, in which literals are."""
+    return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)"
+
+
 _Pieces = list[tuple[str, str]]
 """A condition on one column: what stands before and behind its literal, each time that it holds it."""
 
@@ -100,11 +123,11 @@ def _equal(name: str, length: int | None, is_text: bool) -> _Pieces:
 
 
 def _same_bytes(name: str, length: int | None, is_text: bool) -> _Pieces:
-    """Compares the bytes of a text, as utf8mb4, in which the literals are."""
+    """Compares the bytes of a text."""
     if not is_text:
         return _equal(name, length, is_text)
     column, before, behind = (f"LEFT({name},{length})", "LEFT(", f",{length})") if length else (name, "", "")
-    return [(f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)=CAST({before}", f"{behind} AS BINARY)")]
+    return [(f"{_bytes_of(column)}=CAST({before}", f"{behind} AS BINARY)")]
 
 
 def _wrapped(columns: Sequence[_Pieces], parts: Sequence[pa.Array]) -> list[str]:

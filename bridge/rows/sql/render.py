@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +36,9 @@ from bridge.rows.sql.conditions import (
     other_spellings,
     prefix_conditions,
     set_by_themselves,
+    spelled_conditions,
 )
+from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
 from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_rows
@@ -46,6 +49,14 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 
     Raises ApplyError when the target lacks a column of the messages.
     """
+    copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
+    if copied is not None:
+        statements = chain(copied.made, _render(copied.net, rendering))
+        return (statement._replace(sharing=Sharing.ONCE) for statement in statements)
+    return _render(net, rendering)
+
+
+def _render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
     if rendering.safe_mode and net.patched:
@@ -91,10 +102,11 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield from keeping.keep()
     for patch in patches:
         yield from patch.keep()
-    if net.expected is not None and any(len(rows.freed) for rows in written):
-        yield from _guarding(table, net.key, net.expected)
-    for condition in key_conditions(table, net.key, _in_all_spellings(net, _gone(net, written))):
-        yield _deleting(table, condition)
+    if net.expected is not None:
+        yield from _guarding(table, net.key, net.expected.varying)
+    if net.expected is not None and rendering.safe_mode:
+        yield from _guarding(table, net.key, net.expected.keys)
+    yield from _delete(net, _in_all_spellings(net, _gone(net, written)), rendering)
     if rendering.safe_mode:
         yield from _free_unique_values(net)
     for rows in written:
@@ -121,11 +133,25 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
         images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
-    texts = () if net.expected is None else spelled_texts(table, net.key)
+    is_guarded = net.expected is not None and {name.lower() for name in into.names}.issuperset(net.key)
+    texts = spelled_texts(table, net.key) if is_guarded else ()
     guarded = next((name for name in into.names if name.lower() in texts), "")
     changes = _on_duplicate_key(into, net.key, with_key=with_key, guarded=guarded, texts=texts)
     for statement in _multi_row(table, into, images, changes):
         yield statement._replace(guarded=guarded)
+
+
+def _delete(net: KeyedChanges, keys: pa.Array, rendering: Rendering) -> Iterator[Statement]:
+    """Deletes the rows of these keys.  One that must be spelled as its key is, and is not, stays: the row that comes in
+    its place finds it, and safe mode then asks for it."""
+    plain = keys
+    if net.expected is not None and not rendering.safe_mode:
+        is_expected = pc.is_in(keys, net.expected.keys)
+        plain = keys.filter(pc.invert(is_expected))
+        for condition in spelled_conditions(net.table, net.key, keys.filter(is_expected)):
+            yield _deleting(net.table, condition)
+    for condition in key_conditions(net.table, net.key, plain):
+        yield _deleting(net.table, condition)
 
 
 def _deleting(table: Table, condition: str) -> Statement:

@@ -134,7 +134,7 @@ def _places(table: Table, columns: str, retyped: Collection[str]) -> Iterator[_R
         column = table.columns.get(name.lower())
         if column is None or not form:  # `rows.types.type_check` reports a column that the target lacks
             continue
-        kind = ValueKind(form, column_type(column.type, nullable=column.nullable))
+        kind = ValueKind(form, column_type(column.type, nullable=column.nullable, charset=column.charset))
         if _is_converted(kind):
             yield _RawColumn(table, name, at, kind, name.lower() in retyped)
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.errors import ApplyError, RefusedRowsError
+from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position
 from bridge.model import Column, Table, TableName
 from bridge.protocols.fast.compiled.codes import (
@@ -100,8 +100,9 @@ class CheckedTypes:
 def check_needs(
     shapes: Sequence[tuple[Table, Sequence[str]]], after: Cells, shape_of: Longs, changes: pa.Table
 ) -> None:
-    """Raises ApplyError, naming table, column and commit ts, when a target's table lacks a column of the row changes
-    (EVENT_SCHEMA, in order).  Raises RefusedRowsError when a column would change the value of some row in silence.
+    """Raises AheadOfTargetError, naming table, column and commit ts, when a target's table lacks a column of the row
+    changes (EVENT_SCHEMA, in order).  Raises RefusedRowsError when a column would change the value of some row in
+    silence.
 
     shapes: tables, each with columns of messages in lower case.  shape_of: the number of each row change's
     shape.  after: the images.
@@ -109,11 +110,15 @@ def check_needs(
     fits: dict[_ImagePattern, int] = {}
     numbers = list[int]()
     for number, (table, names) in enumerate(shapes):
-        missing = next((name for name in names if name not in table.columns), None)
-        if missing is not None:
+        missing = [name for name in names if name not in table.columns]
+        if missing:
             first = changes["commit_ts"][int(np.argmax(shape_of == number))].as_py()
-            raise ApplyError(
-                f"the target's table {table.name} lacks the column {missing}", where=_where(table, first), fix=_FIX
+            raise AheadOfTargetError(
+                f"the target's table {table.name} lacks the column {missing[0]}",
+                where=_where(table, first),
+                fix=_FIX,
+                table=table.name,
+                columns=frozenset(missing),
             )
         columns = (table.columns[name] for name in names)
         fit = _fit(tuple("" if column.generated else column.type for column in columns))

@@ -274,7 +274,7 @@ def logged_table(
     hides_updates: as of `LogPlan`; is_utc: as of `ReplicatedTable`.
     """
     key = lineage.key_of(table.name)
-    may_be_gone = key in lineage.may_be_gone
+    may_be_gone = any(shape.may_be_gone for shape in shapes)
     replicated, lost = _in_eras(
         ReplicatedTable(table, choose_log_key(table, definition, shapes), is_utc=is_utc),
         shapes,

@@ -39,6 +39,7 @@ class LoggedShape(NamedTuple):
     updates: whether some change is an update; only_deletes: whether all of them are deletes.
     worded: columns that were changed since, and of which some value is a text (`worded_columns`).
     looks: columns whose type was changed since, with the looks of their values (`looks_of`).
+    may_be_gone: as of the span.
     """
 
     schema: str
@@ -59,6 +60,7 @@ class LoggedShape(NamedTuple):
     worded: str = ""
     only_deletes: bool = False
     looks: tuple[tuple[str, str], ...] = ()
+    may_be_gone: bool = False
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -95,7 +97,8 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
         worded = "" if by_value is None else SEP.join(sorted(worded_columns(span, by_value, names)))
         looks = () if by_value is None else tuple(sorted(looks_of(span, by_value, names, forms)))
         more = undefaulted, bool(updates[number]), worded, not others[number]
-        found.add(LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, *more, looks=looks))
+        shape = LoggedShape(*span.table, *of_names, *since, first, last, *changed, hides_updates, *more, looks=looks)
+        found.add(shape._replace(may_be_gone=span.may_be_gone))
     return found
 
 

@@ -29,6 +29,11 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
     notes = [f"no message has the column {name}: its values are not covered" for name in unseen]
     if not table.replicated.key:
         notes.append("it has no key: rows are counted, not matched")
+    if table.expected_table.may_be_gone:
+        notes.append(
+            "of some of its rows the log does not tell whether they went with a schema change: these are not covered;"
+            " compare it with the source (--against upstream)"
+        )
     if table.may_hide_updates:
         notes.append(
             "none of its messages is an update: if the changefeed leaves out old values, updates come as inserts, and"

@@ -29,7 +29,7 @@ def test_the_drop_of_a_key_is_not_left_out(target: str, session: Session, ignore
     """Neither the settings nor the operator leave it out while the target has the key, nor is it done then: rows that
     differ upstream would overwrite each other.  Without the key on the target, the settings leave it out again."""
     session.execute("CREATE TABLE t (id INT PRIMARY KEY, mail VARCHAR(9), UNIQUE m (mail))")
-    rules = ddl_rules(ignore=[ignored])
+    rules = ddl_rules(ignore=[ignored], source="mysql-8")
     events = in_one_partition([schema_change(TS, statement), boundary(TS + 1)])
     with pytest.raises(HeldError) as raised:
         run_all(target, events, ddl=rules)

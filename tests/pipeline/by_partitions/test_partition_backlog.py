@@ -114,8 +114,8 @@ def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, 
     assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
 
 
-def at(event: Event, position: int, number: int = 3, server: int = 1) -> Event:
-    return event._replace(place=place_in_binlog("up", f"binlog.{number:06}", position, server))
+def at(event: Event, position: int, number: int = 3, server: int = 1, reader: str = "up") -> Event:
+    return event._replace(place=place_in_binlog(reader, f"binlog.{number:06}", position, server))
 
 
 def test_places_in_the_binlog_order_what_times_do_not() -> None:
@@ -166,15 +166,43 @@ def test_a_schema_change_that_comes_too_late(
         )
 
 
-def test_places_that_tell_nothing_make_nothing_late() -> None:
-    """A schema change of another server, or without a place, may be dated by its start."""
-    for event in (change(8000, "TRUNCATE TABLE t"), at(change(8000, "TRUNCATE TABLE t"), 3, server=2)):
-        held = prefixes(2)
-        give(held, [(1, 0, at(row(9000), 400))])
-        steps(held)
-        give(held, [(0, 0, event)])
-        held.end()
-        assert steps(held)[0].changes[0].doubt == ""
+OTHERS: list[tuple[str, Event, bool]] = [
+    ("without a place it may be dated by its start", change(8000, "TRUNCATE TABLE t"), False),
+    ("of another server by its time", at(change(9000, "TRUNCATE TABLE t"), 3, server=2), False),
+    ("which is earlier", at(change(8000, "TRUNCATE TABLE t"), 3, server=2), True),
+    ("of another reader it tells nothing", at(change(8000, "TRUNCATE TABLE t"), 3, reader="other"), False),
+]
+
+
+@pytest.mark.parametrize(("what", "event", "is_late"), OTHERS)
+def test_what_other_places_make_late(what: str, event: Event, is_late: bool) -> None:
+    """Places that cannot be compared make a schema change late only where one reader went from server to server."""
+    held = prefixes(2)
+    give(held, [(1, 0, at(row(9000), 400))])
+    steps(held)
+    give(held, [(0, 0, event)])
+    held.end()
+    assert bool(steps(held)[0].changes[0].doubt) is is_late, what
+
+
+def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None:
+    """RESET MASTER: in one partition places go back while times go on, which nothing that is sent again does."""
+    hour = 3_600_000
+    rows = [at(row(hour), 500, 120), at(row(2 * hour), 700, 120), at(row(30 * hour), 900)]
+    held = prefixes(3)
+    reset = at(change(20 * hour, "TRUNCATE"), 300)
+    give(held, [(0, 0, reset), *((1, offset, event) for offset, event in enumerate(rows)), (2, 0, rows[0])])
+    held.end()
+    assert shown(steps(held)) == [(1, 0), (2, 0), (1, 1), "TRUNCATE", (1, 2)]
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(50 * hour, "TRUNCATE"), 300)), *((1, n, event) for n, event in enumerate(rows[:2]))])
+    held.end()
+    assert shown(steps(held)) == [(1, 0), (1, 1), "TRUNCATE"], "a day earlier, without a row behind it"
+    held = prefixes(2)
+    again = [at(row(9000), 400), at(row(7000), 500), at(row(9000), 400), at(row(7000), 500)]
+    give(held, [(0, 0, at(change(8000, "TRUNCATE"), 450)), *((1, n, event) for n, event in enumerate(again))])
+    held.end()
+    assert shown(steps(held))[:2] == [(1, 0), "TRUNCATE"], "what is sent again"
 
 
 def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:
@@ -187,6 +215,58 @@ def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:
     places = [held.restart_positions(ts)[TOPIC, 1].place for ts in (first, second, third, third + 1, 1 << 62)]
     assert places == ["", *[at(row(1), position).place for position in (100, 200, 200, 200)]]
     assert held.restart_positions(1 << 62)[TOPIC, 0].place == ""
+
+
+def wide(ms: int, *columns: str, table: str = "t", gone: bool = False) -> Event:
+    """A row with these columns beside its key; gone: a delete that holds the key alone."""
+    if gone:
+        return row_change(ms_tso(ms), table, ["id"], ["id"], before=[1])._replace(by_time=True)
+    return row_change(ms_tso(ms), table, ["id", *columns], ["id"], after=[1, *columns])._replace(by_time=True)
+
+
+DROP = "ALTER TABLE t DROP COLUMN a"
+ADD = "ALTER TABLE t ADD COLUMN b INT NOT NULL"
+BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
+    ("with the column: before, though written later", DROP, [wide(60_000, "a")], 1),
+    ("without it: behind, though in its second", DROP, [wide(9000)], 0),
+    ("each for itself", DROP, [wide(60_000, "a"), wide(60_000)], 1),
+    ("what comes before a row that is before, too", DROP, [wide(60_000, table="u"), wide(60_000, "a")], 2),
+    ("rows of other tables go by time", DROP, [wide(60_000, "a", table="u")], 0),
+    ("a delete may hold the key alone", DROP, [wide(9000, gone=True), wide(60_000, "a")], 2),
+    ("names in any case", "ALTER TABLE M.T DROP COLUMN A", [wide(60_000, "a")], 1),
+    ("a renamed column", "ALTER TABLE t RENAME COLUMN a TO b", [wide(60_000, "a"), wide(60_000, "b")], 1),
+    ("a changed one", "ALTER TABLE t CHANGE a b INT", [wide(60_000, "a"), wide(9000, "b")], 1),
+    ("one that changes its type keeps its name", "ALTER TABLE t CHANGE a a INT", [wide(60_000, "a")], 0),
+    ("one that comes again at once, too", "ALTER TABLE t DROP a, ADD a INT", [wide(60_000, "a")], 0),
+    ("with one that comes: behind, though in its second", ADD, [wide(9000, "b")], 0),
+    ("and before such a row: before, though written later", ADD, [wide(60_000), wide(60_001), wide(60_001, "b")], 2),
+    ("without such a row by time", ADD, [wide(9000), wide(60_000)], 1),
+    ("a TRUNCATE tells nothing", "TRUNCATE TABLE t", [wide(60_000, "a")], 0),
+]
+
+
+@pytest.mark.parametrize(("what", "text", "rows", "before"), BY_COLUMNS, ids=[case[0] for case in BY_COLUMNS])
+def test_columns_tell_on_which_side_a_row_is(what: str, text: str, rows: list[Event], before: int) -> None:
+    """Of a schema change that is dated by the second in which it began, whatever the clock says."""
+    held = prefixes(2)
+    later = wide(99_000, table="u")
+    give(held, [(0, 0, change(9000, text)), *((1, offset, row) for offset, row in enumerate([*rows, later]))])
+    assert shown(steps(held))[: before + 1] == [*((1, offset) for offset in range(before)), text], what
+
+
+def test_columns_tell_nothing_where_they_may_have_come_again() -> None:
+    """Behind the next schema change of the table; nor where the time is exact, or the place tells."""
+    again = [(0, 0, change(9000, DROP)), (0, 1, change(20_000, "ALTER TABLE t ADD COLUMN a INT"))]
+    rows = [(1, 0, wide(10_000, "a")), (1, 1, wide(30_000, "a"))]
+    held = prefixes(2)
+    give(held, [*again, *rows])
+    assert shown(steps(held))[:2] == [(1, 0), DROP]
+    held = prefixes(2)
+    give(held, [(0, 0, change(9001, DROP)), *rows])
+    assert shown(steps(held))[:1] == [DROP]
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(9000, DROP), 300)), (1, 0, at(wide(9000, "a"), 400))])
+    assert shown(steps(held))[:1] == [DROP]
 
 
 UNREADABLE = Event(Kind.BAD, 0, columns=Code.SCHEMA_CHANGE, text="no statement")

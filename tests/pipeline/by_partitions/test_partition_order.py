@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.errors import BadMessageError
+from bridge.errors import ApplyError, BadMessageError
 from bridge.events import Code, Event, Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange
@@ -49,7 +49,7 @@ class Bench:
             ApplierConfig(
                 tables=TableFilter(filters),
                 until=until,
-                idle=IdlePolicy(10, lambda _: self.ends),
+                idle=IdlePolicy(10, lambda _: self.ends, row_seconds=10),
                 clock=self.clock,
             ),
             Counts(),
@@ -209,6 +209,22 @@ def test_a_bad_message_stops_the_bridge_after_a_grace() -> None:
         bench.wait(1)
     with pytest.raises(BadMessageError, match="cdc/0/1"):
         bench.applier.finish()
+
+
+def test_rows_wait_for_the_schema_change_that_makes_what_they_need() -> None:
+    """So long, with what is behind them; the status says for what; then they stop the bridge as ever."""
+    bench = Bench()
+    ahead = row_change(ms_tso(9000), "k", ["id", "c"], [], after=[2, 7])._replace(by_time=True)
+    bench.take((0, 0, row(9000, 1)), (0, 1, ahead), (0, 2, row(9000, 3)), (1, 0, row(9000, 4)))
+    assert (bench.target.ids, bench.offsets) == ([1, 4], [1, 1])
+    assert bench.applier.waiting_for() == (
+        "rows of m.k wait, up to 10 s, for the schema change that makes the column c, which the target lacks"
+    )
+    bench.wait(9)
+    assert bench.offsets == [1, 1]
+    with pytest.raises(ApplyError, match=r"the target's table m\.k lacks the column c"):
+        bench.wait(2)
+    assert bench.offsets == [1, 1]
 
 
 def test_positions_move_where_nothing_is_applied() -> None:

@@ -1,26 +1,75 @@
-"""Which rows count as sent again from before a schema change that ran."""
+"""Rows that the producer sends again, as files and positions in the binlog show it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from bridge.filters.routes import Routes
-from bridge.model import SchemaChange
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.events import Event
+from bridge.pipeline.by_partitions.merge import Rows
+from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
+from bridge.pipeline.by_partitions.repeated_rows import copies_by_place, last_applied
+from bridge.protocols.values.event_time import place_in_binlog
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
 
-EARLY, MOVED, LATE = (ms_tso(1_000_000 + ms) for ms in (0, 5_000, 9_000))
+
+def at(position: int, file: int = 3, server: int = 1) -> str:
+    return place_in_binlog("up", f"binlog.{file:06}", position, server) or ""
 
 
-@pytest.mark.parametrize(("table", "is_repeated"), [("orders", True), ("orders_2024", True), ("other", False)])
-def test_of_a_statement_that_does_not_tell_its_databases(table: str, is_repeated: bool) -> None:
-    """The operator ran it with the databases of all names; the journal has it as it came."""
-    text = "RENAME TABLE orders TO archive.orders_2024"
-    ran = SchemaChange(MOVED, "archive", "", text, "cdc/0/5")
-    repeated = RepeatedRows(lambda low, high: [ran] if low <= MOVED < high else [], Routes())
-    schema = "archive" if table == "orders_2024" else "shop"
-    rows = in_one_partition([row_change(EARLY, table, ["id"], ["id"], after=[1], schema=schema)])
-    found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]))
-    assert (found is not None and bool(found.all())) == is_repeated
+def rows_of(told: list[tuple[int, str | None]]) -> Rows:
+    events: list[Event] = [
+        row_change(ms_tso(ms), "k", ["id"], [], after=[1])._replace(by_time=True, place=place) for ms, place in told
+    ]
+    table = in_one_partition(events)
+    return Rows(table, *(table[name].to_numpy() for name in ("commit_ts", "offset", "by_time")))
+
+
+CASES = [
+    ("ascending", "", [(5, at(10)), (5, at(20))], []),
+    ("behind what is in the target", at(10), [(5, at(20))], []),
+    ("sent again", at(30), [(5, at(10)), (5, at(20)), (5, at(30)), (6, at(40))], [0, 1, 2]),
+    ("in one go", "", [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (6, at(30))], [2, 3]),
+    ("twice", "", [(5, at(20)), (5, at(10)), (5, at(20)), (5, at(10)), (5, at(30))], [1, 2, 3]),
+    ("from the file before", at(4, file=4), [(5, at(900)), (5, at(5, file=4))], [0]),
+    ("rows of one event", at(10), [(5, at(10)), (5, at(10))], []),
+    ("behind earlier ones, as many as there were", at(20), [(5, at(10)), (5, at(20)), (5, at(20))], [0, 1]),
+    ("each time", at(20), [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (5, at(20))], [0, 1, 2, 3]),
+    ("what names no place", at(30), [(5, None), (5, at(20)), (5, None)], [1]),
+    ("another server", at(30), [(5, at(20, server=2))], []),
+    ("a binlog that begins anew", at(30), [(9, at(4)), (9, at(6)), (9, at(5))], [2]),
+    ("and again", at(30), [(9, at(4)), (9, at(6)), (12, at(3)), (12, at(7))], []),
+    ("a statement that began before", at(10), [(1, at(20))], []),
+]
+
+
+@pytest.mark.parametrize(("what", "mark", "told", "copies"), CASES, ids=[case[0] for case in CASES])
+def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]], copies: list[int]) -> None:
+    """A place before one that was shown tells a copy, unless its time is a later one."""
+    rows = rows_of(told)
+    applied = AppliedRow(ms_tso(5), mark, 1) if mark else NO_ROW
+    shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
+    found = copies_by_place(rows, applied, lambda: shown)
+    assert ([] if found is None else np.flatnonzero(found).tolist()) == copies, what
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_a_restart_in_the_middle(cut: int) -> None:
+    """What is kept of the rows before tells the same of those after it."""
+    told = [at(10), at(20), at(20), at(10), at(20), at(20), at(20), at(30)]
+    rows = rows_of([(5, place) for place in told])
+
+    def shown(of: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.full(len(of.times), ms_tso(5))
+
+    first = rows_of([(5, place) for place in told[:cut]])
+    copies = copies_by_place(first, NO_ROW, lambda: shown(first)) if cut else None
+    kept = last_applied(first, cut, NO_ROW, copies, lambda: shown(first))
+    rest = rows_of([(5, place) for place in told[cut:]])
+    found = copies_by_place(rest, kept, lambda: shown(rest))
+    left = [] if found is None else (np.flatnonzero(found) + cut).tolist()
+    assert left == [number for number in (3, 4, 5) if number >= cut]
+    whole = copies_by_place(rows, NO_ROW, lambda: shown(rows))
+    assert whole is not None
+    assert last_applied(rows, cut, NO_ROW, whole, lambda: shown(rows)) == kept

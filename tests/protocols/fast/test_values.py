@@ -122,6 +122,15 @@ def test_every_number_as_a_string(kind: str) -> None:
     )
 
 
+def test_ckafka_rows_in_other_forms() -> None:
+    """Values that are numbers, and rows that are texts, are left to parsing."""
+    numbers = [_ckafka(number.encode()) for number in NUMBERS]
+    key, whole = _ckafka(b'"7"')
+    found = orjson.loads(whole or b"")
+    texts = [(key, orjson.dumps({**found, "NEW_VALUES": json.dumps(found["NEW_VALUES"])}))]
+    _compare("ckafka", [_ckafka(b'"x"')] * WARM, [*numbers, *texts])
+
+
 STRINGS: list[tuple[str, Make]] = [
     ("open-protocol", lambda value: _open(15, 0, value)),
     ("open-protocol", lambda value: _open(245, 0, value)),

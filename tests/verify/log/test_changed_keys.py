@@ -150,13 +150,13 @@ def test_changes_of_keys(target: str, made: str, handle: list[str], change: str)
 
 
 def test_keys_that_are_not_told(target: str) -> None:
-    """Where messages name two keys of one time, verify gives no verdict on rows, and writes no statement."""
-    made = f"{MADE}, PRIMARY KEY (a, b))"
-    log = [schema_change(5, made), *rows_of_a(10, ["a"], FIRST), *rows_of_a(11, ["b"], SECOND)]
-    log += [schema_change(20, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (b)"), boundary(90)]
+    """Where messages name two keys of one time, verify gives no verdict on rows, and writes no statement.  (The bridge
+    refuses the second one: it is given the log without that.)"""
+    made, rows = schema_change(5, f"{MADE}, PRIMARY KEY (a))"), rows_of_a(10, ["a"], FIRST)
+    end = [schema_change(20, "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)"), boundary(90)]
     execute(target, "CREATE DATABASE m")
-    run_all(target, in_one_partition(log))
-    found = verified(target, log)
+    run_all(target, in_one_partition([made, *rows, *end]))
+    found = verified(target, [made, *rows, *rows_of_a(11, ["b"], SECOND), *end])
     assert (found.missing, found.extra, found.different) == (0, 0, 0)
     assert "its key was changed" in found.schema[0]
 

@@ -9,21 +9,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from bridge.ddl.by_table.column_changes import ColumnChanges, column_changes
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import PartitionId, TableName
 from bridge.rows.moments import Moment
-from bridge.verify.log.changes.column_changes import ColumnChanges, column_changes
+from bridge.tso import ms_tso, tso_ms
 
 NameKey = tuple[str, str]
 _NOTHING: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False)
 _OF_SOME_ROWS: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=True)
 _REMOVING: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.DROP_TABLE})
+_MOVING: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.RENAME_TABLE})
+WAITS_MS: Final = 600_000
+"""For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
+whoever runs the statement hardly does."""
 _OF_AN_INDEX: Final = ColumnChanges({}, frozenset(), frozenset(), loses_rows=False, changes_keys=True)
 
 
@@ -48,11 +53,14 @@ class Cut:
     """The line between rows before a schema change and rows behind it.
 
     moment: rows that are not later come before the change.  Where messages go by event time, the offset of the change
-    in the row's own partition decides instead.
+    in the row's own partition decides instead; what stands behind it and is earlier beyond doubt was sent again, and
+    comes before the change, too.
+    own: the moment for that, None for `moment`.
     """
 
     moment: Moment
     offsets: Mapping[PartitionId, int]
+    own: Moment | None = None
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
@@ -105,7 +113,7 @@ class Span:
     retyped: columns, by their present names, whose values may look different since, and how often their type was
     changed.
     converted: how often the texts of all columns got another character set or collation since.
-    may_be_gone: whether rows may have been deleted with their table partition.
+    may_be_gone: whether rows may have been deleted with their table partition, or by a statement after them.
     altered: how many schema changes since may have changed the table's key.
     converted_ever: how many changes of types and conversions of texts there were since, also of columns that are gone.
     undefaulted: columns, by their present names, whose values the rows do not get when they are inserted without them.
@@ -189,12 +197,6 @@ class Lineage:
         self.alter(name, partial(replace, table=None))
         self._held.pop(self.key_of(name), None)
 
-    @cached_property
-    def may_be_gone(self) -> frozenset[NameKey]:
-        """The tables of which rows may have gone with their partitions; known once all is traced."""
-        spans = (span for history in self.histories.values() for span in history.spans)
-        return frozenset(self.key_of(span.table) for span in spans if span.table and span.may_be_gone)
-
     def key_of(self, name: TableName) -> NameKey:
         """Gives the name of a table for comparison."""
         return self.identity.key_of(name)
@@ -225,7 +227,25 @@ def trace(
             _skip(lineage, change, classified)
         elif isinstance(classified, Classified):
             _apply(lineage, change, classified)
+            if change.by_time and change.place is None and tso_ms(change.commit_ts) % 1000 == 0:
+                _doubt(lineage, change, classified)
     return lineage
+
+
+def _doubt(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
+    """Notes that rows of other partitions may be from before a statement that removes rows, though their time is later.
+
+    MySQL's binlog dates a statement by its start, in whole seconds, and it may have waited for locks.  Only a place in
+    the binlog tells its end (official Canal without GTIDs and CKafka tell none).
+    """
+    if classified.kind not in _MOVING:
+        return
+    until = Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS))
+    cut = Cut(until, change.offsets, Cut.of(change).moment)
+    for name in dict.fromkeys(classified.tables):
+        spans = lineage.history(name).spans
+        spans[-1] = replace(spans[-1], may_be_gone=True)
+        lineage.begin(name, cut)
 
 
 def _lose_sight(lineage: Lineage, tables: Sequence[TableName], cut: Cut) -> None:

@@ -70,6 +70,8 @@ def key_eras(
 
 def _eras(key: Sequence[str], shapes: Collection[LoggedShape]) -> KeyEras | None:
     handles = _handles(shapes)
+    if len(handles.get(0, ())) > 1 and _UNNAMED in handles[0]:
+        return None  # the key was dropped upstream by a statement that the target has not run
     unnamed = (altered for altered, mine in handles.items() if mine == {_UNNAMED})
     by_deletes = {altered: {told} for altered in unnamed if (told := _by_deletes(altered, shapes))}
     handles |= by_deletes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
@@ -48,6 +48,7 @@ class ColumnChanges:
     changes_keys: whether unique keys were made or dropped.
     undefaulted: columns, as they are called after the statement, in which rows that were there before may have another
     value than a new row gets that does not name them.
+    made: columns that are added; rows that were there before are the same with them.
     """
 
     renamed: Mapping[str, str]
@@ -57,6 +58,17 @@ class ColumnChanges:
     converts_texts: bool = False
     changes_keys: bool = False
     undefaulted: frozenset[str] = frozenset()
+    made: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The names that no column has any more."""
+        return self.dropped.union(self.renamed) - self.come
+
+    @property
+    def come(self) -> frozenset[str]:
+        """The names that columns get."""
+        return self.made.union(self.renamed.values())
 
 
 def column_changes(statement: str) -> ColumnChanges:
@@ -66,6 +78,7 @@ def column_changes(statement: str) -> ColumnChanges:
     retyped: set[str] = set()
     undefaulted: set[str] = set()
     added: set[str] = set()
+    made: set[str] = set()
     loses_rows = converts_texts = changes_keys = False
     for part in _specifications(tokens(statement)):
         words = [token.word for token in part]
@@ -83,6 +96,7 @@ def column_changes(statement: str) -> ColumnChanges:
                 undefaulted.update(_column(part))
             case ["ADD", *_]:
                 added.update(_without_sure_default(part))
+                made.update(_added(part))
             case ["MODIFY", *_]:
                 retyped.update(_column(part))
             case ["CHANGE", *_]:
@@ -92,18 +106,38 @@ def column_changes(statement: str) -> ColumnChanges:
                     renamed[old] = new
     after = added.union(renamed.get(name, name) for name in undefaulted)
     return ColumnChanges(
-        renamed, frozenset(dropped), frozenset(retyped), loses_rows, converts_texts, changes_keys, frozenset(after)
+        renamed,
+        frozenset(dropped),
+        frozenset(retyped),
+        loses_rows,
+        converts_texts,
+        changes_keys,
+        frozenset(after),
+        frozenset(made),
     )
 
 
 def _without_sure_default(part: Sequence[Token]) -> Iterator[str]:
     """Gives the columns of an ADD for which a new row does not surely get the value that the rows before got."""
+    for definition in _definitions(part):
+        if not _is_sure(definition):
+            yield from _column(definition)
+
+
+def _added(part: Sequence[Token]) -> Iterator[str]:
+    """Gives the columns of an ADD."""
+    for definition in _definitions(part):
+        yield from _column(definition)
+
+
+def _definitions(part: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Gives the definitions of an ADD, which may have several in parentheses, each as an ADD of its own."""
     at = 2 if part[1:2] and part[1].word == "COLUMN" else 1
     if part[at : at + 1] and part[at].text == "(":
         for definition in _split_at_commas(part[at + 1 : -1]):
-            yield from _without_sure_default([part[0], *definition])
-    elif (names := _column(part)) and not _is_sure(part):
-        yield from names
+            yield from _definitions([part[0], *definition])
+    else:
+        yield part
 
 
 def _is_sure(definition: Sequence[Token]) -> bool:
@@ -138,12 +172,16 @@ def _split_at_commas(found: Sequence[Token]) -> Iterator[Sequence[Token]]:
 
 
 def _behind_table(found: Sequence[Token]) -> int:
-    at = next((i + 1 for i, (one, two) in enumerate(pairwise(found)) if (one.word, two.word) == ("ALTER", "TABLE")), 0)
+    verbs = {("ALTER", "TABLE"), ("ONLINE", "TABLE")}
+    at = next((i + 1 for i, (one, two) in enumerate(pairwise(found)) if (one.word, two.word) in verbs), 0)
     at += 1
     if [token.word for token in found[at : at + 2]] == ["IF", "EXISTS"]:
         at += 2
     at += 1
-    return at + 2 if found[at : at + 1] and found[at].text == "." else at
+    at += 2 if found[at : at + 1] and found[at].text == "." else 0
+    behind = [token.word for token in found[at : at + 2]]
+    is_wait = behind[:1] == ["WAIT"] and behind[1:] and behind[1].isdigit()
+    return at + (2 if is_wait else behind[:1] == ["NOWAIT"])
 
 
 def _column(part: Sequence[Token], count: int = 1) -> list[str]:

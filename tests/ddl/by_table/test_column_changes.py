@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.verify.log.changes.column_changes import ColumnChanges, column_changes
+from bridge.ddl.by_table.column_changes import ColumnChanges, column_changes
 
 CASES = [
     ("ALTER TABLE t ADD COLUMN a INT", {}, set(), set(), False),
@@ -83,3 +83,21 @@ def test_texts_are_converted(charset: str) -> None:
 def test_what_rows_before_may_have_otherwise(change: str, undefaulted: set[str]) -> None:
     """Than a new row gets that does not name the column."""
     assert column_changes(f"ALTER TABLE t {change}").undefaulted == undefaulted
+
+
+@pytest.mark.parametrize(
+    ("change", "gone", "come"),
+    [
+        ("ADD COLUMN a INT, ADD b INT FIRST, ADD COLUMN IF NOT EXISTS C INT", set(), {"a", "b", "c"}),
+        ("ADD COLUMN (a INT, b DECIMAL(5,2) NOT NULL)", set(), {"a", "b"}),
+        ("ADD INDEX (a), ADD CONSTRAINT c CHECK (a > 0), ADD PARTITION (PARTITION p VALUES IN (1))", set(), set()),
+        ("DROP a, DROP COLUMN b", {"a", "b"}, set()),
+        ("DROP a, ADD a BIGINT", set(), {"a"}),
+        ("RENAME COLUMN a TO b, CHANGE c d INT, CHANGE e e INT", {"a", "c"}, {"b", "d"}),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", set(), {"a", "b"}),
+    ],
+)  # fmt: skip
+def test_names_that_come_and_go(change: str, gone: set[str], come: set[str]) -> None:
+    """By which a row shows on which side of the statement it is."""
+    found = column_changes(f"ALTER TABLE t {change}")
+    assert (found.gone, found.come) == (gone, come)

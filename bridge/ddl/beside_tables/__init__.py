@@ -1,0 +1,1 @@
+"""Statements about something else than tables."""

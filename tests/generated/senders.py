@@ -1,0 +1,301 @@
+"""Models of the programs that write messages without boundaries: which message goes where, and what it tells.
+
+Written after what they do: Canal 1.1.7 (MQMessageUtils, CanalKafkaProducer, LogEventConvert), Debezium's connectors for
+MySQL and MariaDB 3.x, and TiCDC's Canal-JSON and Debezium without their extension.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar, Final, NamedTuple
+from zlib import crc32
+
+from bridge.tso import ms_tso
+from tests.support.debezium_wire import NATIVE_SOURCE, TICDC_SOURCE
+from tests.support.wire import compact
+
+DATABASE: Final = "m"
+BEGIN_MS: Final = 1_790_000_000_137
+Row = dict[str, int | str | None]
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What the upstream did, by itself a transaction.
+
+    number: of it, from 1.  ms: when it began, by the upstream's clock.  text: of a schema change, else empty.
+    table, types, key: of a row change, as they were then.  server: the number of the server that did it.
+    session: the database of the session, which the text may take for granted.
+    """
+
+    number: int
+    ms: int
+    text: str = ""
+    table: str = ""
+    types: dict[str, str] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
+    before: Row | None = None
+    after: Row | None = None
+    server: int = 1
+    session: str = DATABASE
+
+
+class Message(NamedTuple):
+    """A message on its way to a partition.  number: of what it tells."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes
+    number: int
+
+
+@dataclass
+class Sender:
+    """A sender with its settings.
+
+    partitions: of each topic of rows.  by_table: whether a partition is chosen by table; otherwise by the row's key.
+    has_topics: whether each table has a topic of its own.  has_gtids: whether the upstream has GTIDs.
+    """
+
+    random: Random
+    partitions: int = 1
+    by_table: bool = False
+    has_topics: bool = False
+    has_gtids: bool = False
+    protocol: ClassVar[str] = ""
+    source: ClassVar[str] = "mysql-8"
+    compares_bytes: ClassVar[bool] = False
+    """The upstream's collations do, whatever their names say."""
+    dates_by_start: ClassVar[bool] = True
+    """The upstream's log dates a schema change by its start, which a lock may delay."""
+    rereads: ClassVar[bool] = False
+    """It can read rows of a table again while it goes on (incremental snapshots)."""
+    tells_servers: ClassVar[bool] = False
+    """Messages tell which server wrote them."""
+
+    def messages(self, happened: Happened) -> Iterator[Message]:
+        """What it sends of it."""
+        if happened.text:
+            yield from self.schema_change(happened)
+        else:
+            yield self.row(happened)
+
+    def schema_change(self, happened: Happened) -> Iterator[Message]:
+        """The messages of a schema change."""
+        raise NotImplementedError
+
+    def row(self, happened: Happened) -> Message:
+        """The message of a row change."""
+        raise NotImplementedError
+
+    def topic(self, table: str) -> str:
+        """Where rows of a table go."""
+        return f"up.{DATABASE}.{table}" if self.has_topics else "up"
+
+    def partition(self, happened: Happened) -> int:
+        """Where a row goes within its topic: by its table, or by its key."""
+        row = happened.before if happened.after is None else happened.after
+        assert row is not None
+        told = [happened.table, *([] if self.by_table else [str(row[name]) for name in happened.key])]
+        return crc32("\0".join(told).encode()) % self.partitions
+
+    def sent(self, history: Sequence[Happened]) -> list[Message]:
+        """Everything in the order in which it is sent: after a restart it begins somewhat before where it was."""
+        order, at, restarts = list[Happened](), 0, self.random.choice((0, 0, 1, 3))
+        while at < len(history):
+            order.append(history[at])
+            at += 1
+            if restarts and self.random.random() < 0.1:
+                restarts, at = restarts - 1, self.again_from(history, at)
+        return [message for one in order for message in self.messages(one)]
+
+    def again_from(self, history: Sequence[Happened], at: int) -> int:
+        """Where a sender that had sent so much begins anew: at its last note."""
+        del history
+        return max(0, at - self.random.randrange(8))
+
+
+def _second(ms: int) -> int:
+    return ms // 1000 * 1000
+
+
+def _type_word(text: str) -> str:
+    word = text.split()[0]
+    return {"DROP": "ERASE"}.get(word, word)
+
+
+class CanalServer(Sender):
+    """Canal: times are whole seconds, schema changes go to partition 0 and are dated by their start, a message has the
+    database that the statement or the session names, `gtid` is that of the transaction where the server reads by it."""
+
+    protocol = "canal-json"
+
+    def schema_change(self, happened: Happened) -> Iterator[Message]:
+        words = happened.text.replace("`", "").split()
+        table = next((word for word in words if word.startswith("t") and word[1:2].isdigit()), "")
+        value = self._head(happened) | {
+            "table": table, "isDdl": True, "type": _type_word(happened.text), "sql": happened.text, "data": None,
+            "mysqlType": None, "sqlType": None, "pkNames": None, "old": None,
+        }  # fmt: skip
+        yield Message(self.topic(table) if table else "up", 0, None, compact(value), happened.number)
+
+    def row(self, happened: Happened) -> Message:
+        row = happened.before if happened.after is None else happened.after
+        assert row is not None
+        kind = "DELETE" if happened.after is None else "INSERT" if happened.before is None else "UPDATE"
+        old = None
+        if kind == "UPDATE":
+            assert happened.before is not None
+            old = [_texts({name: value for name, value in happened.before.items() if value != row[name]})]
+        value = self._head(happened) | {
+            "table": happened.table, "isDdl": False, "type": kind, "sql": "", "data": [_texts(row)], "old": old,
+            "mysqlType": happened.types, "pkNames": list(happened.key) or None,
+            "sqlType": {name: 4 if kind == "INT" else 12 for name, kind in happened.types.items()},
+        }  # fmt: skip
+        return Message(self.topic(happened.table), self.partition(happened), None, compact(value), happened.number)
+
+    def _head(self, happened: Happened) -> dict[str, Any]:
+        gtid = f"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-{happened.number}" if self.has_gtids else ""
+        ms = _second(happened.ms)
+        return {"id": 7, "database": happened.session, "es": ms, "ts": ms + 900, "gtid": gtid}
+
+
+class Ticdc(Sender):
+    """TiCDC's Canal-JSON without the extension: its clock has milliseconds, of which each transaction has its own."""
+
+    protocol, source, dates_by_start = "canal-json", "tidb", False
+
+    def schema_change(self, happened: Happened) -> Iterator[Message]:
+        yield from CanalServer.schema_change(self, happened)  # type: ignore[arg-type]
+
+    def row(self, happened: Happened) -> Message:
+        return CanalServer.row(self, happened)  # type: ignore[arg-type]
+
+    def _head(self, happened: Happened) -> dict[str, Any]:
+        return {"id": 0, "database": DATABASE, "es": happened.ms, "ts": happened.ms + 900}
+
+
+class TicdcOldCollations(Ticdc):
+    """The same, of a TiDB whose collations compare bytes."""
+
+    source, compares_bytes = "tidb-old-collations", True
+
+
+class TicdcOldCollationsUnsaid(Ticdc):
+    """The same where nobody has told the bridge so."""
+
+    compares_bytes = True
+
+
+class TicdcDebezium(Sender):
+    """TiCDC's Debezium without watermarks: messages have a commit ts, schema changes go to every partition."""
+
+    protocol, source, dates_by_start = "debezium", "tidb", False
+
+    def schema_change(self, happened: Happened) -> Iterator[Message]:
+        value = {
+            "source": self._source(happened), "ts_ms": happened.ms + 5, "databaseName": DATABASE, "schemaName": None,
+            "ddl": happened.text, "tableChanges": [],
+        }  # fmt: skip
+        for partition in range(self.partitions):
+            key = compact({"payload": {"databaseName": DATABASE}})
+            yield Message("up", partition, key, compact({"payload": value}), happened.number)
+
+    def row(self, happened: Happened) -> Message:
+        op = "d" if happened.after is None else "c" if happened.before is None else "u"
+        value = {
+            "source": self._source(happened), "ts_ms": happened.ms + 5, "transaction": None, "op": op,
+            "before": happened.before, "after": happened.after,
+        }  # fmt: skip
+        row = happened.before if happened.after is None else happened.after
+        assert row is not None
+        key = compact({"payload": {name: row[name] for name in happened.key}})
+        return Message("up", self.partition(happened), key, compact({"payload": value}), happened.number)
+
+    def _source(self, happened: Happened) -> dict[str, Any]:
+        ts = ms_tso(happened.ms) + happened.number
+        return TICDC_SOURCE | {"db": DATABASE, "table": happened.table, "ts_ms": happened.ms, "commit_ts": ts}
+
+
+class Debezium(Sender):
+    """Debezium's connector: every message tells its place in the binlog, and the server; rows have topics by table,
+    schema changes one of their own; times are whole seconds; a changed key is a delete and a create."""
+
+    protocol, rereads, tells_servers = "debezium", True, True
+
+    def schema_change(self, happened: Happened) -> Iterator[Message]:
+        value = {
+            "source": self._source(happened), "ts_ms": happened.ms + 700, "databaseName": happened.session,
+            "schemaName": None, "ddl": happened.text, "tableChanges": [],
+        }  # fmt: skip
+        yield Message("up", 0, compact({"databaseName": happened.session}), compact(value), happened.number)
+
+    def row(self, happened: Happened) -> Message:
+        op = "d" if happened.after is None else "c" if happened.before is None else "u"
+        return self._row(happened, op, self._source(happened))
+
+    def read_again(self, happened: Happened, late_ms: int) -> Message:
+        """A row of an incremental snapshot: it has the place that was reached, and the connector's clock."""
+        clock = {"ts_ms": happened.ms - late_ms, "snapshot": "incremental"}
+        return self._row(happened, "r", self._source(happened) | clock)
+
+    def _row(self, happened: Happened, op: str, source: dict[str, Any]) -> Message:
+        value = {
+            "before": happened.before, "after": happened.after, "source": source, "transaction": None, "op": op,
+            "ts_ms": happened.ms + 700,
+        }  # fmt: skip
+        row = happened.before if happened.after is None else happened.after
+        assert row is not None
+        key = compact({name: row[name] for name in happened.key}) if happened.key else None
+        topic = self.topic(happened.table) if self.has_topics else "up.rows"
+        return Message(topic, self.partition(happened), key, compact(value), happened.number)
+
+    def _source(self, happened: Happened) -> dict[str, Any]:
+        file, event = divmod(happened.number - (happened.server - 1) * 1000, 9)
+        uuid = f"3e11fa47-71ca-11e1-9e33-c80aa942956{happened.server}"
+        return NATIVE_SOURCE | {
+            "db": happened.session, "table": happened.table, "ts_ms": _second(happened.ms),
+            "server_id": happened.server, "gtid": f"{uuid}:{happened.number}" if self.has_gtids else None,
+            "file": f"binlog.{file + 1:06}", "pos": 4 + event * 321,
+        }  # fmt: skip
+
+
+SENDERS: Final[dict[str, type[Sender]]] = {
+    "Canal": CanalServer,
+    "TiCDC Canal-JSON": Ticdc,
+    "TiCDC Canal-JSON, old collations": TicdcOldCollations,
+    "TiCDC Canal-JSON, old collations unsaid": TicdcOldCollationsUnsaid,
+    "TiCDC Debezium": TicdcDebezium,
+    "Debezium": Debezium,
+}
+
+
+def drawn(kind: str, random: Random) -> Sender:
+    """A sender with settings of its own."""
+    sender = SENDERS[kind]
+    partitions = random.choice((1, 2, 3, 5, 7, 64))
+    return sender(
+        random,
+        partitions,
+        by_table=random.random() < 0.3,
+        has_topics=sender in (CanalServer, Debezium) and random.random() < 0.5,
+        has_gtids=sender in (CanalServer, Debezium) and random.random() < 0.5,
+    )
+
+
+def offsets(messages: Sequence[Message]) -> list[tuple[str, int, int, bytes | None, bytes]]:
+    """Topics, partitions, offsets, keys and values, as Kafka gives them."""
+    counts: Counter[tuple[str, int]] = Counter()
+    placed = []
+    for one in messages:
+        placed.append((one.topic, one.partition, counts[one.topic, one.partition], one.key, one.value))
+        counts[one.topic, one.partition] += 1
+    return placed
+
+
+def _texts(row: Row) -> dict[str, str | None]:
+    return {name: None if value is None else str(value) for name, value in row.items()}

@@ -1,0 +1,281 @@
+"""Random upstreams behind models of real senders: many topics and partitions, messages sent again, failovers.
+
+The upstream is the same server, on which each statement runs once.  A run ends with the upstream's rows, or it stops;
+`SENDERS_FROM` and `SENDERS_RUNS` with `-m soak` run others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from bridge.config import DdlSection
+from bridge.errors import BridgeError
+from bridge.filters.table_filter import TableFilter
+from bridge.protocols import DecodeOptions, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
+from tests.generated.senders import BEGIN_MS, DATABASE, SENDERS, Debezium, Happened, Row, Sender, drawn, offsets
+from tests.generated.senders import Message as Sent
+from tests.support.pipelines import admin, run_all, sql
+
+RUNS: Final = 12
+"""Of each sender."""
+UP: Final = "upstream"
+MOST_STOPS: Final = 0.5
+"""Of the runs of a sender: more would say that nothing is tested."""
+UNREADABLE: Final = "ALTER TABLE t0 FROBNICATE COLUMN v"
+
+
+class Upstream:
+    """Tables `t0`, `t1`, ... of a database, and what happens to them.
+
+    tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of
+    which differ in the case of their letters only.  by_start: schema changes are dated by their start.
+    """
+
+    def __init__(self, random: Random, tables: int, steps: Sequence[int], *, spells: bool, by_start: bool) -> None:
+        self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
+        self.types: dict[str, dict[str, str]] = {}
+        self.keys: dict[str, tuple[str, ...]] = {}
+        self.rows: dict[str, dict[Any, Row]] = {}
+        self.done: list[Happened] = []
+        self.server, self._ms, self._count, self._values = 1, BEGIN_MS, 0, 0
+
+    def happen(self) -> None:
+        """Something random."""
+        if len(self.types) < min(2, self._most) or self.random.random() < 0.15:
+            self._change_schema()
+        else:
+            self._change_row(self.random.choice(sorted(self.types)))
+
+    def make(self) -> None:
+        """A table with some rows."""
+        free = [name for n in range(self._most) if (name := f"t{n}") not in self.types]
+        if free:
+            self._create(self.random.choice(free))
+        for _ in range(self.random.randrange(4)):
+            self._change_row(self.random.choice(sorted(self.types)))
+
+    def fail_over(self) -> None:
+        """Another server goes on, whose binlog has the same name and begins anew."""
+        self.server += 1
+        self._count = (self.server - 1) * 1000
+
+    def _tell(self, **fields: Any) -> None:
+        self._ms += self.random.choice(self._steps)
+        self._count += 1
+        late = self.random.choice((0, 0, 0, 2500)) if self._by_start and "text" in fields else 0
+        self.done.append(Happened(self._count, self._ms - late, server=self.server, **fields))
+
+    def _change_row(self, table: str) -> None:
+        key, rows, types = self.keys[table], self.rows[table], self.types[table]
+        before = self.random.choice([None, *rows.values()])
+        if before is not None and self.random.random() < 0.3:
+            del rows[tuple(before[name] for name in key)]
+            self._tell(table=table, types=types, key=key, before=before)
+            return
+        after: Row = {name: self._value(kind) for name, kind in types.items()}
+        after |= {name: before[name] if before else self._key_value(types[name]) for name in key}
+        before = rows.get(tuple(after[name] for name in key))
+        rows[tuple(after[name] for name in key)] = after
+        self._tell(table=table, types=types, key=key, before=before, after=after)
+
+    def _value(self, kind: str) -> int | str:
+        self._values += 1
+        return self._values if kind == "INT" else f"v{self._values}"
+
+    def _key_value(self, kind: str) -> int | str:
+        number = self.random.randrange(9)
+        return number if kind == "INT" else self.random.choice(("a", "A", "b", "B", "c ", "c"))
+
+    def _change_schema(self) -> None:
+        free = [name for n in range(self._most) if (name := f"t{n}") not in self.types]
+        if free and (len(self.types) < 2 or self.random.random() < 0.4):
+            return self._create(self.random.choice(free))
+        table = self.random.choice(sorted(self.types))
+        kind = self.random.choice((self._truncate, self._drop, self._rename, self._swap, self._add, self._drop_column))
+        return kind(table, free)
+
+    def _say(self, text: str) -> None:
+        self._tell(text=text)
+
+    def _create(self, table: str) -> None:
+        kind = "VARCHAR(9)" if self._spells else "INT"
+        self.types[table], self.keys[table], self.rows[table] = {"id": kind, "v": "INT"}, ("id",), {}
+        collation = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci" if self._spells else ""
+        self._say(f"CREATE TABLE {table} (id {kind} PRIMARY KEY, v INT){collation}")
+
+    def _truncate(self, table: str, _free: Sequence[str]) -> None:
+        self.rows[table] = {}
+        self._say(f"TRUNCATE TABLE {table}")
+
+    def _drop(self, table: str, _free: Sequence[str]) -> None:
+        del self.types[table], self.keys[table], self.rows[table]
+        self._say(f"DROP TABLE {table}")
+
+    def _rename(self, table: str, free: Sequence[str]) -> None:
+        if free:
+            self._move(table, free[0])
+            self._say(f"RENAME TABLE {table} TO {free[0]}")
+
+    def _swap(self, table: str, _free: Sequence[str]) -> None:
+        other = next((one for one in sorted(self.types) if one != table), None)
+        if other is not None:
+            self._move(table, "aside")
+            self._move(other, table)
+            self._move("aside", other)
+            self._say(f"RENAME TABLE {table} TO aside, {other} TO {table}, aside TO {other}")
+
+    def _move(self, table: str, to: str) -> None:
+        for of in (self.types, self.keys, self.rows):
+            of[to] = of.pop(table)  # type: ignore[attr-defined]
+
+    def _add(self, table: str, _free: Sequence[str]) -> None:
+        self._values += 1
+        name = f"c{self._values}"
+        self.types[table] = {**self.types[table], name: "INT"}
+        self.rows[table] = {key: {**row, name: 0} for key, row in self.rows[table].items()}
+        self._say(f"ALTER TABLE {table} ADD COLUMN {name} INT NOT NULL DEFAULT 0")
+
+    def _drop_column(self, table: str, _free: Sequence[str]) -> None:
+        others = [name for name in self.types[table] if name not in self.keys[table]]
+        if len(others) > 1:
+            gone = self.random.choice(others)
+            self.types[table] = {name: kind for name, kind in self.types[table].items() if name != gone}
+            self.rows[table] = {
+                key: {name: value for name, value in row.items() if name != gone}
+                for key, row in self.rows[table].items()
+            }
+            self._say(f"ALTER TABLE {table} DROP COLUMN {gone}")
+
+    def lose_key(self, table: str) -> None:
+        """Its primary key is dropped; then a row comes of which there is one with the former key."""
+        self._say(f"ALTER TABLE {table} DROP PRIMARY KEY")
+        for row in [*self.rows[table].values()][:1]:
+            twin = {**row, "v": self._value("INT")}
+            self._tell(table=table, types=self.types[table], key=(), after=twin)
+            self.rows[table][object()] = twin
+
+    def state(self) -> dict[str, tuple[list[str], list[tuple[Any, ...]]]]:
+        """Columns and rows of each table."""
+        return {
+            table: (
+                sorted(types),
+                sorted(tuple(row[name] for name in sorted(types)) for row in self.rows[table].values()),
+            )
+            for table, types in self.types.items()
+        }
+
+
+def state_of(url: str) -> dict[str, tuple[list[str], list[tuple[Any, ...]]]]:
+    """The same of the target."""
+    found = {}
+    with admin(url) as session:
+        for (table,) in session.rows(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [DATABASE]
+        ):
+            columns = sorted(column for column, *_ in session.rows(f"SHOW COLUMNS FROM {DATABASE}.{table}"))
+            found[table] = (columns, sorted(session.rows(f"SELECT {', '.join(columns)} FROM {DATABASE}.{table}")))
+    return found
+
+
+def events_of(sender: Sender, messages: Sequence[Sent]) -> pa.Table:
+    """The events, as they are read."""
+    read = Messages(*map(list, zip(*offsets(messages), strict=True)))
+    events = decode_messages(make_decoder(sender.protocol, DecodeOptions("UTC")), read)
+    order = {where: n for n, where in enumerate(zip(read.topic, read.partition, read.offset, strict=True))}
+    names = ("topic", "partition", "offset")
+    where = zip(*(events[name].to_pylist() for name in names), strict=True)
+    return events.take(pa.array(sorted(range(events.num_rows), key=[order[one] for one in where].__getitem__)))
+
+
+def with_snapshots(sender: Sender, history: Sequence[Happened], messages: list[Sent], random: Random) -> list[Sent]:
+    """Rows of incremental snapshots stand among the messages, each as the row was at its place."""
+    if not isinstance(sender, Debezium) or random.random() < 0.5:
+        return messages
+    found = list(messages)
+    for one in history:
+        if one.after is not None and random.random() < 0.1:
+            late = random.choice((0, 60, 1500))
+            at = next(n for n, sent in enumerate(found) if sent.number == one.number)
+            again = sender.read_again(one, late)
+            found.insert(at + 1, again)
+    return found
+
+
+def one_run(url: str, kind: str, seed: int) -> str:
+    """How a run ended: `equal`, `rightly stopped` or `stopped`.  Fails where it is none of them."""
+    random = Random(f"{kind} {seed}")
+    tables = random.choice((1, 2, 4, 12, 100))
+    sender = drawn(kind, random)
+    steps = (1, 2, 300, 1500) if not sender.dates_by_start else (0, 1, 300, 1500)
+    upstream = Upstream(random, tables, steps, spells=sender.compares_bytes, by_start=sender.dates_by_start)
+    for _ in range(min(tables, 20)):
+        upstream.make()
+    ends_at = None
+    for _ in range(random.randrange(10, 60)):
+        upstream.happen()
+        if sender.tells_servers and random.random() < 0.02:
+            upstream.fail_over()
+        if ends_at is None and random.random() < 0.003 and "t0" in upstream.types:
+            upstream._say(UNREADABLE)
+            ends_at = upstream.done[-1]
+    ignored: tuple[str, ...] = ()
+    if random.random() < 0.1 and ends_at is None and upstream.types:
+        upstream.lose_key(random.choice(sorted(upstream.types)))
+        ignored = ("drop primary key",)
+    sql(
+        url,
+        "DROP DATABASE IF EXISTS _bridge",
+        f"DROP DATABASE IF EXISTS {DATABASE}",
+        f"CREATE DATABASE {DATABASE}",
+        "SELECT 1",
+    )
+    messages = with_snapshots(sender, upstream.done, sender.sent(upstream.done), random)
+    events = events_of(sender, messages)
+    rules = DdlSection(source=sender.source, ignore=ignored).rules(TableFilter())
+    partitions = sorted({(one.topic, one.partition) for one in messages})
+    cuts = sorted(random.sample(range(1, events.num_rows), min(random.randrange(3), events.num_rows - 1)))
+    try:
+        for end in (*cuts, events.num_rows):
+            batch = random.choice((1, 3, 10, 1000))
+            options: dict[str, Any] = {"protocol": sender.protocol, "ddl": rules, "partitions": partitions}
+            run_all(url, events.slice(0, end), batch=batch, boundary_seconds=60, **options)
+    except BridgeError as error:
+        is_right = ends_at is not None or bool(ignored) or (sender.compares_bytes and "old" not in sender.source)
+        return f"{'rightly ' if is_right else ''}stopped: {type(error).__name__}: {error}"
+    told = f"{kind}, seed {seed}: {sender}"
+    assert ends_at is None, f"{told}: it went on behind a schema change that cannot be read"
+    want, got = upstream.state(), state_of(url)
+    assert got == want, (told, [f"{one.number} {one.text or (one.table, one.after)}" for one in upstream.done])
+    return "equal"
+
+
+@pytest.mark.parametrize("kind", SENDERS)
+def test_runs_of_a_sender_end_equal_or_stop(target: str, kind: str) -> None:
+    """Whatever the topics and partitions, what is sent again, read again or written by another server: never another
+    state than the upstream's, and not often a stop."""
+    ends = Counter(one_run(target, kind, seed).partition(":")[0] for seed in range(RUNS))
+    assert ends["stopped"] <= MOST_STOPS * RUNS, ends
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("kind", SENDERS)
+def test_many_runs_of_a_sender(target: str, kind: str) -> None:
+    """The same for more runs."""
+    first, wrong = int(os.environ.get("SENDERS_FROM", "1000")), []
+    ends: Counter[str] = Counter()
+    for seed in range(first, first + int(os.environ.get("SENDERS_RUNS", "200"))):
+        try:
+            ends[one_run(target, kind, seed)[:110]] += 1
+        except AssertionError as error:
+            wrong.append(f"seed {seed}: {str(error)[:2000]}")
+    print("\n".join(f"{count:5} {end}" for end, count in ends.most_common()))
+    assert not wrong, f"{len(wrong)} wrong:\n" + "\n\n".join(wrong[:5])

@@ -1,0 +1,161 @@
+"""Schema changes that are in another partition than the rows before and behind them, on a real target."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+
+from bridge.errors import ApplyError, HeldError
+from bridge.events import Event
+from bridge.mysql.state.ddl_journal import JournalState
+from bridge.protocols.values.event_time import place_in_binlog
+from bridge.tso import ms_tso
+from tests.support.pipelines import admin, journal, run_all, sql
+from tests.support.schema_change_runs import decide
+from tests.support.upstreams import events_table, row_change, schema_change
+
+START = 1_790_000_000_000
+
+
+def placed(event: Event, position: int) -> Event:
+    return event._replace(by_time=True, place=place_in_binlog("up", "binlog.000003", position, 1))
+
+
+def row(position: int, id_: int, columns: tuple[str, ...] = ("id",)) -> Event:
+    values = [id_, *range(7, 6 + len(columns))]
+    return placed(row_change(ms_tso(START), "t", columns, ["id"], after=values), position)
+
+
+def change(position: int, text: str) -> Event:
+    return placed(schema_change(ms_tso(START), text), position)
+
+
+@pytest.mark.parametrize(
+    ("decision", "left"), [(JournalState.APPROVED, [(3,)]), (JournalState.SKIPPED, [(1,), (2,), (3,)])]
+)
+def test_one_that_came_late_waits_for_the_operator(target: str, decision: JournalState, left: list[tuple[int]]) -> None:
+    """Its TRUNCATE would take the row with it that was written behind it; it is held before anything is run, also
+    after a restart, and goes on as the operator says."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "DO 0")
+    rows = [(1, 0, row(100, 1)), (1, 1, row(300, 2))]
+    run_all(target, events_table(rows))
+    late = [*rows, (0, 0, change(200, "TRUNCATE TABLE t")), (1, 2, row(400, 3))]
+    for _ in range(2):
+        with pytest.raises(HeldError, match=r"it came too late: rows of cdc/1 .*the last one at binlog\.000003/300"):
+            run_all(target, events_table(late))
+        assert sql(target, "SELECT id FROM m.t") == [(1,), (2,)]
+    with admin(target) as session:
+        decide(target, session, decision)
+        run_all(target, events_table(late))
+        assert journal(session)[0][2] == ("done" if decision is JournalState.APPROVED else "skipped")
+    assert sql(target, "SELECT id FROM m.t") == left
+
+
+def seconds(event: Event, second: int) -> Event:
+    """An event as official Canal without GTIDs dates it."""
+    return event._replace(commit_ts=ms_tso(START + 1000 * second), by_time=True)
+
+
+def wide(second: int, table: str = "t", **values: object) -> Event:
+    return seconds(row_change(0, table, list(values), ["id"], after=list(values.values())), second)
+
+
+def ddl(second: int, text: str) -> Event:
+    return seconds(schema_change(0, text), second)
+
+
+BESIDE: list[tuple[str, str, list[Event], list[Event], list[tuple[object, ...]]]] = [
+    (
+        "a column that comes in the row's second",
+        "id INT PRIMARY KEY",
+        [ddl(9, "ALTER TABLE t ADD COLUMN n INT")],
+        [wide(5, id=1), wide(9, id=2, n=7), wide(20, id=3, n=8)],
+        [(1, None), (2, 7), (3, 8)],
+    ),
+    (
+        "one whose schema change is dated later than the row",
+        "id INT PRIMARY KEY",
+        [ddl(10, "ALTER TABLE t ADD COLUMN n INT")],
+        [wide(9, id=2, n=7)],
+        [(2, 7)],
+    ),
+    (
+        "one without a default, while rows without it came",
+        "id INT PRIMARY KEY",
+        [ddl(9, "ALTER TABLE t ADD COLUMN n INT NOT NULL")],
+        [wide(11, id=1), wide(12, id=2, n=7)],
+        [(1, 0), (2, 7)],
+    ),
+    (
+        "a renamed one",
+        "id INT PRIMARY KEY, n INT",
+        [ddl(9, "ALTER TABLE t RENAME COLUMN n TO v")],
+        [wide(60, id=1, n=7), wide(61, id=2, v=8)],
+        [(1, 7), (2, 8)],
+    ),
+    (
+        "two schema changes in one second",
+        "id INT PRIMARY KEY",
+        [ddl(9, "ALTER TABLE t ADD COLUMN n INT"), ddl(9, "ALTER TABLE t ADD COLUMN m INT")],
+        [wide(9, id=1, n=7), wide(9, id=2, n=8, m=9)],
+        [(1, 7, None), (2, 8, 9)],
+    ),
+    (
+        "a table that is made in the row's second",
+        "",
+        [ddl(9, "CREATE TABLE t (id INT PRIMARY KEY)")],
+        [wide(9, id=1), wide(30, id=2)],
+        [(1,), (2,)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "columns", "changes", "rows", "right"), BESIDE, ids=[case[0] for case in BESIDE])
+@pytest.mark.parametrize(("rows_first", "batch"), [(False, None), (True, None), (True, 1)])
+def test_the_columns_of_rows_tell_what_the_clock_does_not(
+    target: str,
+    what: str,
+    columns: str,
+    changes: list[Event],
+    rows: list[Event],
+    right: list[tuple[object, ...]],
+    *,
+    rows_first: bool,
+    batch: int | None,
+) -> None:
+    """Read together, or one message after the other, rows first, as they came while the statement ran."""
+    sql(target, "CREATE DATABASE m", *([f"CREATE TABLE m.t ({columns})"] if columns else []), "DO 0")
+    placed = [[(0, n, event) for n, event in enumerate(changes)], [(1, n, event) for n, event in enumerate(rows)]]
+    events = events_table(chain(*(placed[::-1] if rows_first else placed)))
+    run_all(target, events, batch=batch)
+    assert sql(target, "SELECT * FROM m.t ORDER BY id") == right, what
+
+
+def test_a_column_without_a_default_that_goes(target: str) -> None:
+    """A row without it, in the second of the schema change, is behind it."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, n INT NOT NULL)", "DO 0")
+    rows = [(1, 0, wide(8, id=1, n=7)), (1, 1, wide(9, id=2))]
+    run_all(target, events_table([*rows, (0, 0, ddl(9, "ALTER TABLE t DROP COLUMN n"))]))
+    assert sql(target, "SELECT * FROM m.t ORDER BY id") == [(1,), (2,)]
+
+
+def test_a_table_that_is_missing_before_a_schema_change_stops_the_bridge(target: str) -> None:
+    """At the end of the input; the schema change behind the rows does not run, and they are not tried without end."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "DO 0")
+    events = [(0, 0, wide(5, "gone", id=1)), (0, 1, ddl(9, "ALTER TABLE t ADD COLUMN n INT"))]
+    with pytest.raises(ApplyError, match=r"the target has no table m\.gone"):
+        run_all(target, events_table(events))
+    assert sql(target, "SHOW COLUMNS FROM m.t")[1:] == []
+
+
+def test_a_column_that_never_comes_stops_the_bridge(target: str) -> None:
+    """At the end of the input, with nothing of that row or what is behind it in the target; it goes on when it has
+    come."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "DO 0")
+    rows = [(1, 0, wide(5, id=1)), (1, 1, wide(9, id=2, n=7)), (1, 2, wide(10, id=3)), (2, 0, wide(20, id=4))]
+    with pytest.raises(ApplyError, match=r"the target's table m\.t lacks the column n"):
+        run_all(target, events_table(rows))
+    assert sql(target, "SELECT id FROM m.t ORDER BY id") == [(1,), (4,)]
+    run_all(target, events_table([(0, 0, ddl(9, "ALTER TABLE t ADD COLUMN n INT")), *rows]))
+    assert sql(target, "SELECT * FROM m.t ORDER BY id") == [(1, None), (2, 7), (3, None), (4, None)]

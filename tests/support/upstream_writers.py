@@ -1,0 +1,303 @@
+"""Random work on an upstream server: rows, schema changes, and the tools that migrate tables online."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import pymysql
+
+from bridge.errors import BridgeError
+from bridge.mysql.connection.target import Target
+from bridge.quoting import quote_name
+from tests.support.pipelines import sql
+
+DATABASE: Final = "shop"
+NAMES: Final = ("a", "b", "c", "d", "e", "f")
+"""Of tables; not all are there at every moment.  Online migrations make others for a while."""
+GHOSTS: Final = tuple(name.format(table) for table in NAMES for name in ("_{}_gho", "_{}_del", "_{}_new", "_{}_old"))
+_KEYS: Final = (
+    "id INT PRIMARY KEY",
+    "id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY",
+    "id INT, k VARCHAR(8) DEFAULT 'k', PRIMARY KEY (id, k)",
+    "k VARCHAR(12) PRIMARY KEY, id INT",
+    "id INT",
+)
+_TYPES: Final[dict[str, tuple[str, ...]]] = {
+    "TINYINT": ("-128", "0", "127"),
+    "INT": ("-1", "0", "7", "2147483647"),
+    "BIGINT UNSIGNED": ("0", "18446744073709551615"),
+    "DECIMAL(12,3)": ("-1.5", "0", "123456789.125"),
+    "DOUBLE": ("-0.1", "1e100", "0"),
+    "FLOAT": ("0.5", "-1.25"),
+    "BIT(9)": ("b'1'", "b'100000001'"),
+    "VARCHAR(20)": ("''", "'text'", "'grüße'", "'日本'", "'it''s'", "'a\\\\b'"),
+    "CHAR(5)": ("''", "'abc'"),
+    "TEXT": ("'long'", "''"),
+    "BLOB": ("x'00ff'", "x''"),
+    "VARBINARY(10)": ("x'00'", "'bytes'"),
+    "DATE": ("'2024-02-29'", "'1000-01-01'"),
+    "TIME(3)": ("'-12:34:56.789'", "'00:00:00'", "'838:59:59'"),
+    "DATETIME": ("'2024-02-29 12:34:56'", "'9999-12-31 23:59:59'"),
+    "DATETIME(6)": ("'1000-01-01 00:00:00.000001'",),
+    "TIMESTAMP NULL": ("'2024-02-29 12:34:56'", "'1999-01-01 00:00:01'"),
+    "TIMESTAMP(3) NULL": ("'2038-01-19 03:14:06.999'",),
+    "YEAR": ("1901", "2155"),
+    "ENUM('x','y','z')": ("'x'", "'z'"),
+    "SET('x','y','z')": ("''", "'x,z'"),
+    "JSON": ("'{\"a\": [1, null]}'", "'1'"),
+}
+
+
+class Writer:
+    """Statements on the tables of `DATABASE`, drawn one after the other; what the server refuses is nothing.
+
+    A schema change names the database everywhere or nowhere, since its session is in it.
+    """
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.url = url
+        self.statements: list[str] = []
+        self._random = random.Random(seed)
+        self._types = list(_TYPES)
+        self._columns = 0
+        self._is_qualified = True
+        self._session = Target(url).connect(autocommit=True)
+
+    def close(self) -> None:
+        """Ends its session."""
+        self._session.close()
+
+    def begin(self) -> None:
+        """Makes the database and its tables."""
+        self._run(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        self._session.execute(f"USE {DATABASE}")
+        for name in NAMES[:4]:
+            self._run(self._create(name))
+
+    def work(self, transactions: int) -> None:
+        """So many transactions of rows, with a schema change now and then."""
+        for _ in range(transactions):
+            if self._random.random() < 0.08:
+                self.schema_change()
+            else:
+                self.transaction()
+
+    def transaction(self) -> None:
+        """Some row changes, which may be rolled back."""
+        names = self._names()
+        if not names:
+            return self._run(self._create(self._random.choice(NAMES)))
+        self._run("BEGIN")
+        for _ in range(self._random.choice((1, 1, 2, 3, 8))):
+            self._rows(self._random.choice(names))
+        self._run("ROLLBACK" if self._random.random() < 0.05 else "COMMIT")
+        return None
+
+    def schema_change(self) -> None:
+        """One schema change, or an online migration."""
+        kinds: list[tuple[int, Callable[[str], Sequence[str]]]] = [
+            (6, self._add), (3, self._drop_column), (3, self._modify), (2, self._rename_column), (3, self._truncate),
+            (2, self._drop), (3, self._new), (2, self._rename), (1, self._swap), (2, self._index), (1, self._gh_ost),
+            (1, self._pt_osc), (1, self._like), (1, self._default), (1, self._recreate), (1, self._harmless),
+        ]  # fmt: skip
+        weights, functions = zip(*kinds, strict=True)
+        names = self._names() or [NAMES[0]]
+        (function,) = self._random.choices(functions, weights)
+        self._is_qualified = self._random.random() < 0.5
+        for statement in function(self._random.choice(names)):
+            self._run(statement)
+
+    def _run(self, statement: str) -> None:
+        self.statements.append(statement)
+        with suppress(BridgeError, pymysql.MySQLError):
+            self._session.execute(statement)
+
+    def _names(self) -> list[str]:
+        with suppress(BridgeError, pymysql.MySQLError):
+            found = self._session.rows(
+                "SELECT table_name FROM information_schema.tables"
+                " WHERE table_schema = %s AND table_type = 'BASE TABLE'",
+                (DATABASE,),
+            )
+            return sorted(name for (name,) in found if name in NAMES)
+        return []
+
+    def _columns_of(self, table: str) -> list[tuple[str, str, str]]:
+        """Names, types and extras."""
+        return [
+            (str(name), str(kind), str(extra))
+            for name, kind, extra in self._session.rows(
+                "SELECT column_name, UPPER(column_type), extra FROM information_schema.columns"
+                " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+                (DATABASE, table),
+            )
+        ]
+
+    def _named(self, table: str) -> str:
+        """The table, with its database or without."""
+        return f"{DATABASE}.{table}" if self._is_qualified else quote_name(table)
+
+    def _literal(self, kind: str) -> str:
+        if self._random.random() < 0.15:
+            return "NULL"
+        for known, values in _TYPES.items():
+            first = known.split("(")[0].split()[0]
+            if kind.startswith(first) and (len(known) == len(first) or kind[len(first) :][:1] in "( "):
+                return self._random.choice(values)
+        return "NULL"
+
+    def _rows(self, table: str) -> None:
+        columns = [(name, kind) for name, kind, extra in self._columns_of(table) if "GENERATED" not in extra]
+        dice = self._random
+        number = dice.randrange(200)
+        values = {name: self._literal(kind) for name, kind in columns}
+        values |= {"id": str(number)} if "id" in values else {}
+        values |= {"k": f"'k{number}'"} if "k" in values else {}
+        where = dice.choice((f"id = {number}", f"id % 7 = {number % 7}", f"id BETWEEN {number} AND {number + 3}"))
+        others = [name for name in values if name not in {"id", "k"}]
+        listed, told = ", ".join(map(quote_name, values)), ", ".join(values.values())
+        kind = dice.randrange(20)
+        if kind < 9 or not others:
+            word = dice.choice(("INSERT IGNORE", "REPLACE", "INSERT IGNORE"))
+            self._run(f"{word} INTO {table} ({listed}) VALUES ({told})")
+        elif kind < 15:
+            column = dice.choice(others)
+            self._run(f"UPDATE {table} SET {quote_name(column)} = {values[column]} WHERE {where}")
+        elif kind < 16:
+            self._run(f"UPDATE IGNORE {table} SET id = id + 1000 WHERE {where}")
+        elif kind < 17:
+            self._run(f"INSERT IGNORE INTO {table} ({listed}) SELECT {listed} FROM {table} WHERE {where}")
+        else:
+            self._run(f"DELETE FROM {table} WHERE {where} LIMIT {dice.choice((1, 5, 50))}")
+
+    def _create(self, table: str) -> str:
+        dice = self._random
+        columns = [dice.choice(_KEYS), *(self._column() for _ in range(dice.randrange(1, 6)))]
+        option = dice.choice(
+            ("", " DEFAULT CHARSET=utf8mb4", " ENGINE=InnoDB COMMENT='it''s'", " DEFAULT CHARSET=latin1")
+        )
+        return f"CREATE TABLE {self._named(table)} ({', '.join(columns)}){option}"
+
+    def _column(self) -> str:
+        self._columns += 1
+        kind = self._random.choice(self._types)
+        if "NULL" not in kind and self._random.random() < 0.3:
+            value = _TYPES[kind][0]
+            if kind not in {"JSON", "TEXT", "BLOB"}:
+                kind += f" NOT NULL DEFAULT {value}"
+        return f"c{self._columns} {kind}"
+
+    def _free(self, table: str) -> str | None:
+        others = [name for name, _, _ in self._columns_of(table) if name not in {"id", "k"}]
+        return self._random.choice(others) if others else None
+
+    def _add(self, table: str) -> list[str]:
+        where = self._random.choice(("", " FIRST", " AFTER id"))
+        return [f"ALTER TABLE {self._named(table)} ADD COLUMN {self._column()}{where}"]
+
+    def _drop_column(self, table: str) -> list[str]:
+        column = self._free(table)
+        return [f"ALTER TABLE {self._named(table)} DROP COLUMN {column}"] if column else []
+
+    def _modify(self, table: str) -> list[str]:
+        column = self._free(table)
+        return [f"ALTER TABLE {self._named(table)} MODIFY {column} VARCHAR(200)"] if column else []
+
+    def _rename_column(self, table: str) -> list[str]:
+        column = self._free(table)
+        self._columns += 1
+        return [f"ALTER TABLE {self._named(table)} CHANGE {column} c{self._columns} TEXT"] if column else []
+
+    def _truncate(self, table: str) -> list[str]:
+        return [f"TRUNCATE TABLE {self._named(table)}"]
+
+    def _drop(self, table: str) -> list[str]:
+        return [f"DROP TABLE {self._named(table)}"]
+
+    def _new(self, table: str) -> list[str]:
+        del table
+        return [self._create(self._random.choice(NAMES))]
+
+    def _rename(self, table: str) -> list[str]:
+        to = self._random.choice(NAMES)
+        words = self._random.choice(("RENAME TABLE {} TO {}", "ALTER TABLE {} RENAME TO {}"))
+        return [words.format(self._named(table), self._named(to))]
+
+    def _swap(self, table: str) -> list[str]:
+        other = self._random.choice([name for name in NAMES if name != table])
+        return [f"RENAME TABLE {DATABASE}.{table} TO {DATABASE}._x, {DATABASE}.{other} TO {DATABASE}.{table},"
+                f" {DATABASE}._x TO {DATABASE}.{other}"]  # fmt: skip
+
+    def _index(self, table: str) -> list[str]:
+        column = self._free(table)
+        if column is None:
+            return []
+        if self._random.random() < 0.4:
+            return [f"DROP INDEX i_{column} ON {self._named(table)}"]
+        return [f"CREATE INDEX i_{column} ON {self._named(table)} ({column})"]
+
+    def _default(self, table: str) -> list[str]:
+        column = self._free(table)
+        return [f"ALTER TABLE {self._named(table)} ALTER COLUMN {column} SET DEFAULT NULL"] if column else []
+
+    def _like(self, table: str) -> list[str]:
+        to = self._random.choice(NAMES)
+        return [f"CREATE TABLE IF NOT EXISTS {DATABASE}.{to} LIKE {DATABASE}.{table}"]
+
+    def _recreate(self, table: str) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {DATABASE}.{table}", self._create(table)]
+
+    def _harmless(self, table: str) -> list[str]:
+        return [self._random.choice((f"ANALYZE TABLE {table}", f"OPTIMIZE TABLE {table}", "FLUSH TABLES"))]
+
+    def _gh_ost(self, table: str) -> list[str]:
+        """As gh-ost does it: a ghost table, altered, filled, and exchanged in one RENAME."""
+        ghost, old = f"_{table}_gho", f"_{table}_del"
+        names = ", ".join(quote_name(name) for name, _, extra in self._columns_of(table) if "GENERATED" not in extra)
+        at = DATABASE
+        return [
+            f"create /* gh-ost */ table `{at}`.`{ghost}` like `{at}`.`{table}`",
+            f"alter /* gh-ost */ table `{at}`.`{ghost}` ADD COLUMN {self._column()}",
+            f"insert /* gh-ost */ ignore into `{at}`.`{ghost}` ({names}) (select {names} from `{at}`.`{table}`)",
+            f"UPDATE {table} SET id = id WHERE id < 3",
+            f"rename /* gh-ost */ table `{at}`.`{table}` to `{at}`.`{old}`, `{at}`.`{ghost}` to `{at}`.`{table}`",
+            f"drop /* gh-ost */ table if exists `{at}`.`{old}`",
+            f"drop /* gh-ost */ table if exists `{at}`.`{ghost}`",
+        ]
+
+    def _pt_osc(self, table: str) -> list[str]:
+        """As pt-online-schema-change does it: triggers write to the new table while it is filled."""
+        new, old = f"_{table}_new", f"_{table}_old"
+        at = DATABASE
+        return [
+            f"CREATE TABLE `{at}`.`{new}` LIKE `{at}`.`{table}`",
+            f"ALTER TABLE `{at}`.`{new}` ADD COLUMN {self._column()}",
+            f"CREATE TRIGGER `pt_osc_{table}_del` AFTER DELETE ON `{at}`.`{table}` FOR EACH ROW"
+            f" DELETE IGNORE FROM `{at}`.`{new}` WHERE `{at}`.`{new}`.`id` <=> OLD.`id`",
+            f"INSERT LOW_PRIORITY IGNORE INTO `{at}`.`{new}` (`id`) SELECT `id` FROM `{at}`.`{table}`"
+            " LOCK IN SHARE MODE",
+            f"DELETE FROM {table} WHERE id % 11 = 3",
+            f"RENAME TABLE `{at}`.`{table}` TO `{at}`.`{old}`, `{at}`.`{new}` TO `{at}`.`{table}`",
+            f"DROP TABLE IF EXISTS `{at}`.`{old}`",
+            f"DROP TRIGGER IF EXISTS `{at}`.`pt_osc_{table}_del`",
+            f"DROP TABLE IF EXISTS `{at}`.`{new}`",
+        ]
+
+
+def contents(url: str) -> dict[str, tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Columns and rows of the tables of `DATABASE`; empty where it is not there."""
+    found = {}
+    for (name,) in sql(url, f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{DATABASE}'"):
+        columns = tuple(
+            column
+            for (column,) in sql(
+                url,
+                "SELECT column_name FROM information_schema.columns"
+                f" WHERE table_schema = '{DATABASE}' AND table_name = '{name}' ORDER BY ordinal_position",
+            )
+        )
+        found[name] = (columns, sorted(sql(url, f"SELECT * FROM {DATABASE}.{quote_name(name)}"), key=repr))
+    return found

@@ -1,0 +1,198 @@
+"""Real senders between a server and the bridge: Canal on MySQL, Debezium's newest connectors on MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import pymysql
+import pytest
+
+from bridge.local import Kafka, LocalError, MariaDB, MySQL
+from bridge.local.sql_server import SqlServer
+from tests.support.captures import write_lines
+from tests.support.command import Process, bridge
+from tests.support.error_messages import entries
+from tests.support.pipelines import admin, drop_all, sql
+from tests.support.senders import KINDS, Round, sending
+from tests.support.upstream_writers import Writer, contents
+
+CHAINS: Final = {"Canal, MySQL": "mysql_target", "Debezium, MySQL": "mysql_target", "Debezium, MariaDB": "target"}
+"""The chains of the suite, each with a target of the upstream's kind."""
+BEFORE: Final = (
+    "CREATE DATABASE shop",
+    "USE shop",
+    "CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(20), t TIMESTAMP(3) NULL)",
+    "CREATE TABLE b (a INT, k VARCHAR(8), n DECIMAL(8,2), PRIMARY KEY (a, k))",
+    "CREATE TABLE c (id INT, e ENUM('x','y'))",
+    "CREATE TABLE d (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, j JSON)",
+    "INSERT INTO a VALUES (1, 'one', NOW(3)), (2, 'zwei', NULL)",
+)
+CHAIN: Final = (
+    "USE shop",
+    "INSERT INTO a SELECT id + 10, CONCAT(v, '日本'), t FROM a",
+    "INSERT INTO b VALUES (1, 'k', 1.5), (2, 'k', -1.5), (3, 'l', NULL)",
+    "INSERT INTO c VALUES (1, 'x'), (1, 'x'), (2, NULL)",
+    "ALTER TABLE a ADD COLUMN n INT DEFAULT 7",
+    "UPDATE a SET n = id, v = 'moved' WHERE id > 10",
+    "UPDATE b SET k = 'm' WHERE a = 2",
+    "DELETE FROM c WHERE id = 1 LIMIT 1",
+    "TRUNCATE TABLE shop.b",
+    "INSERT INTO b VALUES (9, 'k', 9)",
+    "RENAME TABLE shop.c TO shop.e",
+    "INSERT INTO e VALUES (5, 'y')",
+    "ALTER TABLE shop.a DROP COLUMN t",
+    "DELETE FROM a WHERE id = 2",
+    "INSERT INTO d (j) VALUES ('{\"a\": [1, null]}'), ('1')",
+    "CREATE TABLE shop.f LIKE shop.d",
+    "INSERT INTO f SELECT * FROM d",
+    "DROP TABLE shop.d",
+    "CREATE TABLE shop.d (id INT PRIMARY KEY, w VARCHAR(9))",
+    "INSERT INTO d VALUES (1, 'again')",
+)
+MINUTES: Final = float(os.environ.get("SENDERS_MINUTES", "30"))
+ROUND_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 60.0
+"""For a bridge that has been killed to start, and to bring what is there."""
+
+
+@pytest.fixture
+def upstream(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
+    """The server of a kind of sender, whose jars are there."""
+    kind = KINDS[request.param]
+    try:
+        kind.fetch()
+    except LocalError as error:
+        pytest.skip(str(error))
+    with kind.server as server:
+        yield server
+
+
+def work(url: str, statements: tuple[str, ...]) -> None:
+    """Runs them in one session, in the database that it uses."""
+    with admin(url) as session:
+        for statement in statements:
+            session.execute(statement)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("upstream", "server"), CHAINS.items(), indirect=["upstream"], ids=list(CHAINS))
+def test_what_a_real_sender_wrote_ends_equal(
+    upstream: SqlServer, server: str, kafka: Kafka, request: pytest.FixtureRequest
+) -> None:
+    """Rows and schema changes of a second, in several partitions and topics: the target is the upstream's equal."""
+    target = request.getfixturevalue(server)
+    kind = KINDS[request.node.callspec.id]
+    if kind.release:
+        work(upstream.url, BEFORE)
+    name = re.sub(r"\W+", "-", request.node.callspec.id).lower()
+    with sending(kind, kafka, upstream, name, partitions=3) as round:
+        work(upstream.url, CHAIN if kind.release else BEFORE + CHAIN)
+        round.finish()
+    ended = bridge(*round.arguments("replay", target))
+    assert ended.code == 0, ended.err
+    assert contents(target) == contents(upstream.url)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(MINUTES * 60 + 2400)
+@pytest.mark.parametrize("upstream", KINDS, indirect=True)
+def test_rounds_of_random_work(upstream: SqlServer, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Random rows, schema changes and online migrations, while the sender and the bridge are killed again and again:
+    each round ends with the upstream's rows, or with a stop that the manual names, or a schema change that is held."""
+    kind = KINDS[request.node.callspec.id]
+    seed = int(os.environ.get("SENDERS_SEED", str(random.randrange(1 << 30))))
+    print(f"{request.node.callspec.id}, {MINUTES:g} minutes, seed {seed}")
+    ends: Counter[str] = Counter()
+    wrong: list[str] = []
+    with ExitStack() as stack:
+        kafka = stack.enter_context(Kafka())
+        target = stack.enter_context(MariaDB() if kind.source == "mariadb" else MySQL())
+        until = time.monotonic() + MINUTES * 60
+        while time.monotonic() < until:
+            folder = tmp_path / str(seed)
+            folder.mkdir()
+            for server in (target, upstream):
+                with admin(server.url) as session:
+                    drop_all(session)
+            sql(upstream.url, "RESET MASTER", "SELECT 1")
+            end = one_round(request.node.callspec.id, seed, kafka, upstream, target, folder)
+            print(f"seed {seed}: {end}")
+            ends[end.partition(":")[0]] += 1
+            wrong += [f"{folder}: {end}"] if end.startswith("wrong") else []
+            seed += 1
+    print(dict(ends))
+    assert not wrong
+
+
+def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: SqlServer, folder: Path) -> str:
+    """One round; how it ended.  The upstream's statements and the messages are in the folder then."""
+    dice = random.Random(seed)
+    writer = Writer(upstream.url, seed)
+    if KINDS[kind].release:
+        writer.begin()
+        writer.work(20)
+    partitions, by_key = dice.choice((1, 1, 2, 3, 5)), dice.random() < 0.5
+    with sending(KINDS[kind], kafka, upstream, f"round{seed}", partitions=partitions, by_key=by_key) as round:
+        if not KINDS[kind].release:
+            writer.begin()
+        process = started(round, target, folder)
+        try:
+            until = time.monotonic() + ROUND_SECONDS
+            while time.monotonic() < until:
+                writer.work(20)
+                if dice.random() < 0.05:
+                    round.sender.kill()
+                    writer.work(20)
+                    round.sender.restart()
+                elif dice.random() < 0.05 and process.code is None:
+                    process.signal_group(signal.SIGKILL)
+                    process.wait()
+                    process = started(round, target, folder)
+            writer.close()
+            (folder / "statements.sql").write_text(";\n".join(writer.statements))
+            write_lines(folder / "capture.jsonl", round.finish())
+            return ended(process, upstream, target)
+        finally:
+            process.kill()
+
+
+def started(round: Round, target: SqlServer, folder: Path) -> Process:
+    """A bridge that runs, or goes on."""
+    arguments = round.arguments("run", target.url)
+    return Process(folder, *arguments, "--set", "stream.idle_seconds=5")
+
+
+def ended(process: Process, upstream: SqlServer, target: SqlServer) -> str:
+    """How it ended: equal, a named stop, a schema change that is held, or wrong."""
+    wanted = contents(upstream.url)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while process.code is None and time.monotonic() < until:
+        with suppress(pymysql.MySQLError):  # a table that is dropped while it is read
+            if contents(target.url) == wanted:
+                return "equal"
+        time.sleep(1)
+    if contents(target.url) == wanted:
+        return "equal"
+    if process.code is not None:
+        last = process.lines[-1] if process.lines else ""
+        names = any(re.search(".+".join(map(re.escape, entry.split("..."))), last) for entry in entries())
+        return f"stopped: {last}" if process.code in (3, 4) and names else f"wrong: exit {process.code}, {last}"
+    held = subprocess.run(
+        ["bridge", "ddl", "list", "--open", "--target", target.url], capture_output=True, text=True, check=False
+    )
+    if "held" in held.stdout:
+        return f"held: {held.stdout.strip()[-300:]}"
+    got = contents(target.url)
+    differ = sorted(name for name in wanted | got if wanted.get(name) != got.get(name))
+    return f"wrong: {differ} differ"
