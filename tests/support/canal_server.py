@@ -207,7 +207,7 @@ def _beans(*beans: str) -> str:
 
 
 def _bean(kind: str, *, id: str = "", **properties: str) -> str:
-    """A bean of Spring's.  A value that begins with `#` is the bean of that name, one that begins with `<` is a bean."""
+    """A bean of Spring's.  A value that begins with `#` is the bean of that name, one with `<` is a bean."""
     name = f' id="{id}"' if id else ""
     inner = "".join(f'<property name="{name}">{_value(value)}</property>' for name, value in properties.items())
     return f'<bean{name} class="{kind}">{inner}</bean>'

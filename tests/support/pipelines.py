@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,9 +183,18 @@ def opened(
         yield Pipeline(target, table, ownership, writer, applier)
 
 
-def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: Any) -> Pipeline:
-    """Applies all events from where progress says, in micro-batches of `batch` events, to the end."""
-    partitions = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
+def run_all(
+    url: str,
+    events: pa.Table,
+    *,
+    batch: int | None = None,
+    partitions: Sequence[PartitionId] | None = None,
+    **options: Any,
+) -> Pipeline:
+    """Applies all events from where progress says, in micro-batches of `batch` events, to the end.  partitions: those
+    that there are, if they are more than have events."""
+    if partitions is None:
+        partitions = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
     while True:
         with opened(url, partitions, **options) as pipeline, suppress(OrderChanged):
             _run_to_the_end(pipeline, events, batch)

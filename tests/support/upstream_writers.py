@@ -118,7 +118,8 @@ class Writer:
     def _names(self) -> list[str]:
         with suppress(BridgeError, pymysql.MySQLError):
             found = self._session.rows(
-                "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'",
+                "SELECT table_name FROM information_schema.tables"
+                " WHERE table_schema = %s AND table_type = 'BASE TABLE'",
                 (DATABASE,),
             )
             return sorted(name for (name,) in found if name in NAMES)
@@ -184,7 +185,7 @@ class Writer:
         self._columns += 1
         kind = self._random.choice(self._types)
         if "NULL" not in kind and self._random.random() < 0.3:
-            value = next((value for value in _TYPES[kind]))
+            value = _TYPES[kind][0]
             if kind not in {"JSON", "TEXT", "BLOB"}:
                 kind += f" NOT NULL DEFAULT {value}"
         return f"c{self._columns} {kind}"
@@ -276,7 +277,8 @@ class Writer:
             f"ALTER TABLE `{at}`.`{new}` ADD COLUMN {self._column()}",
             f"CREATE TRIGGER `pt_osc_{table}_del` AFTER DELETE ON `{at}`.`{table}` FOR EACH ROW"
             f" DELETE IGNORE FROM `{at}`.`{new}` WHERE `{at}`.`{new}`.`id` <=> OLD.`id`",
-            f"INSERT LOW_PRIORITY IGNORE INTO `{at}`.`{new}` (`id`) SELECT `id` FROM `{at}`.`{table}` LOCK IN SHARE MODE",
+            f"INSERT LOW_PRIORITY IGNORE INTO `{at}`.`{new}` (`id`) SELECT `id` FROM `{at}`.`{table}`"
+            " LOCK IN SHARE MODE",
             f"DELETE FROM {table} WHERE id % 11 = 3",
             f"RENAME TABLE `{at}`.`{table}` TO `{at}`.`{old}`, `{at}`.`{new}` TO `{at}`.`{table}`",
             f"DROP TABLE IF EXISTS `{at}`.`{old}`",

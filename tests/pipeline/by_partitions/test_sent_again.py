@@ -282,6 +282,25 @@ def test_what_is_sent_again_changes_nothing(target: str, sender: str) -> None:
     holds()
 
 
+def test_rows_without_a_key(target: str) -> None:
+    """Where files and positions tell, they do not double, and deleting one again stops nothing, wherever the bridge
+    was killed."""
+    stamp = SENDERS["debezium, whole seconds"].stamp
+    told = [([1], None), ([1], None), ([2], None), (None, [2]), ([3], None)]
+    rows = [
+        stamp(row_change(0, "k", ["a"], [], before=before, after=after), number, 1_790_000_000_000)
+        for number, (after, before) in enumerate(told, 1)
+    ]
+    sent = [*rows[:4], *rows[1:4], *rows[:5], *rows[2:], *rows[3:]]
+    events = in_topic([(0, event) for event in sent])
+    for cut in range(1, len(sent)):
+        sql(target, *(f"DROP DATABASE IF EXISTS {schema}" for schema in ("_bridge", "m")), "CREATE DATABASE m")
+        sql(target, "CREATE TABLE m.k (a INT)")
+        run_until_killed(target, events, cut, batch=2)
+        run_all(target, events, batch=3, rows_per_transaction=1)
+        assert sql(target, "SELECT a FROM m.k ORDER BY a") == [(1,), (1,), (3,)], cut
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("sender", SENDERS)
 def test_many_histories(target: str, sender: str) -> None:
