@@ -97,6 +97,7 @@ def _boundary_order(
     progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
 ) -> BoundaryOrder:
     starts = starts_of(progress, lows, by_partition=False, begins=config.begins)
+    starts = {where: start for where, start in starts.items() if where not in config.unused}
     return BoundaryOrder(
         progress,
         Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock, config.unused),

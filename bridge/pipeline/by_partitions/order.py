@@ -196,9 +196,9 @@ class PartitionOrder:
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
             self._counts.repeated.update(step.repeated)
-            if step.changes:
-                self._ahead_since.clear()
             yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
+            if step.changes and self.applied_ts == step.high:  # otherwise it was put back
+                self._ahead_since.clear()
 
     def _next_step(self) -> Step | None:
         """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else

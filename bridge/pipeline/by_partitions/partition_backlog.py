@@ -73,10 +73,9 @@ class _Barrier:
     moment: Moment
     columns: ColumnsTell | None
 
-    @property
-    def bound(self) -> Bound:
-        """What rows may not pass before it has run."""
-        return self.columns or self.moment
+    def bound(self, began_anew: tuple[tuple[int, int], ...]) -> Bound:
+        """What rows may not pass before it has run.  began_anew: as of Moment."""
+        return self.columns or replace(self.moment, began_anew=began_anew)
 
 
 @dataclass(frozen=True)
@@ -325,12 +324,20 @@ class PartitionBacklog:
 
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
-        bounds: list[Bound] = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        anew = self._began_anew
+        bounds: list[Bound] = [
+            replace(Moment.at(queue.seen, queue.places.values()), began_anew=anew) for queue in unread
+        ]
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.bound)
+            bounds.append(self._barrier.bound(anew))
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
+
+    @property
+    def _began_anew(self) -> tuple[tuple[int, int], ...]:
+        """Between which times (TSO) the upstream's binlog began anew, as far as partitions show it."""
+        return tuple(sorted({queue.began_anew for queue in self._queues.values() if queue.began_anew}))
 
     @property
     def _hard_bound(self) -> int:
@@ -372,6 +379,7 @@ class PartitionBacklog:
     def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
         makes something new is never late: rows of it could not have come before."""
+        moment = replace(moment, began_anew=self._began_anew)
         for other, queue in sorted(self._queues.items()) if moment.places else ():
             ts, place = queue.applied[:2]
             if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
@@ -416,7 +424,7 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        is_behind = queue.begins_behind([barrier.bound, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([barrier.bound(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:

@@ -17,7 +17,16 @@ from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
-from bridge.rows.moments import Bools, Moment, Places, is_of_snapshot, names_of, newest_places
+from bridge.rows.moments import (
+    Bools,
+    Moment,
+    Places,
+    coordinates_of,
+    is_of_snapshot,
+    names_of,
+    new_beginning,
+    newest_places,
+)
 
 
 @dataclass(frozen=True)
@@ -165,6 +174,8 @@ class PartitionQueue:
     has_rows: whether any event so far was a row change.
     begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
     applied: the last row in the target that named its place.
+    began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
+    when it did not.
     unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
     there is none.
     """
@@ -174,6 +185,8 @@ class PartitionQueue:
         self.places = {names_of(applied.place): applied.place} if applied.place else {}
         self.has_rows = self.begins_snapshot = False
         self.applied = applied
+        self.began_anew: tuple[int, int] | None = None
+        self._highest = coordinates_of(applied.place) if applied.place else {}
         self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
         self._count = 0
@@ -189,8 +202,13 @@ class PartitionQueue:
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 
     def _note_times(self, events: pa.Table) -> None:
+        places = Places.of(events["place"])
+        if places.numbers:
+            seen = max(self.seen, self.shown)
+            began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
+            self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
-        for names, place in newest_places(events).items():
+        for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)
             self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last

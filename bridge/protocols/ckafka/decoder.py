@@ -90,7 +90,8 @@ class CkafkaDecoder(PlainDecoder):
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
-        new, old = message.get("NEW_VALUES"), message.get("OLD_VALUES")
+        new: Any = message.get("NEW_VALUES")
+        old: Any = message.get("OLD_VALUES")
         is_wrong = old is None if kind is Kind.DELETE else kind is Kind.INSERT and old is not None
         if (new is None) != (kind is Kind.DELETE) or is_wrong:
             raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")

@@ -133,7 +133,8 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
         images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
-    texts = () if net.expected is None else spelled_texts(table, net.key)
+    is_guarded = net.expected is not None and {name.lower() for name in into.names}.issuperset(net.key)
+    texts = spelled_texts(table, net.key) if is_guarded else ()
     guarded = next((name for name in into.names if name.lower() in texts), "")
     changes = _on_duplicate_key(into, net.key, with_key=with_key, guarded=guarded, texts=texts)
     for statement in _multi_row(table, into, images, changes):

@@ -185,6 +185,26 @@ def test_what_other_places_make_late(what: str, event: Event, is_late: bool) -> 
     assert bool(steps(held)[0].changes[0].doubt) is is_late, what
 
 
+def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None:
+    """RESET MASTER: in one partition places go back while times go on, which nothing that is sent again does."""
+    hour = 3_600_000
+    rows = [at(row(hour), 500, 120), at(row(2 * hour), 700, 120), at(row(30 * hour), 900)]
+    held = prefixes(3)
+    reset = at(change(20 * hour, "TRUNCATE"), 300)
+    give(held, [(0, 0, reset), *((1, offset, event) for offset, event in enumerate(rows)), (2, 0, rows[0])])
+    held.end()
+    assert shown(steps(held)) == [(1, 0), (2, 0), (1, 1), "TRUNCATE", (1, 2)]
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(50 * hour, "TRUNCATE"), 300)), *((1, n, event) for n, event in enumerate(rows[:2]))])
+    held.end()
+    assert shown(steps(held)) == [(1, 0), (1, 1), "TRUNCATE"], "a day earlier, without a row behind it"
+    held = prefixes(2)
+    again = [at(row(9000), 400), at(row(7000), 500), at(row(9000), 400), at(row(7000), 500)]
+    give(held, [(0, 0, at(change(8000, "TRUNCATE"), 450)), *((1, n, event) for n, event in enumerate(again))])
+    held.end()
+    assert shown(steps(held))[:2] == [(1, 0), "TRUNCATE"], "what is sent again"
+
+
 def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:
     """That of the rows below it; rows without a place leave it as it was."""
     held = prefixes(2)
