@@ -102,27 +102,28 @@ class Upstream:
         kind = self.random.choice((self._truncate, self._drop, self._rename, self._swap, self._add, self._drop_column))
         return kind(table, free)
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str) -> None:
+        """A schema change."""
         self._tell(text=text)
 
     def _create(self, table: str) -> None:
         kind = "VARCHAR(9)" if self._spells else "INT"
         self.types[table], self.keys[table], self.rows[table] = {"id": kind, "v": "INT"}, ("id",), {}
         collation = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci" if self._spells else ""
-        self._say(f"CREATE TABLE {table} (id {kind} PRIMARY KEY, v INT){collation}")
+        self.say(f"CREATE TABLE {table} (id {kind} PRIMARY KEY, v INT){collation}")
 
     def _truncate(self, table: str, _free: Sequence[str]) -> None:
         self.rows[table] = {}
-        self._say(f"TRUNCATE TABLE {table}")
+        self.say(f"TRUNCATE TABLE {table}")
 
     def _drop(self, table: str, _free: Sequence[str]) -> None:
         del self.types[table], self.keys[table], self.rows[table]
-        self._say(f"DROP TABLE {table}")
+        self.say(f"DROP TABLE {table}")
 
     def _rename(self, table: str, free: Sequence[str]) -> None:
         if free:
             self._move(table, free[0])
-            self._say(f"RENAME TABLE {table} TO {free[0]}")
+            self.say(f"RENAME TABLE {table} TO {free[0]}")
 
     def _swap(self, table: str, _free: Sequence[str]) -> None:
         other = next((one for one in sorted(self.types) if one != table), None)
@@ -130,7 +131,7 @@ class Upstream:
             self._move(table, "aside")
             self._move(other, table)
             self._move("aside", other)
-            self._say(f"RENAME TABLE {table} TO aside, {other} TO {table}, aside TO {other}")
+            self.say(f"RENAME TABLE {table} TO aside, {other} TO {table}, aside TO {other}")
 
     def _move(self, table: str, to: str) -> None:
         for of in (self.types, self.keys, self.rows):
@@ -141,7 +142,7 @@ class Upstream:
         name = f"c{self._values}"
         self.types[table] = {**self.types[table], name: "INT"}
         self.rows[table] = {key: {**row, name: 0} for key, row in self.rows[table].items()}
-        self._say(f"ALTER TABLE {table} ADD COLUMN {name} INT NOT NULL DEFAULT 0")
+        self.say(f"ALTER TABLE {table} ADD COLUMN {name} INT NOT NULL DEFAULT 0")
 
     def _drop_column(self, table: str, _free: Sequence[str]) -> None:
         others = [name for name in self.types[table] if name not in self.keys[table]]
@@ -152,11 +153,11 @@ class Upstream:
                 key: {name: value for name, value in row.items() if name != gone}
                 for key, row in self.rows[table].items()
             }
-            self._say(f"ALTER TABLE {table} DROP COLUMN {gone}")
+            self.say(f"ALTER TABLE {table} DROP COLUMN {gone}")
 
     def lose_key(self, table: str) -> None:
         """Its primary key is dropped; then a row comes of which there is one with the former key."""
-        self._say(f"ALTER TABLE {table} DROP PRIMARY KEY")
+        self.say(f"ALTER TABLE {table} DROP PRIMARY KEY")
         for row in [*self.rows[table].values()][:1]:
             twin = {**row, "v": self._value("INT")}
             self._tell(table=table, types=self.types[table], key=(), after=twin)
@@ -224,7 +225,7 @@ def one_run(url: str, kind: str, seed: int) -> str:
         if sender.tells_servers and random.random() < 0.02:
             upstream.fail_over()
         if ends_at is None and random.random() < 0.003 and "t0" in upstream.types:
-            upstream._say(UNREADABLE)
+            upstream.say(UNREADABLE)
             ends_at = upstream.done[-1]
     ignored: tuple[str, ...] = ()
     if random.random() < 0.1 and ends_at is None and upstream.types:
