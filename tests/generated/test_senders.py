@@ -134,8 +134,9 @@ class Upstream:
             self.say(f"RENAME TABLE {table} TO aside, {other} TO {table}, aside TO {other}")
 
     def _move(self, table: str, to: str) -> None:
-        for of in (self.types, self.keys, self.rows):
-            of[to] = of.pop(table)  # type: ignore[attr-defined]
+        self.types[to] = self.types.pop(table)
+        self.keys[to] = self.keys.pop(table)
+        self.rows[to] = self.rows.pop(table)
 
     def _add(self, table: str, _free: Sequence[str]) -> None:
         self._values += 1

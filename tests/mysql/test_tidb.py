@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,7 @@ def test_an_interrupted_step_that_is_too_large_for_one_transaction(
         pipeline.take(events.slice(0, len(rows) + 1))
     session.execute("SET GLOBAL tidb_mem_quota_query = 1048576")
     try:
-        options = {"writers": writers, "rows_per_transaction": 2000, "batch": len(rows) + 1}
+        options: dict[str, Any] = {"writers": writers, "rows_per_transaction": 2000, "batch": len(rows) + 1}
         run_all(tidb_target, events, **options, trace=steps.append)
     finally:
         session.execute("SET GLOBAL tidb_mem_quota_query = 1073741824")

@@ -3,6 +3,8 @@ replicated."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridge.config import Settings
@@ -57,7 +59,7 @@ MIGRATED = in_one_partition([
 @pytest.mark.parametrize("word", ["replace", "done"])
 def test_a_migration_half_outside_of_the_filter(target: str, word: str) -> None:
     """Its rename moved tables upstream, and none here."""
-    run = {"tables": TableFilter(("m.t",)), "ddl": ONLY.ddl_rules()}
+    run: dict[str, Any] = {"tables": TableFilter(("m.t",)), "ddl": ONLY.ddl_rules()}
     by_hand = "ALTER TABLE m.t ADD COLUMN c INT"
     sql(target, "CREATE DATABASE m")
     with pytest.raises(HeldError):
