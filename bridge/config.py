@@ -113,6 +113,9 @@ class SourceSection(Section):
     """A capture file or a folder of capture files, instead of Kafka."""
     quarantine: tuple[str, ...] = ()
     """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge."""
+    unused_partitions: Annotated[tuple[str, ...], _after(lambda names: partitions_named(names))] = ()
+    """Partitions (`topic/partition`) that the changefeed does not write to, since the topic has more of them than its
+    `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
@@ -133,6 +136,11 @@ class SourceSection(Section):
     def topic_starts(self) -> dict[str, int | None]:
         """The topics, each with its own beginning (TSO) where it has one."""
         return topic_starts(self.topics)
+
+    @property
+    def unused(self) -> list[tuple[str, int]]:
+        """The partitions that the changefeed does not write to."""
+        return partitions_named(self.unused_partitions)
 
     @property
     def client_properties(self) -> dict[str, str]:
@@ -412,6 +420,17 @@ class Settings(Section):
             row_rules=self.row_rules,
             ms_ahead=self.source.ahead_seconds * 1000,
         )
+
+
+def partitions_named(names: tuple[str, ...]) -> list[tuple[str, int]]:
+    """Splits `topic/partition`.  Raises UsageError for what is no such name."""
+    found = []
+    for name in names:
+        topic, _, number = name.rpartition("/")
+        if not _TOPIC.fullmatch(topic) or not number.isdecimal():
+            raise UsageError(f"{name!r} is not a topic and a partition", fix="write it as topic/7")
+        found.append((topic, int(number)))
+    return found
 
 
 def topic_starts(topics: tuple[str, ...]) -> dict[str, int | None]:

@@ -70,6 +70,7 @@ class Table:
     primary: the primary key, which is then the first of `keys`; () when there is none.
     turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
     guards_spelling: whether no row may be overwritten by one whose key is spelled otherwise.
+    copies_zeros: whether it has an ENUM whose error value must be copied from another column (TiDB).
     """
 
     name: TableName
@@ -83,6 +84,7 @@ class Table:
     turns_bits: bool = False
     primary: tuple[str, ...] = ()
     guards_spelling: bool = False
+    copies_zeros: bool = False
 
     @property
     def stored(self) -> TableName:
@@ -116,6 +118,8 @@ class PartitionStart(NamedTuple):
     place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
     and 0 where none has.
     seen: in the order of the partitions, the highest time (TSO) of what lies before `offset`, as far as it is known.
+    rows, again: how many rows of that place are in the target, and how many of them the producer has still to send
+        again, as it has begun to send again what is before them.
     """
 
     offset: int
@@ -126,6 +130,8 @@ class PartitionStart(NamedTuple):
     place: str = ""
     place_ts: int = 0
     seen: int = 0
+    rows: int = 0
+    again: int = 0
 
 
 Positions = Mapping[PartitionId, PartitionStart]

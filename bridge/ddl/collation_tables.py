@@ -44,6 +44,12 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
 }
 
 
+SOME_MYSQL: Final = "mysql"
+"""The source of messages that were made from a binlog, while nobody has said of which server it is."""
+UNKNOWN_DEFAULTS: Final = SourceDefaults("", "", {"utf8mb4": ""})
+"""The defaults in which MySQL 8, MySQL 5.7 and MariaDB differ."""
+
+
 def is_tidb(source: str) -> bool:
     """Tells whether a name in SOURCES is TiDB's."""
     return source.partition("-")[0] == "tidb"
@@ -86,6 +92,8 @@ class CollationRules:
     def on(self, known: KnownCollations, name: str) -> str | None:
         """Gives the collation that `name` becomes on a target; None when no collation there is near enough."""
         name = name.lower()
+        if self.source.compares_bytes and known.compares_bytes:
+            return self.mapped.get(name, name)
         candidates = (*([self.mapped[name]] if name in self.mapped else []), *self._candidates(known, name))
         return next((candidate for candidate in candidates if known.knows(candidate)), None)
 

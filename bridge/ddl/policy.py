@@ -4,14 +4,14 @@ follows."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from typing import NamedTuple
 
 from bridge.ddl.by_table.event_filters import EventFilter, ignored_classes
 from bridge.ddl.classes import ChangeClass
-from bridge.ddl.collation_tables import SOURCES, CollationRules, is_tidb
+from bridge.ddl.collation_tables import SOURCES, UNKNOWN_DEFAULTS, CollationRules, is_tidb
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
@@ -81,6 +81,16 @@ class DdlRules:
     routes: Routes = field(default_factory=Routes)
     timezone: str | None = None
     tidb_checks: bool = False
+
+    def sent_by(self, source: str) -> DdlRules:
+        """Gives the rules for messages of this source: what is made from a binlog never means TiDB's defaults.
+
+        source: "mariadb", or "mysql" where the messages tell no more; "" for other messages.
+        """
+        if not source or not self.is_from_tidb:
+            return self
+        defaults = SOURCES.get(source, UNKNOWN_DEFAULTS)
+        return replace(self, source=source, collations=CollationRules(defaults, self.collations.mapped))
 
     @property
     def enforces_checks(self) -> bool:

@@ -144,6 +144,7 @@ class Capabilities:
     """A target as the bridge knows it.
 
     max_allowed_packet: how many bytes a statement may have.
+    encrypts: whether it has a key for tables that are to be encrypted.
     lower_case_table_names: 0 when the letters' case tells names apart, otherwise 1 or 2.
     """
 
@@ -152,6 +153,7 @@ class Capabilities:
     collations: KnownCollations
     max_allowed_packet: int = 64 << 20
     lower_case_table_names: int = 0
+    encrypts: bool = True
 
     def has(self, feature: Feature) -> bool:
         """Tells whether the target knows a syntax."""

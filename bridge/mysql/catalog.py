@@ -103,7 +103,7 @@ def _stored(session: Session, wanted: Sequence[TableName]) -> dict[TableName, Ta
         name: _table(name, columns[name], indexes.get(name, {}), nullable.get(name, set()), counts=name in counting)
         for name in columns
     }
-    return tidb.with_turned_bits(tables) if session.is_tidb else tables
+    return tidb.with_ways_to_write(tables) if session.is_tidb else tables
 
 
 def _table(

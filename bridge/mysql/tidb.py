@@ -53,10 +53,15 @@ def prepare(session: _Session) -> None:
         _set(session, setting)
 
 
-def with_turned_bits(tables: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Notes which tables have a column whose bytes ON DUPLICATE KEY UPDATE would turn around."""
+def with_ways_to_write(tables: Mapping[TableName, Table]) -> dict[TableName, Table]:
+    """Notes which tables have a column whose bytes ON DUPLICATE KEY UPDATE would turn around, and which have an
+    ENUM."""
     return {
-        name: replace(table, turns_bits=any(_EIGHT_BYTES.match(column.type) for column in table.columns.values()))
+        name: replace(
+            table,
+            turns_bits=any(_EIGHT_BYTES.match(column.type) for column in table.columns.values()),
+            copies_zeros=any(column.type.startswith("enum(") for column in table.columns.values()),
+        )
         for name, table in tables.items()
     }
 

@@ -53,6 +53,7 @@ class ApplierConfig:
     routes: Routes = Routes()  # noqa: RUF009  # immutable
     waits_for_operator: bool = False
     gate: Gate | None = None
+    unused: frozenset[PartitionId] = frozenset()
     clock: Callable[[], float] = time.monotonic
 
 
@@ -98,7 +99,7 @@ def _boundary_order(
     starts = starts_of(progress, lows, by_partition=False, begins=config.begins)
     return BoundaryOrder(
         progress,
-        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock),
+        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock, config.unused),
         Backlog(starts),
         tables=config.tables,
         counts=counts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ import structlog
 
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import End, Ends
-from bridge.errors import UnansweredError
+from bridge.errors import UnansweredError, UsageError
 from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName, goes_by_partition
@@ -27,6 +27,7 @@ from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
+from bridge.pipeline.by_boundaries.frontier import used
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.query import Reading
@@ -39,7 +40,7 @@ from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
-from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, is_mysql_born, make_decoder
+from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
@@ -167,6 +168,7 @@ class Assembly:
         sample = self.source.sample(HEAD_MESSAGES) if by_partition else []
         cascades_are_lost = by_partition and is_mysql_born(sample)
         self._warn_of_losses(sample)
+        writer.note_source(binlog_source(sample))
         self._refuse_side_effects(writer.end, cascades=cascades_are_lost)
         return make_applier(
             writer,
@@ -216,6 +218,7 @@ class Assembly:
             routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
+            unused=unused_partitions(settings.source.unused, extents) if self.source.is_kafka else frozenset(),
         )
 
     @property
@@ -270,6 +273,21 @@ class Assembly:
     def _decode_options(self) -> DecodeOptions:
         wanted = self.tables if self.tables.rules else None
         return replace(self.settings.decode_options(wanted), tells_unwanted=True)
+
+
+def unused_partitions(named: Sequence[PartitionId], extents: Extents) -> frozenset[PartitionId]:
+    """Gives the partitions that the settings call unused.  Raises UsageError for one that there is not, SourceError for
+    one that has had messages."""
+    for topic, partition in named:
+        extent = extents.get((topic, partition))
+        if extent is None:
+            raise UsageError(
+                f"source.unused_partitions names {topic}/{partition}, which the source does not have",
+                fix="take it off that setting",
+            )
+        if extent.high > 0:
+            raise used(topic, partition)
+    return frozenset(named)
 
 
 def _highs(extents: Extents) -> dict[PartitionId, int]:

@@ -12,7 +12,7 @@ from typing import Final
 from bridge.errors import UsageError
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
-from bridge.protocols.detect import is_mysql_born, recognise
+from bridge.protocols.detect import binlog_source, is_mysql_born, recognise
 from bridge.protocols.fast.canal_shape import FastCanalDecoder
 from bridge.protocols.fast.ckafka_shape import FastCkafkaDecoder
 from bridge.protocols.fast.debezium_shape import FastDebeziumDecoder
@@ -27,6 +27,7 @@ __all__ = [
     "DecodeError",
     "DecodeOptions",
     "Decoder",
+    "binlog_source",
     "decode_message",
     "is_mysql_born",
     "make_decoder",

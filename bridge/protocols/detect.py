@@ -80,6 +80,16 @@ def is_mysql_born(sample: Sample) -> bool:
     return not found or any(one.mysql_born for one in found)
 
 
+def binlog_source(sample: Sample) -> str:
+    """Tells of which server's binlog messages are, as `collation_tables.SOURCES` and SOME_MYSQL name it: "mariadb",
+    which Debezium's connector for it says, or "mysql", which may be any; "" where no message shows that it is one's.
+    (Debezium's documentation, "MariaDB connector", source.connector.)"""
+    found = [one for key, value in sample if (one := recognise_message(key, value)) and one.mysql_born]
+    if any("MariaDB" in one.variant for one in found):
+        return "mariadb"
+    return "mysql" if found else ""
+
+
 def _reason(protocol: str, found: list[Recognised], looked_at: int) -> str:
     mine = [one for one in found if one.protocol == protocol]
     variants = Counter(one.variant for one in mine).most_common()
@@ -138,7 +148,8 @@ def _debezium(message: dict[str, Any], packed: str) -> Recognised | None:
     if not isinstance(source, dict) or not ("op" in payload or "ddl" in payload):
         return None
     is_mine = source.get("connector") == "TiCDC"
-    sender = "TiCDC" if is_mine else "Debezium's MySQL connector"
+    is_mariadb = source.get("connector") == "mariadb"
+    sender = "TiCDC" if is_mine else f"Debezium's {'MariaDB' if is_mariadb else 'MySQL'} connector"
     form = ", with schema" if "schema" in message else ", without schema"
     is_schema_change = "ddl" in payload or payload.get("op") == "t"
     return Recognised("debezium", sender + form + packed, mysql_born=not is_mine, is_schema_change=is_schema_change)

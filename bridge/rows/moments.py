@@ -36,6 +36,10 @@ Bools = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
 _SECOND_MS: Final = 1000
 _ABSENT: Final = -1
+_LONGEST_WAIT: Final = ms_tso(86_400_000)
+"""How much earlier than a schema change a row may be dated that stands behind it, as its statement waited: a day, the
+longest that MariaDB lets it wait for a lock of the table (lock_wait_timeout).  A place that says so of an earlier row
+is in a binlog that began anew since (RESET MASTER)."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +123,14 @@ class Moment:
     ts: its time (TSO).
     last: the last time (TSO) that is not later by time alone.
     places: its places; of several that an event can be compared with, the last decides.
+    began_anew: between which times (TSO) binlogs are known to have begun anew: only places that are both before or both
+        after are compared.
     """
 
     ts: int
     last: int
     places: tuple[str, ...] = ()
+    began_anew: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of_change(cls, ts: int, by_time: bool, place: str | None) -> Moment:
@@ -148,19 +155,49 @@ class Moment:
             return later
         by_place, is_earlier = _are_by_place(self.ts, times), times < self.ts
         places = Places.of(events["place"]) if places is None else places
+        by_place &= self._are_of_one_binlog(times)
         for place in self.places:
             is_comparable, behind = places.compared(place, is_earlier)
+            is_comparable &= ~behind | (times > self.ts - _LONGEST_WAIT)
             later = np.where(is_comparable & by_place, behind, later)
         return later
 
+    def _are_of_one_binlog(self, times: Longs) -> Bools:
+        """Tells which events are on the moment's side of every new beginning."""
+        same: Bools = np.ones(len(times), np.bool_)
+        for last, first in self.began_anew:
+            same &= times <= last if self.ts <= last else (times >= first) & (self.ts >= first)
+        return same
+
+    def is_clearly_after(self, events: pa.Table) -> Bools:
+        """Tells which events (with `commit_ts` and `place` of EVENT_SCHEMA) are earlier than the moment beyond doubt:
+        by their places, where these are comparable and the clock does not say otherwise, or by a lower millisecond."""
+        times = events["commit_ts"].to_numpy()
+        millis, at = times >> TSO_LOGICAL_BITS, tso_ms(self.ts)
+        earlier: Bools = millis < at
+        if not self.places or events["place"].null_count == events.num_rows:
+            return earlier
+        places = Places.of(events["place"])
+        for place in self.places:
+            is_comparable, behind = places.compared(place, times < self.ts)
+            earlier = np.where(is_comparable & (millis <= at), ~behind, earlier)
+        return earlier
+
     def shows_before(self, ts: int, place: str) -> bool:
-        """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place."""
+        """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place: in one
+        binlog, or by its time in those of two servers that one reader went through."""
         times = np.array([ts])
-        if not _are_by_place(self.ts, times)[0]:
+        if not self.places or not _are_by_place(self.ts, times)[0]:
             return False
-        event = Places.of(pa.array([place]))
-        compared = (event.compared(own, times < self.ts) for own in self.places)
-        return any(is_comparable[0] and behind[0] for is_comparable, behind in compared)
+        is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
+        if is_comparable[0] and self._are_of_one_binlog(times)[0]:
+            return bool(behind[0])
+        return ts > self.last and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+
+
+def _readers_of(place: str) -> set[str]:
+    """Names the readers of a place that have a name."""
+    return {name.partition(" ")[2].partition("/")[0] for name in coordinates_of(place)} - {""}
 
 
 def coordinates_of(place: str) -> dict[str, int]:
@@ -208,18 +245,40 @@ def _order(one: Moment, other: Moment) -> int:
     return 0
 
 
-def newest_places(events: pa.Table) -> dict[str, str]:
+def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, str]:
     """Gives the last place of events (EVENT_SCHEMA, in the order of their partition) for each set of names that their
-    places have, the newest last."""
+    places have, the newest last.  places: the events' places, where they have been read already."""
     texts = events["place"]
     if texts.null_count == events.num_rows:
         return {}
     kinds = np.zeros(events.num_rows, np.int64)
-    for number, numbers in enumerate(Places.of(texts).numbers.values()):
+    for number, numbers in enumerate((places or Places.of(texts)).numbers.values()):
         kinds += np.where(numbers != _ABSENT, hash((number, "a name")) | 1, 0)
     ends = sorted(int(np.flatnonzero(kinds == kind)[-1]) for kind in np.unique(kinds))
     found = [place for at in ends if (place := texts[at].as_py()) is not None]
     return {names_of(place): place for place in found}
+
+
+def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: int) -> tuple[int, int] | None:
+    """Finds where the binlog began anew among events of one partition, in order: the times (TSO) of the first event
+    whose place is lower than an earlier one's though its time is higher than all before it, and the highest of these.
+    What is sent again is not later.
+
+    highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
+    """
+    found = None
+    for name, numbers in places.numbers.items():
+        at = np.flatnonzero(numbers != _ABSENT)
+        mine, later = numbers[at], times[at]
+        before = np.maximum.accumulate(np.concatenate([[highest.get(name, _ABSENT)], mine]))[:-1]
+        seen_before = np.maximum.accumulate(np.concatenate([[seen], times]))[at]
+        back = np.flatnonzero((mine < before) & (later > seen_before))
+        if len(back) and not is_of_snapshot(name):
+            found = int(seen_before[back[0]]), int(later[back[0]])
+            highest[name] = int(mine[back[0] :].max())
+        else:
+            highest[name] = max(highest.get(name, _ABSENT), int(mine.max()))
+    return found
 
 
 def names_of(place: str) -> str:

@@ -19,7 +19,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.settings.load import load_settings
-from tests.support.pipelines import admin, opened, run_all
+from tests.support.pipelines import admin, opened, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.waiting import wait_for
 
@@ -209,3 +209,48 @@ def test_left_out_in_part(target: str, session: Session) -> None:
     assert [name for (name, *_) in session.rows("SHOW COLUMNS FROM f")] == ["id", "a", "b"]
     with pytest.raises(SchemaChangeError):
         run_all(target, in_one_partition([schema_change(100, "ALTER TABLE f DROP INDEX z"), boundary(101)], 20))
+
+
+@pytest.mark.parametrize(
+    ("given", "sender", "source"),
+    [
+        ("tidb", "", "tidb"),
+        ("tidb", "mysql", "mysql"),
+        ("tidb", "mariadb", "mariadb"),
+        ("tidb-old-collations", "mysql", "mysql"),
+        ("mysql-5.7", "mysql", "mysql-5.7"),
+        ("mysql-8", "mariadb", "mysql-8"),
+        ("mysql-8", "", "mysql-8"),
+    ],
+)
+def test_messages_of_a_binlog_never_mean_the_defaults_of_tidb(given: str, sender: str, source: str) -> None:
+    """What the settings say of another server holds."""
+    assert ddl_rules(source=given).sent_by(sender).source == source
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_held"),
+    [
+        ("CREATE DATABASE d", True),
+        ("CREATE DATABASE d CHARACTER SET utf8mb4", True),
+        ("CREATE DATABASE d CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", False),
+        ("CREATE TABLE m.t (a INT) CHARSET utf8mb4", True),
+        ("CREATE TABLE m.t (a INT) CHARSET latin1", False),
+        ("CREATE TABLE m.t (a INT) COLLATE utf8mb4_unicode_ci", False),
+        ("ALTER TABLE m.u ADD a INT CHECK (a > 0)", False),
+    ],
+)
+def test_a_default_that_nobody_has_told_is_held(target: str, statement: str, is_held: bool) -> None:
+    """Of messages from a binlog whose server is not known, a statement that means the server's default collation
+    waits until `ddl.source` names it; any other runs, and its checks hold."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.u (id INT)")
+    events = in_one_partition([schema_change(10, statement), boundary(12)])
+    with opened(target, [("cdc", 0)]) as pipeline:
+        pipeline.writer.note_source("mysql")
+        if is_held:
+            with pytest.raises(HeldError, match=r"set ddl\.source to mysql-8, mysql-5\.7 or mariadb"):
+                pipeline.take(events)
+        else:
+            pipeline.take(events)
+            assert pipeline.changes_run == 1
+    run_all(target, events, ddl=ddl_rules(source="mysql-8"))

@@ -319,13 +319,13 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE t UPGRADE PARTITIONING", flavours(NOTHING, *ALL)),
     ("CREATE DATABASE x COMMENT 'y' COLLATE utf8mb4_bin",
      flavours("CREATE DATABASE x COLLATE utf8mb4_bin", MY8, MY57, TIDB)),
-    ("ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS q UNIQUE (a)",
-     flavours("ALTER TABLE t ADD CONSTRAINT q UNIQUE (a)", MY8, MY57)),
     ("ALTER TABLE t ALTER KEY i IGNORED",
      flavours("ALTER TABLE t ALTER INDEX i IGNORED", *MARIADB)
      | flavours("ALTER TABLE t ALTER INDEX i INVISIBLE", MY8, TIDB) | {MY57: NOTHING}),
     ("CREATE TABLE t (a INT) ENGINE=InnoDB SEQUENCE=1",
      flavours("CREATE TABLE t (a INT) ENGINE=InnoDB", MY8, MY57, TIDB)),
+    ("ALTER TABLE t ALTER COLUMN a SET INVISIBLE, ADD c INT",
+     flavours("ALTER TABLE t ADD c INT", *MARIADB, MY57, TIDB)),
     # what InnoDB refuses
     ("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=1024",
      flavours("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED", *NOT_TIDB)),
@@ -612,3 +612,19 @@ def test_comments_of_mariadb_that_change_what_is_done(statement: str) -> None:
     """Which of both was done upstream is not told: refused."""
     for source in ("tidb", "mariadb", "mysql-8"):
         assert isinstance(on(M11, statement, source=source), Refused)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "options", "left"),
+    [
+        (MY8, "ENCRYPTION='Y' COMMENT='x'", "COMMENT='x'"),
+        (MY8, "ENCRYPTION='N' COMMENT='x'", "ENCRYPTION='N' COMMENT='x'"),
+        (M11, "ENCRYPTED=YES ENCRYPTION_KEY_ID=1 COMMENT='x'", "COMMENT='x'"),
+    ],
+)
+def test_a_target_without_a_key(flavour: str, options: str, left: str) -> None:
+    """It is not asked to encrypt tables, which it would refuse."""
+    target = replace(named_capabilities(flavour), encrypts=False)
+    found = rewrite(f"CREATE TABLE t (a INT) {options}", "app", Site(target))
+    assert isinstance(found, Rewritten)
+    assert (found.text or "").startswith(f"CREATE TABLE t (a INT) {left}")

@@ -61,7 +61,7 @@ OTHERS: Final[dict[Flavour, tuple[Rule, ...]]] = {
     Flavour.TIDB: (
         never("names", "alike but for case"),
         Rule("column type", {"json"}, "schema change", {"modify column"}),
-        # TiDB takes the error value of an ENUM from nobody.
+        # TiDB takes the error value of an ENUM from a column alone, which verify has not.
         never("column type", "enum with errors"),
         # TiDB refuses to alter these in a primary key (8200): the order of an ENUM's members, a CHAR's collation.
         Rule("key type", {"enum", "char"}, "schema change", {"modify column"}),
@@ -108,12 +108,13 @@ def test_runs(bench: Bench, block: int) -> None:
 def test_runs_on_mysql(mysql_bench: Bench) -> None:
     """The same with another server, which has other collations."""
     run_some(mysql_bench)
+    check(mysql_bench, 0, {"column type": "enum with errors"})
 
 
 def run_some(bench: Bench) -> None:
     """A few runs on another server; those with a type that servers treat unlike come first."""
     bench.verifies_one_in, bench.damages_one_in = VERIFIES_ONE_IN, DAMAGES_ONE_IN
-    for seed, kind in enumerate(("all bits", "set", "timestamp", "double", "enum with errors")):
+    for seed, kind in enumerate(("all bits", "set", "timestamp", "double")):
         check(bench, seed, {"column type": kind})
     for seed in range(OTHER_RUNS):
         check(bench, seed)

@@ -159,3 +159,21 @@ def test_handle_key(key: bytes | None, handle: str) -> None:
     """The key's columns are the message key's, with a schema or without; a table without a key has none; a bare
     value says nothing."""
     assert event_of(ticdc("c", {"id": 1, "v": "a"}), key).key == handle
+
+
+@pytest.mark.parametrize(
+    ("sent", "whole"),
+    [
+        ("CREATE TABLE p (a INT)\n/*!50100 PARTITION BY HASH (`a`)\nPARTITIONS 2", " */"),
+        (
+            "CREATE TABLE p (a INT) /*!80016 ENCRYPTION='N' */ /*!50100 PARTITION BY KEY () COMMENT 'x'",
+            " */",
+        ),
+        ("CREATE TABLE p (a INT)\n/*!50100 PARTITION BY HASH (`a`) */", ""),
+        ("CREATE TABLE p (a INT) COMMENT='/*!50100 x'", ""),
+    ],
+)
+def test_a_statement_whose_last_comment_is_cut(sent: str, whole: str) -> None:
+    """Debezium 3.6.1 cuts the end of the executable comment off SHOW CREATE TABLE of a partitioned table."""
+    [event] = events_of(None, schema_change(sent))
+    assert event.text == sent + whole

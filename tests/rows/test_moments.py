@@ -147,7 +147,11 @@ def test_places_of_several_binlogs() -> None:
     assert newest_places(events.slice(3, 1)) == {}
 
 
-@pytest.mark.parametrize("gtids", ["", "x", f"{U1}", f"{U1}:", f"{U1}:1-5,nonsense", "0-1", f"{U1}:a:5", f"{U1}:1--5"])
+@pytest.mark.parametrize(
+    "gtids",
+    ["", "x", f"{U1}", f"{U1}:", f"{U1}:1-5,nonsense", "0-1", ":1-5",
+     "a,b:1-5", f"{U1}:a:5", f"{U1}:1--5"],
+)  # fmt: skip
 def test_gtids_that_cannot_be_read(gtids: str) -> None:
     """They are no place."""
     assert place_in_gtid_set(gtids) is None

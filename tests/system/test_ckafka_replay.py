@@ -54,9 +54,11 @@ def test_a_replay_ends_at_the_upstreams_state(target: str, golden: Path, tmp_pat
     recognised, and a second replay finds nothing left to do."""
     path = as_ckafka_capture(golden, script, tmp_path)
     arguments = ("--input", str(path), "--target", target, "--timezone", ZONES.get(script, "UTC"))
-    ended = bridge("replay", *arguments, "--set", "ckafka.binary=latin1")
+    ended = bridge("replay", *arguments, "--set", "ckafka.binary=latin1", "--set", "ddl.source=mysql-8")
     assert ended.code == 0, ended.err
     assert differences(target, golden, script, "canal") == []
-    again = bridge("replay", *arguments, "--protocol", "ckafka", "--set", "ckafka.binary=latin1")
+    again = bridge(
+        "replay", *arguments, "--protocol", "ckafka", "--set", "ckafka.binary=latin1", "--set", "ddl.source=mysql-8"
+    )
     assert again.code == 0, again.err
     assert "applied 0 row changes and 0 schema changes" in again.out

@@ -34,6 +34,7 @@ from tests.support.bridges import (
 from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
+from tests.support.producers import ordered_producer
 from tests.support.proxy import Proxy, port_of
 from tests.support.topics import delete_topic
 
@@ -113,6 +114,28 @@ def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
         assert process.wait() == 3, process.end_of_log
         assert process.lines[-1].startswith("bridge: ")
         assert "Traceback" not in process.log
+
+
+def test_partitions_beyond_partition_num_are_left_out_until_a_message_comes(
+    target: str, kafka: Kafka, topic: Topics, tmp_path: Path
+) -> None:
+    """The topic has a partition more than the changefeed writes to; one that it does write to stops the bridge, and a
+    start refuses it."""
+    name = topic(PARTITIONS + 1)
+    more = ("--set", f"source.unused_partitions={name}/{PARTITIONS}")
+    with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target, *more) as process:
+        with Feed(kafka.bootstrap_servers, name) as feed:
+            feed.open_bank()
+            feed.go_on(beats=1)
+        process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
+        producer = ordered_producer(kafka.bootstrap_servers)
+        producer.produce(name, b"{}", partition=PARTITIONS)
+        producer.flush()
+        assert process.wait() == 3, process.end_of_log
+        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.lines[-1]
+    with running(tmp_path / "again", kafka.bootstrap_servers, name, target, *more) as process:
+        assert process.wait() == 3, process.end_of_log
+        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.lines[-1]
 
 
 @pytest.mark.soak

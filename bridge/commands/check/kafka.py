@@ -182,7 +182,8 @@ def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Ev
             "boundaries",
             f"no message, so no boundary, is in {_named(facts.empty)}, while other partitions have some: nothing is"
             " applied until one comes there",
-            "see whether the sender knows these partitions: a changefeed that is older than they are must be made anew",
+            "see whether the sender knows these partitions: a changefeed that is older than they are must be made anew;"
+            " where partition-num of its sink-uri is less, name the others in source.unused_partitions",
         )
     if without:
         yield warn(

@@ -10,6 +10,7 @@ from bridge.commands.check import kafka
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import SourceFacts
 from bridge.config import Settings
+from bridge.ddl.collation_tables import is_tidb
 from bridge.errors import UsageError
 from bridge.events import Code, Event, Kind
 from bridge.filters.table_filter import TableFilter
@@ -18,6 +19,7 @@ from bridge.protocols import (
     MAY_HIDE_UPDATES,
     MAY_LACK_BOUNDARIES,
     OLD_VALUES_FIX,
+    binlog_source,
     decode_message,
     is_mysql_born,
     make_decoder,
@@ -41,13 +43,14 @@ Events = Mapping[PartitionId, Sequence[Event]]
 class Decoded:
     """The sampled messages as events, without the images of the tails.
 
-    is_mysql_born: whether they come from MySQL's binlog.
+    is_mysql_born: whether they come from MySQL's binlog.  binlog_of: the server, as `binlog_source` tells it.
     """
 
     protocol: str
     heads: Events
     tails: Events
     is_mysql_born: bool
+    binlog_of: str = ""
 
     @property
     def events(self) -> list[Event]:
@@ -104,12 +107,14 @@ def decode(facts: SourceFacts, settings: Settings, protocol: str) -> Decoded:
             for where, messages in facts.tails.items()
         },
         is_mysql_born(facts.sample),
+        binlog_source(facts.sample),
     )
 
 
 def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges what the sample holds, and which order the topic allows."""
     yield _judge_zone(found, settings)
+    yield from judge_source(found, settings.ddl.source)
     yield from _judge_events(found.events)
     yield from judge_old_values(found)
     for loss in losses(facts.sample, settings.decode_options().debezium, is_filtered=bool(settings.filter)):
@@ -126,6 +131,28 @@ def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryPr
     if settings.debezium.without_boundaries and may_lack:
         return WITHOUT_BOUNDARIES
     return judge_events(found.events, list(found.tails.values()) if may_lack else [], facts.now_ms)
+
+
+def judge_source(found: Decoded, source: str) -> Iterator[Finding]:
+    """Compares `ddl.source` with what the messages tell; nothing is said of TiCDC's messages and TiDB."""
+    if found.binlog_of == "mariadb" and is_tidb(source):
+        yield ok("ddl-source", "the messages come from MariaDB: statements without a collation mean its defaults")
+    elif found.binlog_of and is_tidb(source):
+        yield warn(
+            "ddl-source",
+            f"the messages were made from a binlog, and ddl.source is {source}: the bridge does not know the upstream's"
+            " default collations, and holds schema changes that mean them",
+            "set ddl.source to mysql-8, mysql-5.7 or mariadb, as SELECT VERSION() says upstream",
+        )
+    elif found.binlog_of:
+        yield ok("ddl-source", f"statements without a collation mean the defaults of {source} (ddl.source)")
+    elif not found.is_mysql_born and not is_tidb(source):
+        yield warn(
+            "ddl-source",
+            f"the messages are TiCDC's, and ddl.source is {source}: statements without a collation mean TiDB's defaults"
+            " upstream",
+            'set ddl.source = "tidb", or "tidb-old-collations"',
+        )
 
 
 def _judge_zone(found: Decoded, settings: Settings) -> Finding:

@@ -21,6 +21,7 @@ from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
 from bridge.protocols.values.untyped import split_forms
+from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.tso import parse_moment
 
 _SHOWN: Final = 5
@@ -85,6 +86,7 @@ def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Fin
         yield from databases.judge(facts.databases, found, settings)
         needed = list(needed_tables(found, parse_moment(settings.begin), settings.table_routes))
         yield from _judge_tables(facts, needed, found)
+    yield from _judge_spellings(facts, settings.ddl.source)
     yield from shards.judge(facts.tables, found, settings.table_routes)
     yield from _judge_zone(facts, found, settings)
     what = "the target would change rows by itself"
@@ -169,6 +171,24 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed], found: Decoded) -
     if there and not missing and not lacking:
         yield ok(
             "tables", f"the target has the tables and columns of the sample's rows: {_few(str(n) for _, n, _ in there)}"
+        )
+
+
+def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
+    """Names the keys that the target would take for one although the source has two."""
+    if source != "tidb-old-collations":
+        return
+    keys = [
+        f"{name} ({', '.join(texts)})"
+        for name, table in sorted(facts.tables.items())
+        for unique in table.uniques
+        if (texts := spelled_texts(table, unique))
+    ]
+    if keys:
+        yield fail(
+            "collations",
+            f"unique keys of the target take texts for one that the upstream tells apart: {_few(keys)}",
+            "give their columns a collation that compares bytes: utf8mb4_0900_bin, or MariaDB's utf8mb4_nopad_bin",
         )
 
 

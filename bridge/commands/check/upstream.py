@@ -4,24 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
+
+from pymysql.err import MySQLError
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, judge_encryption, read_variables
 from bridge.config import Settings
 from bridge.events import Kind
+from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.server_errors import TRANSIENT
 from bridge.mysql.target_only_keys import FIX, ExtraKey
 
 
 @dataclass(frozen=True)
 class UpstreamFacts:
-    """The upstream server.  variables: global variables, in lower case; those that it does not have are missing."""
+    """The upstream server.
+
+    variables: global variables, in lower case; those that it does not have are missing.
+    new_collations: of TiDB, whether it compares as collations say; None where that cannot be read.
+    """
 
     version: str
     is_tidb: bool
     encryption: Encryption
     variables: Mapping[str, str]
+    new_collations: bool | None = None
 
 
 def gather(upstream: Target) -> UpstreamFacts:
@@ -32,10 +42,29 @@ def gather(upstream: Target) -> UpstreamFacts:
             str(session.value("SELECT VERSION()")),
             session.is_tidb,
             Encryption(session.encryption, session.is_encrypted),
-            read_variables(session, ("tidb_gc_life_time", "log_bin", "binlog_format", "binlog_row_image")),
+            read_variables(session, _VARIABLES),
+            _new_collations(session) if session.is_tidb else None,
         )
     finally:
         session.close()
+
+
+_VARIABLES: Final = (
+    *("tidb_gc_life_time", "tidb_enable_check_constraint"),
+    *("log_bin", "binlog_format", "binlog_row_image"),
+)
+
+
+def _new_collations(session: Session) -> bool | None:
+    """Asks TiDB whether it began with collations (TiDB manual, "Character Set and Collation").  None where the user may
+    not read that."""
+    try:
+        said = session.value("SELECT variable_value FROM mysql.tidb WHERE variable_name = 'new_collation_enabled'")
+    except MySQLError as error:
+        if isinstance(error, TRANSIENT):
+            raise
+        return None
+    return None if said is None else str(said).lower() == "true"
 
 
 def judge(facts: UpstreamFacts, place: str, settings: Settings) -> Iterator[Finding]:
@@ -47,6 +76,49 @@ def judge(facts: UpstreamFacts, place: str, settings: Settings) -> Iterator[Find
             "upstream-history",
             f"the upstream shows the last {facts.variables.get('tidb_gc_life_time', '?')} (tidb_gc_life_time), at the"
             " moments of verify and of rows that were cut to their key; that must be more than a verification takes",
+        )
+        yield _judge_collations(facts, settings.ddl.source)
+        yield from _judge_checks(facts, settings)
+
+
+def _judge_collations(facts: UpstreamFacts, source: str) -> Finding:
+    is_old = source == "tidb-old-collations"
+    if facts.new_collations is None:
+        return warn(
+            "upstream-collations",
+            "whether the upstream's collations compare bytes cannot be read (mysql.tidb, new_collation_enabled)",
+            "GRANT SELECT ON mysql.tidb to the user of --upstream there, and check again",
+        )
+    if facts.new_collations is is_old:
+        fix = (
+            'set ddl.source = "tidb", and make tables that are there anew, with the collations that they have upstream'
+        )
+        if not is_old:
+            fix = (
+                'set ddl.source = "tidb-old-collations" before tables are made or copied; give those that are there'
+                " collations that compare bytes"
+            )
+        compares = "as their names say" if facts.new_collations else "bytes, whatever their names say"
+        what = f"the upstream's collations compare {compares}, and ddl.source is {source}"
+        return fail("upstream-collations", what, fix)
+    compares = "bytes" if is_old else "as their names say"
+    return ok("upstream-collations", f"the upstream's collations compare {compares}, as ddl.source = {source} has it")
+
+
+def _judge_checks(facts: UpstreamFacts, settings: Settings) -> Iterator[Finding]:
+    is_on = facts.variables.get("tidb_enable_check_constraint", "OFF").upper() in {"ON", "1"}
+    if is_on and not settings.ddl.tidb_checks:
+        yield warn(
+            "upstream-checks",
+            "the upstream enforces CHECK constraints (tidb_enable_check_constraint), and the target gets none",
+            "set ddl.tidb_checks = true",
+        )
+    elif settings.ddl.tidb_checks and not is_on:
+        yield warn(
+            "upstream-checks",
+            "the upstream keeps no CHECK constraint (tidb_enable_check_constraint is OFF), and the target would refuse"
+            " rows by them",
+            "set ddl.tidb_checks = false",
         )
 
 

@@ -45,7 +45,8 @@ def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
     """Writes out what else says a character set or a collation in a column of TiDB's: BINARY, where the target has it
     compared with blanks at the end; ASCII, which is latin1; NATIONAL, which means nothing to TiDB (its parser,
     NationalOpt)."""
-    if not site.is_from_tidb or site.target.has(Feature.TIDB_SYNTAX):
+    is_same = site.target.collations.compares_bytes == site.collations.source.compares_bytes
+    if not site.is_from_tidb or (site.target.has(Feature.TIDB_SYNTAX) and is_same):
         return
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
@@ -171,6 +172,11 @@ def _plain(token: Token) -> str:
 
 
 def _on_target(site: Site, name: str) -> str:
+    if not name:
+        raise UnsupportedError(
+            "it means the default collation of the upstream, and the messages do not tell which server that is: set"
+            " ddl.source to mysql-8, mysql-5.7 or mariadb, as SELECT VERSION() says there, and start the bridge again"
+        )
     if name in {"default", "binary"}:
         return name
     chosen = site.collations.on(site.target.collations, name)

@@ -116,7 +116,12 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 def invisible_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Makes a column that `SELECT *` leaves out an ordinary one, where the target cannot hide columns.  This changes no
-    row."""
+    row.  MariaDB hides columns, but has no ALTER COLUMN for it."""
+    for item in statement.items:
+        words = [token.word for token in item.tokens[-2:]]
+        is_hidden = item.change is C.COLUMN_DEFAULT and words in (["SET", "VISIBLE"], ["SET", "INVISIBLE"])
+        if is_hidden and (site.target.has(Feature.MARIADB_SYNTAX) or not site.target.has(Feature.INVISIBLE_COLUMN)):
+            yield Omission(item, "the target cannot hide a column that is there")
     if site.target.has(Feature.INVISIBLE_COLUMN):
         return
     for item in statement.items:

@@ -241,8 +241,21 @@ def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
 
 
 def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes ENCRYPTION: the target decides itself how it keeps its files."""
+    """Removes ENCRYPTION, and MariaDB's ENCRYPTED, where the target lacks them or a key for them: it decides itself how
+    it keeps its files."""
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
-    if site.target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION):
-        return
-    yield from without_options(statement, {"ENCRYPTION"}, "the target decides itself how it keeps its files")
+    feature = Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION
+    why = "the target decides itself how it keeps its files"
+    if not site.target.has(feature) or (not site.target.encrypts and _asks_for(statement, "ENCRYPTION", "Y")):
+        yield from without_options(statement, {"ENCRYPTION"}, why)
+    if not site.target.encrypts:
+        yield from without_options(statement, {"ENCRYPTED", "ENCRYPTION_KEY_ID"}, why)
+
+
+def _asks_for(statement: StatementParts, option: str, value: str) -> bool:
+    """Tells whether an option has this value."""
+    return any(
+        token.word == option and at(scope, i + 1 + (at(scope, i + 1).text == "=")).text.strip("'\"").upper() == value
+        for scope in option_scopes(statement)
+        for i, token in enumerate(scope)
+    )

@@ -99,7 +99,7 @@ class Writer:
     ) -> None:
         self._target, self._table, self._ownership = target, table, ownership
         self.end, self._trace = end, trace
-        self._keeps_gone, self._is_from_tidb = ddl.keeps_gone, ddl.is_from_tidb
+        self._ddl = ddl
         self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
         self._session: Session | None = None
         self._left: list[int] = []
@@ -177,8 +177,22 @@ class Writer:
 
     def _with_rules(self, table: Table) -> Table:
         """Notes what the settings say of a table's rows."""
-        keeps_gone = self._keeps_gone(table.name)
-        return replace(table, keeps_gone=keeps_gone, guards_spelling=self._is_from_tidb and not keeps_gone)
+        keeps_gone = self._ddl.keeps_gone(table.name)
+        return replace(table, keeps_gone=keeps_gone, guards_spelling=self._ddl.is_from_tidb and not keeps_gone)
+
+    def note_source(self, source: str) -> None:
+        """Notes what the messages tell of their source, as of `DdlRules.sent_by`; before anything is applied."""
+        ddl = self._ddl.sent_by(source)
+        if ddl is not self._ddl:
+            held = "" if source == "mariadb" else "; those that mean its default collation are held until then"
+            log.warning(
+                "source_is_not_tidb",
+                why=f"the messages were made from a binlog, and ddl.source is {self._ddl.source}",
+                source=ddl.source,
+                fix=f"set ddl.source, as the upstream is, for its schema changes{held}",
+            )
+            self._ddl = ddl
+            self._runner = SchemaChangeRunner(self._table.name, self._table.schema, ddl, self._trace)
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Gives the tables whose rows may be sent by LOAD DATA, by their definitions."""

@@ -16,6 +16,7 @@ from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
 from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
 from bridge.ddl.by_table.shard_values import misread_values
+from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
@@ -118,7 +119,7 @@ class Planner:
             return None
         if decision.verdict is Verdict.HOLD:
             raise self.hold(session, change, decision.reason, rewritten)
-        if change.doubt and not approved:
+        if change.doubt and not approved and rewritten.upstream.classes != (ChangeClass.NOTHING,):
             raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
             self._leave_out(

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
+from bridge.errors import SourceError
 from bridge.events import Position
 from bridge.model import PartitionId
+
+_SILENT_SECONDS: Final = 60.0
+"""Boundaries come each second; a partition that brings none for so long, while others do, may bring none any more."""
+
+
+def used(topic: str, partition: int) -> SourceError:
+    """Makes the error of a partition that is said to be unused and holds messages."""
+    return SourceError(
+        f"the partition {topic}/{partition} is said to be unused (source.unused_partitions), and has had messages",
+        where=topic,
+        fix="take it off that setting, and start the bridge again; rows of it below the applied ts (bridge status) then"
+        " count as late: where there are any, bridge verify --against upstream finds and fixes them",
+    )
 
 
 @dataclass
@@ -21,12 +36,18 @@ class Frontier:
     """The boundaries of all partitions.  One thread changes them; others may read them.
 
     clock: seconds, monotonic; only used to say how long a partition has been silent.
+    unused: partitions that the sender does not write to, so that no boundary of theirs is waited for.
     """
 
-    def __init__(self, partitions: Iterable[tuple[PartitionId, int]], clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(
+        self,
+        partitions: Iterable[tuple[PartitionId, int]],
+        clock: Callable[[], float],
+        unused: Collection[PartitionId] = (),
+    ) -> None:
+        self._clock, self._unused = clock, frozenset(unused)
         now = clock()
-        self._partitions = {partition: _Partition(boundary, now) for partition, boundary in partitions}
+        self._partitions = {where: _Partition(ts, now) for where, ts in partitions if where not in self._unused}
 
     @property
     def partitions(self) -> list[PartitionId]:
@@ -57,7 +78,9 @@ class Frontier:
         known.frozen_by = known.frozen_by or position
 
     def admit(self, partition: PartitionId) -> None:
-        """Adds a partition unless it is known.  Until it has a boundary, nothing is complete."""
+        """Adds a partition unless it is known.  Until it has a boundary, nothing is complete.
+
+        Raises SourceError for one that is said to be unused: a message of it was read."""
         self._known(partition)
 
     @property
@@ -93,10 +116,22 @@ class Frontier:
         if known.frozen_by:
             return f"{where} is stopped by a bad message at {known.frozen_by}"
         silent = self._clock() - known.seen_at
-        return f"{where} has had no boundary for {silent:.0f} s"
+        return f"{where} has had no boundary for {silent:.0f} s{self._hint(topic, partition, known, silent)}"
+
+    def _hint(self, topic: str, partition: int, known: _Partition, silent: float) -> str:
+        """Says why a partition may be silent for good while others are not; "" where nothing shows that it is."""
+        if silent < _SILENT_SECONDS or self.silence > silent / 2:
+            return ""
+        if known.boundary == 0:
+            where = f"{topic}/{partition}"
+            return f"; if the changefeed's partition-num leaves it out, name it in source.unused_partitions: {where}"
+        return f"; if the table of this topic was dropped upstream, take it out: bridge reset --topic {topic}"
 
     def _known(self, partition: PartitionId) -> _Partition:
         known = self._partitions.get(partition)
+        if partition in self._unused:
+            topic, number = partition
+            raise used(topic, number)
         if known is None:
             known = self._partitions[partition] = _Partition(0, self._clock())
         return known

@@ -196,9 +196,9 @@ class PartitionOrder:
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
             self._counts.repeated.update(step.repeated)
-            if step.changes:
-                self._ahead_since.clear()
             yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
+            if step.changes and self.applied_ts == step.high:  # otherwise it was put back
+                self._ahead_since.clear()
 
     def _next_step(self) -> Step | None:
         """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else
@@ -235,7 +235,7 @@ class PartitionOrder:
         millisecond = ms_tso(tso_ms(change.commit_ts))
         before = self._changes_between(millisecond, millisecond + ms_tso(1))
         if by_time:
-            return second_run(change, before, self._backlog.applied_time)
+            return second_run(change, before, self._backlog.shown(change), self._backlog.applied_time)
         return None if change.id in {one.id for one in before} else change
 
     @staticmethod

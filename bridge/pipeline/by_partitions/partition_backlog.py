@@ -26,8 +26,8 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
-from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop, last_of
-from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
@@ -73,24 +73,23 @@ class _Barrier:
     moment: Moment
     columns: ColumnsTell | None
 
-    @property
-    def bound(self) -> Bound:
-        """What rows may not pass before it has run."""
-        return self.columns or self.moment
+    def bound(self, began_anew: tuple[tuple[int, int], ...]) -> Bound:
+        """What rows may not pass before it has run.  began_anew: as of Moment."""
+        return self.columns or replace(self.moment, began_anew=began_anew)
 
 
 @dataclass(frozen=True)
 class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
-    before: the last row of each partition before them.  shown: the highest time of each partition before them.
-    passed: the schema change behind these rows.  copies: which rows are sent again, by their places."""
+    before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
+    the schema change behind these rows.  shown: the highest time of each partition before them."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
     before: Mapping[PartitionId, AppliedRow]
-    passed: _Barrier | None
     copies: Mapping[PartitionId, Bools]
+    passed: _Barrier | None
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
@@ -122,7 +121,9 @@ class PartitionBacklog:
         self.positions = positions
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {
-            where: PartitionQueue(start.offset, now, AppliedRow(start.place_ts, start.place), start.seen)
+            where: PartitionQueue(
+                start.offset, now, AppliedRow(start.place_ts, start.place, start.rows, start.again), start.seen
+            )
             for where, start in positions.items()
         }
         self._start_ts, self._most = start_ts, most
@@ -238,7 +239,8 @@ class PartitionBacklog:
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                queue.applied = last_of(mine, count, queue.applied, copies.get(where))
+                seen = partial(_seen_before, mine, queue.shown)
+                queue.applied = last_applied(mine, count, queue.applied, copies.get(where), seen)
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
@@ -247,7 +249,7 @@ class PartitionBacklog:
             return None
         numbers = merged.numbers if merged else {}
         self._step_rows = _StepRows(
-            self._next_ts, dict(rows), before, passed, copies, shown_before, numbers, after_rows
+            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows
         )
         return Step(table, self._next_ts, changes, repeated)
 
@@ -256,7 +258,7 @@ class PartitionBacklog:
         found = {}
         for where, mine in rows:
             queue = self._queues[where]
-            copies = copies_by_place(mine, queue.applied.place, partial(_seen_before, mine, queue.shown))
+            copies = copies_by_place(mine, queue.applied, partial(_seen_before, mine, queue.shown))
             if copies is not None:
                 found[where] = copies
         return found
@@ -284,6 +286,11 @@ class PartitionBacklog:
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
         return merged.table.filter(pa.array(~found)), repeated
 
+    def shown(self, change: SchemaChange) -> int:
+        """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
+        topic, partition, _ = change.position.rsplit("/", 2)
+        return self._queues[topic, int(partition)].shown
+
     @property
     def applied_time(self) -> int:
         """The highest time of what was taken to be applied (TSO)."""
@@ -303,7 +310,7 @@ class PartitionBacklog:
             queue, rows = self._queues[where], step.rows[where]
             done = int(np.searchsorted(numbers, applied_ts, "left"))
             queue.put_back(rows.table.slice(done, len(numbers) - done))
-            queue.applied = last_of(rows, done, step.before[where], step.copies.get(where))
+            queue.applied = _applied_at(step, where, applied_ts)
         self._ahead.append(ahead)
 
     @property
@@ -317,12 +324,20 @@ class PartitionBacklog:
 
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
-        bounds: list[Bound] = [Moment.at(queue.seen, queue.places.values()) for queue in unread]
+        anew = self._began_anew
+        bounds: list[Bound] = [
+            replace(Moment.at(queue.seen, queue.places.values()), began_anew=anew) for queue in unread
+        ]
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.bound)
+            bounds.append(self._barrier.bound(anew))
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
+
+    @property
+    def _began_anew(self) -> tuple[tuple[int, int], ...]:
+        """Between which times (TSO) the upstream's binlog began anew, as far as partitions show it."""
+        return tuple(sorted({queue.began_anew for queue in self._queues.values() if queue.began_anew}))
 
     @property
     def _hard_bound(self) -> int:
@@ -354,16 +369,19 @@ class PartitionBacklog:
 
     def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
         """Gives what columns tell of a schema change."""
-        name = (stop.event["schema"], stop.event["table"])
-        others = (other.event for other in self._queues[where].schema_changes() if other.index > stop.index)
-        until = min((e["commit_ts"] for e in others if (e["schema"], e["table"]) == name), default=_NO_BOUND)
-        return ColumnsTell.of(stop.schema_change, stop.moment, until)
+        tell = ColumnsTell.of(stop.schema_change, stop.moment)
+        if tell is None:
+            return None
+        others = (other for other in self._queues[where].schema_changes() if other.index > stop.index)
+        until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
+        return replace(tell, until=min(until, default=tell.until))
 
     def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
         """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
         makes something new is never late: rows of it could not have come before."""
+        moment = replace(moment, began_anew=self._began_anew)
         for other, queue in sorted(self._queues.items()) if moment.places else ():
-            ts, place = queue.applied
+            ts, place = queue.applied[:2]
             if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
                 topic, partition = other
                 return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
@@ -406,7 +424,7 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        is_behind = queue.begins_behind([barrier.bound, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([barrier.bound(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
@@ -538,10 +556,10 @@ class PartitionBacklog:
         starts = {}
         for where, offset in offsets.items():
             queue = self._queues[where]
-            ts, place = applied.get(where, queue.applied)
+            ts, place, rows, again = applied.get(where, queue.applied)
             floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
             seen = shown.get(where, queue.shown)
-            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen)
+            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen, rows, again)
         return starts
 
 
@@ -576,9 +594,14 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
 
 
+def _applied(start: PartitionStart) -> AppliedRow:
+    return AppliedRow(start.place_ts, start.place, start.rows, start.again)
+
+
 def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return last_of(step.rows[where], count, step.before[where], step.copies.get(where))
+    rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
+    return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
 
 
 def _only_makes(change: SchemaChange) -> bool:

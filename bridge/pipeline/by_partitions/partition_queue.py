@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +17,16 @@ from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
-from bridge.rows.moments import Bools, Moment, Places, is_of_snapshot, names_of, newest_places
+from bridge.rows.moments import (
+    Bools,
+    Moment,
+    Places,
+    coordinates_of,
+    is_of_snapshot,
+    names_of,
+    new_beginning,
+    newest_places,
+)
 
 
 @dataclass(frozen=True)
@@ -61,10 +69,16 @@ Bound = Moment | RowsAhead | ColumnsTell
 
 
 class AppliedRow(NamedTuple):
-    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none."""
+    """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none.
+
+    rows: how many rows of that place are in the target.  again: how many of them the producer has still to send again,
+    as it has begun to send again what is before them.
+    """
 
     ts: int
     place: str
+    rows: int = 0
+    again: int = 0
 
 
 NO_ROW: Final = AppliedRow(0, "")
@@ -160,6 +174,8 @@ class PartitionQueue:
     has_rows: whether any event so far was a row change.
     begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
     applied: the last row in the target that named its place.
+    began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
+    when it did not.
     unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
     there is none.
     """
@@ -169,6 +185,8 @@ class PartitionQueue:
         self.places = {names_of(applied.place): applied.place} if applied.place else {}
         self.has_rows = self.begins_snapshot = False
         self.applied = applied
+        self.began_anew: tuple[int, int] | None = None
+        self._highest = coordinates_of(applied.place) if applied.place else {}
         self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
         self._count = 0
@@ -184,8 +202,13 @@ class PartitionQueue:
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 
     def _note_times(self, events: pa.Table) -> None:
+        places = Places.of(events["place"])
+        if places.numbers:
+            seen = max(self.seen, self.shown)
+            began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
+            self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
-        for names, place in newest_places(events).items():
+        for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)
             self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
@@ -336,20 +359,6 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
-
-
-def last_of(rows: Rows, count: int, before: AppliedRow, copies: npt.NDArray[np.bool_] | None = None) -> AppliedRow:
-    """Gives the last of the first rows that names its place; `before` when none does.  copies: which rows do not count,
-    since they are sent again."""
-    places = rows.table["place"].slice(0, count)
-    if places.null_count == count:
-        return before
-    counted = places.is_valid().to_numpy()
-    numbers = np.flatnonzero(counted if copies is None else counted & ~copies[:count])
-    if not len(numbers):
-        return before
-    at = int(numbers[-1])
-    return AppliedRow(int(rows.times[at]), places[at].as_py())
 
 
 def _first_unreadable(events: pa.Table) -> int | None:

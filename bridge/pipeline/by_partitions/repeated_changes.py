@@ -24,17 +24,22 @@ from bridge.tso import ms_tso, tso_ms
 _SECOND_MS: Final = 1000
 _UNCLEAR: Final = (
     "the same statement ran in the same second, and nothing in the message tells whether the producer has sent it again"
-    " or it ran a second time upstream, which would swap back what the first one swapped; skip it if it was sent again,"
-    " approve it if it ran twice"
+    " or it ran a second time upstream, which would {}; skip it if it was sent again, approve it if it ran twice"
 )
+_SWAPS_BACK: Final = "swap back what the first one swapped"
+_MEETS_LATER_ROWS: Final = "come before rows of other partitions that are in the target already"
 
 
-def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_time: int) -> SchemaChange | None:
+def second_run(
+    change: SchemaChange, before: Sequence[SchemaChange], shown: int, applied_time: int
+) -> SchemaChange | None:
     """Gives a schema change without a commit ts as it is to run; None for one that has run already.
 
     change: as it was read.
     before: the schema changes on record in the millisecond of its event time, in the order in which they came.
-    applied_time: the highest event time of what was applied (TSO).
+    shown: the highest event time of what was applied of its own partition (TSO): the order there is the producer's, so
+        a later time before it tells that it was sent again.
+    applied_time: the same of all partitions.
     A second change of one millisecond gets a commit_ts of its own.  One of which nothing tells whether it is a second
     one gets a doubt, if running it once more could do harm.
     """
@@ -43,15 +48,19 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
     anew = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in taken))
     if not alike:
         return change
-    told = [_is_same_place(one.place, change.place) for one in alike]
+    told = [is_same_place(one.place, change.place) for one in alike]
     if True in told:
         return None
     if None not in told:
         return anew
     in_other = any(_partition_of(one.position) != _partition_of(change.position) for one in alike)
-    if in_other or tso_ms(change.commit_ts) % _SECOND_MS or applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
+    later = change.commit_ts + ms_tso(_SECOND_MS)
+    if in_other or tso_ms(change.commit_ts) % _SECOND_MS or shown >= later:
         return None
-    return _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
+    again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
+    if again is not None and applied_time >= later:
+        return replace(again, doubt=_UNCLEAR.format(_MEETS_LATER_ROWS))
+    return again
 
 
 def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> SchemaChange | None:
@@ -66,10 +75,10 @@ def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> Sch
     others = [other for one in between if isinstance(other := classify(one.text, one.schema), Classified)]
     if any(_touch_one_thing(known, other) for other in others) or set(known.classes) & _MAY_FOLLOW_ITSELF:
         return change
-    return replace(change, doubt=_UNCLEAR) if known.swaps else None
+    return replace(change, doubt=_UNCLEAR.format(_SWAPS_BACK)) if known.swaps else None
 
 
-def _is_same_place(one: str, other: str) -> bool | None:
+def is_same_place(one: str, other: str) -> bool | None:
     """Tells whether two places ("" for none) are one; None when nothing can be told of them.  A GTID is the same on
     every server, files and positions are not."""
     places = [coordinates_of(place) if place else {} for place in (one, other)]

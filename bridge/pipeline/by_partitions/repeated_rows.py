@@ -5,8 +5,8 @@ that they would stay in a table that it emptied, dropped or put in another's pla
 A row is such a one when its partition has shown its time before, and it is older than the last schema change of its
 table.  By its place it is older, where both tell theirs in one binlog, otherwise by its commit ts or event time.
 
-Where messages tell files and positions (Debezium's connector), every row that is sent again shows it, but for those of
-the last event before: its place is before one that its partition has shown.  None of these is applied again.
+Where messages tell files and positions (Debezium's connector), every row that is sent again behind others shows it: its
+place is not behind the last one of its partition in the target.  None of these is applied again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bridge.ddl.parser import Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
+from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.moments import Places, coordinates_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
@@ -39,42 +40,71 @@ _ANY_DATABASE: Final = ""
 log = structlog.get_logger()
 
 
-def copies_by_place(rows: Rows, mark: str, seen: Callable[[], Longs]) -> Bools | None:
+def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> Bools | None:
     """Tells which rows of a partition are sent again, by file and position in the binlog; None when none is.
 
-    mark: the last place in the target, "" for none.  seen: gives for each row the highest time (TSO) that its partition
-    had shown before its message.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.
+    applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
+    before its message.
     """
-    places = rows.table["place"]
-    told = places.drop_null().combine_chunks()
-    if not len(told):
+    if rows.table["place"].null_count == rows.table.num_rows:
         return None
+    told = rows.table["place"].drop_null().combine_chunks()
     ascends = pc.all(pc.greater_equal(told[1:], told[:-1])).as_py() is not False
-    if ascends and told[0].as_py() >= mark:
+    if ascends and told[0].as_py() >= applied.place and not applied.again:
         return None
-    before = seen()
-    found = np.zeros(len(rows.times), np.bool_)
-    marks = coordinates_of(mark) if mark else {}
+    copies, _ = _followed(rows, len(rows.times), applied, seen())
+    return copies if copies.any() else None
+
+
+def last_applied(
+    rows: Rows, count: int, before: AppliedRow, copies: Bools | None, seen: Callable[[], Longs]
+) -> AppliedRow:
+    """Gives the last of a partition's first rows that names its place and is no copy.
+
+    before: the last row before them.  copies: which of them `copies_by_place` found.  seen: as there.
+    """
+    if copies is not None:
+        return _followed(rows, count, before, seen())[1]
+    places = rows.table["place"].slice(0, count)
+    if places.null_count == count:
+        return before
+    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    place = places[at].as_py()
+    same = pc.sum(pc.equal(places, place)).as_py()
+    return AppliedRow(int(rows.times[at]), place, same + (before.rows if place == before.place else 0))
+
+
+def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
+    """Follows the first rows of a partition through the files of the binlog: tells which are copies, and the last one
+    that is none.
+
+    Rows of one place are those of one event, or of one compressed transaction.  They are copies only behind others that
+    are before them, and only as many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a
+    later time is no copy.
+    """
+    copies = np.zeros(len(rows.times), np.bool_)
+    marks = coordinates_of(applied.place) if applied.place else {}
+    places = rows.table["place"].slice(0, count)
+    last_row, last = -1, applied
     for name, numbers in Places.of(places).numbers.items():
-        if name.startswith(FILE):
-            here = np.flatnonzero(numbers >= 0)
-            found[here] = _are_below(numbers[here], rows.times[here] <= before[here], marks.get(name, -1))
-    return found if found.any() else None
-
-
-def _are_below(numbers: Longs, may_be_copies: Bools, highest: int) -> Bools:
-    """Tells which numbers are below the highest one before them; one that cannot be a copy begins anew."""
-    found = np.zeros(len(numbers), np.bool_)
-    start = 0
-    while True:
-        before = np.maximum.accumulate(np.concatenate([[highest], numbers[start:-1]]))[: len(numbers) - start]
-        below = numbers[start:] < before
-        anew = np.flatnonzero(below & ~may_be_copies[start:])
-        end = int(anew[0]) if len(anew) else len(below)
-        found[start : start + end] = below[:end]
-        if not len(anew):
-            return found
-        start, highest = start + end, -1
+        if not name.startswith(FILE):
+            continue
+        highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
+        for row in np.flatnonzero(numbers >= 0).tolist():
+            number, may_be_copy = int(numbers[row]), bool(rows.times[row] <= seen[row])
+            if may_be_copy and number < highest:
+                copies[row] = True
+                mine = mine._replace(again=mine.rows)
+            elif may_be_copy and number == highest and mine.again:
+                copies[row] = True
+                mine = mine._replace(again=mine.again - 1)
+            else:
+                same = mine.rows if number == highest else 0
+                highest, newest = number, row
+                mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same + 1)
+        if newest > last_row or (last_row < 0 and name in marks):
+            last_row, last = newest, mine
+    return copies, last
 
 
 class _RowsOf(NamedTuple):

@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.ddl.by_table.column_changes import column_changes
-from bridge.ddl.classes import StatementKind
+from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.parser import Classified, classify
 from bridge.events import RAW, SEP, Kind
 from bridge.model import SchemaChange, TableName
 from bridge.rows.moments import Moment, is_whole_second
 
 _NEVER: Final = 1 << 62
+_OF_NO_COLUMN: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 Bools = npt.NDArray[np.bool_]
 
 
@@ -63,17 +64,17 @@ class ColumnsTell:
     table: in lower case.
     gone, come: the columns that it takes away, and those that it makes, in lower case.
     moment: its moment, by which all other rows go.
-    until: the time (TSO) of the next schema change of the table, behind which the columns may be others again.
+    until: the time (TSO) from which on a column of such a name may be another one again.
     """
 
     table: TableName
     gone: frozenset[str]
     come: frozenset[str]
     moment: Moment
-    until: int
+    until: int = _NEVER
 
     @classmethod
-    def of(cls, change: SchemaChange, moment: Moment, until: int) -> ColumnsTell | None:
+    def of(cls, change: SchemaChange, moment: Moment) -> ColumnsTell | None:
         """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
         is exact, tells what is behind it."""
         known = classify(change.text, change.schema)
@@ -83,7 +84,17 @@ class ColumnsTell:
             return None
         changes = column_changes(change.text)
         come = changes.come - changes.dropped
-        return cls(_lower(known.tables[0]), changes.gone, come, moment, until) if changes.gone or come else None
+        return cls(_lower(known.tables[0]), changes.gone, come, moment) if changes.gone or come else None
+
+    def may_be_undone_by(self, change: SchemaChange) -> bool:
+        """Tells whether a column of such a name may come or go with a later schema change."""
+        known = classify(change.text, change.schema)
+        if not isinstance(known, Classified) or self.table not in map(_lower, known.tables):
+            return False
+        if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:
+            return known.kind not in _OF_NO_COLUMN
+        changes = column_changes(change.text)
+        return not (self.gone.isdisjoint(changes.come) and self.come.isdisjoint(changes.gone))
 
     def bounds(self, runs: Iterable[pa.Table]) -> tuple[int, int]:
         """Tells how many events of a partition (EVENT_SCHEMA, in order, in parts) are surely before the schema change,

@@ -26,7 +26,7 @@ from bridge.protocols.values.event_time import local_event_ts
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms
 
-ROWS: Final = ("NEW_VALUES", "OLD_VALUES")
+_ROWS: Final = ("NEW_VALUES", "OLD_VALUES")
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
 _LABEL: Final = "a value without a type"
 
@@ -60,9 +60,12 @@ class CkafkaDecoder(PlainDecoder):
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
         message = canal_message(value)
-        if value and any(_holds_float(message.get(name)) for name in ROWS):
-            message = json.loads(decompressed(value), parse_float=str)
-        return self.events_of(message)
+        try:
+            return self.events_of(message)
+        except DecodeError:
+            if value is None or not any(_has_other_form(message.get(name)) for name in _ROWS):
+                raise
+            return self.events_of(_in_usual_form(value))
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """Gives the events of a message that is parsed as JSON already."""
@@ -87,7 +90,8 @@ class CkafkaDecoder(PlainDecoder):
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
-        new, old = (_row_of(message.get(name)) for name in ROWS)
+        new: Any = message.get("NEW_VALUES")
+        old: Any = message.get("OLD_VALUES")
         is_wrong = old is None if kind is Kind.DELETE else kind is Kind.INSERT and old is not None
         if (new is None) != (kind is Kind.DELETE) or is_wrong:
             raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")
@@ -106,29 +110,32 @@ class CkafkaDecoder(PlainDecoder):
         return _new_event(Event, fields)
 
 
-def _row_of(values: Any) -> Any:
-    """Gives a row: an object, which may come as its text; None where there is none."""
-    if type(values) is not str:
-        return values
-    if not values:
-        return None
+def _has_other_form(row: object) -> bool:
+    """Tells whether a row is a text, or holds numbers or booleans."""
+    return type(row) is str or (type(row) is dict and any(type(value) in {bool, int, float} for value in row.values()))
+
+
+def _in_usual_form(value: bytes) -> dict[str, Any]:
+    """Gives a message whose rows are objects of strings and nulls: numbers with all their digits, booleans as 1 and
+    0."""
+    message: dict[str, Any] = _exact(decompressed(value))
+    for name in _ROWS:
+        row = message.get(name)
+        if type(row) is str:
+            row = _exact(row) if row else None
+        if type(row) is dict:
+            row = {column: "01"[value] if type(value) is bool else value for column, value in row.items()}
+        message[name] = row
+    return message
+
+
+def _exact(text: str | bytes) -> Any:
+    """Parses JSON; numbers become their texts."""
     try:
-        row = orjson.loads(values)
-        return json.loads(values, parse_float=str) if _holds_float(row) else row
+        orjson.loads(text)  # which is stricter
+        return json.loads(text, parse_float=str, parse_int=str)
     except ValueError as failure:
         raise DecodeError(f"a row is a text that is not JSON: {failure}") from failure
-
-
-def _holds_float(row: object) -> bool:
-    """Tells whether a row holds a number whose digits parsing may lose."""
-    return type(row) is dict and any(type(value) is float for value in row.values())
-
-
-def _literal(value: Any) -> str:
-    """Gives a number or a boolean as if it were written as a string."""
-    if type(value) is bool:
-        return literals.text("1" if value else "0")
-    return literals.text(str(value) if type(value) is int else value)
 
 
 def _layout(row: object) -> Layout:
@@ -136,4 +143,4 @@ def _layout(row: object) -> Layout:
         raise DecodeError(f"a row is {shown(row)}, not an object")
     if not row:
         raise DecodeError("a row without columns")
-    return make_layout(None, None, [(name, _LABEL, _literal) for name in row])
+    return make_layout(None, None, [(name, _LABEL, literals.text) for name in row])

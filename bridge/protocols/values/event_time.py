@@ -76,23 +76,48 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
     reader: `source.name`.  file: as in binlog.000003.  position: in the file.  server: `source.server_id`.
     gtid: `source.gtid`, one of MySQL or MariaDB.
     """
-    coordinates = []
+    coordinate = _file(file)
+    place = None
+    if coordinate is not None and position >= 0:
+        base, start = coordinate
+        place = f"{FILE}{reader}/{base}/{server} {start + min(position, _POSITIONS):019}"
     if type(gtid) is str and (one := _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)):
-        coordinates.append(_coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2])))
-    split = _FILE.fullmatch(file)
-    if split is not None and position >= 0 and int(split[2]) <= _LAST_FILE:
-        number = (int(split[2]) << POSITION_BITS) + min(position, _POSITIONS)
-        coordinates.append(_coordinate(f"{FILE}{reader}/{split[1]}/{server}", number))
-    return COORDINATES_SEP.join(coordinates) or None
+        first = _coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2]))
+        return first if place is None else f"{first}{COORDINATES_SEP}{place}"
+    return place
 
 
 @lru_cache(maxsize=1024)
+def _file(name: str) -> tuple[str, int] | None:
+    """Gives the base name of a file of the binlog, and the number of its first position; None for another file."""
+    split = _FILE.fullmatch(name)
+    if split is None or int(split[2]) > _LAST_FILE:
+        return None
+    return split[1], int(split[2]) << POSITION_BITS
+
+
 def place_in_gtid_set(gtids: str) -> str | None:
     """Makes the place of an event whose sender tells all transactions up to it; None where it tells none.
 
     gtids: as MySQL writes a set (uuid:1-5:7,uuid2:1-3), or MariaDB (0-1-5,1-2-9); one GTID is a set of one.
     Source: Canal 1.1.7, whose flat message has the set of its binlog reader (LogHeader.getGtidSetStr).
     """
+    uuid, colon, numbers = gtids.partition(":")
+    last = numbers[2:]
+    if (
+        colon
+        and numbers.startswith("1-")
+        and last.isdecimal()
+        and len(last) < NUMBER_DIGITS
+        and uuid.isascii()
+        and uuid.replace("-", "").isalnum()
+    ):
+        return f"{GTID}/{uuid.lower()} {last:0>19}"  # all transactions of one server: nearly every set
+    return _place_in_any_set(gtids)
+
+
+@lru_cache(maxsize=1024)
+def _place_in_any_set(gtids: str) -> str | None:
     last: dict[str, int] = {}
     for part in gtids.split(","):
         text = part.strip()

@@ -3,7 +3,7 @@
 A server stores it where its SQL mode is not strict.  Messages have it as the number 0, or as '' where they have names;
 a strict server refuses both.  But MySQL and MariaDB take a text of digits that is no member for a number (for LOAD
 DATA), and refuse only numbers that are too great: '0' is stored (Field_enum::store; tried on MySQL 5.7 and 8.0 and on
-MariaDB 10.11 and 11.4).  TiDB refuses that too, with the error of any other value that does not fit.
+MariaDB 10.11 and 11.4).  TiDB refuses that too; see `copied_zeros`.
 """
 
 from __future__ import annotations
@@ -68,9 +68,12 @@ def written(column_type: str, literal: str) -> str:
     return zero.literal
 
 
-def with_zeros(images: pa.Array, types: Sequence[str]) -> pa.Array:
-    """Gives images (large strings, none of them null) with the literals by which error values are written.  types: of
-    all their columns."""
+def with_zeros(images: pa.Array, types: Sequence[str], literal: str = "") -> pa.Array:
+    """Gives images (large strings, none of them null) with the literals by which error values are written; the same
+    object where there are none.
+
+    types: of all their columns.  literal: what is written instead.
+    """
     zeros = {at: zero for at, one in enumerate(types) if (zero := zero_of(one)) is not None}
     if not zeros or len(images) == 0:
         return images
@@ -82,7 +85,7 @@ def with_zeros(images: pa.Array, types: Sequence[str]) -> pa.Array:
     for place, zero in enumerate(zeros.values()):
         of_column = pc.equal(pa.array(old.place), place)
         names = pa.array([_NUMBER, _NAME] if zero.is_empty_name else [_NUMBER], TEXT)
-        new = pc.if_else(pc.and_(of_column, pc.is_in(new, names)), pa.scalar(zero.literal, TEXT), new)
+        new = pc.if_else(pc.and_(of_column, pc.is_in(new, names)), pa.scalar(literal or zero.literal, TEXT), new)
     return replaced(images, old, new)
 
 

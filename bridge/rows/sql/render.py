@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +38,7 @@ from bridge.rows.sql.conditions import (
     set_by_themselves,
     spelled_conditions,
 )
+from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
 from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_rows
@@ -47,6 +49,14 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 
     Raises ApplyError when the target lacks a column of the messages.
     """
+    copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
+    if copied is not None:
+        statements = chain(copied.made, _render(copied.net, rendering))
+        return (statement._replace(sharing=Sharing.ONCE) for statement in statements)
+    return _render(net, rendering)
+
+
+def _render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
     if rendering.safe_mode and net.patched:
@@ -123,7 +133,8 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
         images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
     with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
-    texts = () if net.expected is None else spelled_texts(table, net.key)
+    is_guarded = net.expected is not None and {name.lower() for name in into.names}.issuperset(net.key)
+    texts = spelled_texts(table, net.key) if is_guarded else ()
     guarded = next((name for name in into.names if name.lower() in texts), "")
     changes = _on_duplicate_key(into, net.key, with_key=with_key, guarded=guarded, texts=texts)
     for statement in _multi_row(table, into, images, changes):

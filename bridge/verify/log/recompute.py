@@ -17,12 +17,14 @@ from pyspark import RDD, StorageLevel
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionId, TableName
+from bridge.pipeline.by_partitions.repeated_changes import is_same_place
 from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.grouping import Longs, distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
+from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.changes.lineage import Cut, LoggedChange
 from bridge.verify.log.folded_steps import balance, buckets, completed, fold_some, fold_steps, last_of_keys
@@ -34,6 +36,7 @@ from bridge.verify.log.logged_shapes import LoggedShape, shapes
 from bridge.verify.log.row_groups import LogPlan
 from bridge.verify.log.row_steps import STEP_SCHEMA, links, steps
 
+_SECOND_MS: Final = 1000
 _EVENTS_PER_BUCKET: Final = 250_000
 _BYTES_PER_BUCKET: Final = 256 << 20
 """A bucket has about so many events, or bytes of them, at most: a task takes all of it into memory, several times."""
@@ -228,24 +231,35 @@ def _firsts_of_tables(events: pa.Table, rows: Longs) -> tuple[Longs, Longs]:
 def logged_changes(found: pa.Table) -> list[LoggedChange]:
     """Gives the schema changes of events (EVENT_SCHEMA, in order), each once.
 
-    Without a commit ts, a change that one partition holds again is a second change, as for the bridge that ran it
-    (`by_partitions.order`), and counts as one TSO later.
+    Without a commit ts, a change that one partition holds again may be a second change, as for the bridge that ran it
+    (`by_partitions.repeated_changes`); it then counts as one TSO later.
     """
     mine = found.filter(pc.equal(found["kind"], int(Kind.SCHEMA_CHANGE)))
     offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}
     changes: dict[tuple[int, str, str], LoggedChange] = {}
     seen: Counter[tuple[PartitionId, int, str, str]] = Counter()
+    places: dict[tuple[PartitionId, int, str, str], str] = {}
     for row in mine.to_pylist():
         where, said = (row["topic"], row["partition"]), (row["commit_ts"], row["schema"], row["text"])
-        identity = (said[0] + seen[where, *said], *said[1:])
-        if row["by_time"]:
+        before = places.get((where, *said))
+        is_sent_again = row["by_time"] and before is not None and _is_same(said[0], before, row["place"] or "")
+        identity = (said[0] + seen[where, *said] - is_sent_again, *said[1:])
+        if row["by_time"] and not is_sent_again:
             seen[where, *said] += 1
+            places[where, *said] = row["place"] or ""
         lies = offsets.setdefault(identity, {})
         lies.setdefault(where, row["offset"])
         change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies, row["place"])
         changes.setdefault(identity, change)
     found_once = list(changes.values())
     return [found_once[number] for number in in_order([Cut.of(change).moment for change in found_once])]
+
+
+def _is_same(ts: int, place: str, other: str) -> bool:
+    """Tells whether two schema changes of one partition, time (TSO) and text are one that was sent again: by their
+    places, else where their time is not in whole seconds, since no server runs a statement twice in a millisecond."""
+    told = is_same_place(place, other)
+    return bool(tso_ms(ts) % _SECOND_MS) if told is None else told
 
 
 def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:

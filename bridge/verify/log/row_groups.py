@@ -191,6 +191,7 @@ def _is_behind(cut: Cut, changes: pa.Table) -> npt.NDArray[np.int64]:
     if not cut.offsets:
         return later
     offsets = per_partition(changes, lambda where: cut.offsets.get(where, -1))
-    by_offset = (changes["offset"].to_numpy() > offsets).astype(np.int64)
+    is_sent_again = (cut.own or cut.moment).is_clearly_after(changes)
+    by_offset = ((changes["offset"].to_numpy() > offsets) & ~is_sent_again).astype(np.int64)
     is_known = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
     return np.where(is_known, by_offset, later)

@@ -7,7 +7,7 @@ nullability or collation.  What the target has beyond that is only noted: it may
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,12 +41,17 @@ class SchemaFindings:
 
 
 def compare_schemas(
-    source: Definition, target: Definition, collations: Collection[str], *, is_one_flavour: bool = False
+    source: Definition,
+    target: Definition,
+    collations: Collection[str],
+    *,
+    becomes: Callable[[str], str] = str,
+    is_one_flavour: bool = False,
 ) -> SchemaFindings:
     """Finds what the target lacks, and what differs there.
 
     collations: those that the target's server knows.  The target cannot have any other collation of the source, so that
-    is only noted.
+    is only noted.  becomes: what the pipeline makes of one that it knows, where it compares otherwise there.
     is_one_flavour: whether both servers print expressions alike.  Where they do not, a generated column with another
     expression is only noted.
     """
@@ -61,7 +66,7 @@ def compare_schemas(
     changed: list[str] = []
     for name, column in source.columns.items():
         if name in target.columns:
-            found = list(_column_differences(column, target.columns[name], collations, notes))
+            found = list(_column_differences(column, target.columns[name], collations, becomes, notes))
             if computed := _computed(column, target.columns[name]):
                 (found if is_one_flavour else notes).append(computed)
             differences += found
@@ -76,7 +81,11 @@ def compare_schemas(
 
 
 def _column_differences(
-    source: ColumnInfo, target: ColumnInfo, collations: Collection[str], notes: list[str]
+    source: ColumnInfo,
+    target: ColumnInfo,
+    collations: Collection[str],
+    becomes: Callable[[str], str],
+    notes: list[str],
 ) -> Iterator[str]:
     if plain_type(source) != plain_type(target):
         yield f"column {target.name} is {target.type} instead of {source.type}"
@@ -85,6 +94,8 @@ def _column_differences(
     if source.generated != target.generated:
         notes.append(f"column {target.name} is generated on one side only")
     wanted, found = _collation(source), _collation(target)
+    if wanted in collations:
+        wanted = _OLD_NAMES.sub("utf8mb3", becomes(wanted))
     if wanted != found and wanted and found and not (source.is_json or target.is_json):
         words = f"column {target.name} has the collation {found} instead of {wanted}"
         if wanted in collations:

@@ -39,14 +39,21 @@ class StatementTranslator:
     target: Capabilities
     rules: DdlRules
 
+    @property
+    def _collations(self) -> CollationRules:
+        return CollationRules(SOURCES[source_name(self.source)], self.rules.collations.mapped)
+
+    def collation(self, name: str) -> str:
+        """Gives the collation of the target that one of the source becomes; itself where there is none."""
+        return self._collations.on(self.target.collations, name) or name
+
     def translate(self, statement: str, schema: str) -> tuple[str | None, str]:
         """Gives a statement of the source in a form that the target accepts, or None and the reason."""
         name = source_name(self.source)
         if self.target.flavour is not Flavour.MARIADB:
             statement = _JSON.sub(r"\g<name> json\g<more>", statement)
-        collations = CollationRules(SOURCES[name], self.rules.collations.mapped)
         try:
-            found = rewrite(statement, schema, Site(self.target, collations, name))
+            found = rewrite(statement, schema, Site(self.target, self._collations, name))
         except UnsupportedError as unsupported:
             return None, str(unsupported)
         if isinstance(found, Refused):

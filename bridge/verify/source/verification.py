@@ -223,7 +223,9 @@ class SourceVerification:
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
         names = self._look.rows("SELECT collation_name FROM information_schema.collations")
         is_one_flavour = server_kind(self._look) is self._flavour
-        return partial(compare_schemas, collations={str(row[0]) for row in names}, is_one_flavour=is_one_flavour)
+        known = {str(row[0]) for row in names}
+        becomes = self._translator.collation
+        return partial(compare_schemas, collations=known, becomes=becomes, is_one_flavour=is_one_flavour)
 
     def _is_wanted(self, name: TableName) -> bool:
         return not ReservedSchemas(self._table.schema).why(name.schema) and self._options.tables(*name)

@@ -52,7 +52,7 @@ def row(number: int, one: int, other: int) -> list[object]:
     return [number, Literal(str(one)), Literal(str(other))]
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", [*SERVERS, "tidb_target"])
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("members", MEMBERS)
 def test_rows_get_it_and_lose_it(
@@ -76,6 +76,8 @@ def test_rows_get_it_and_lose_it(
     query = "SELECT id, e + 0, n + 0 FROM m.t ORDER BY id"
     right = [(n, *pair) for n, pair in after.items()]
     assert sql(url, query) == right
+    if server == "tidb_target":
+        return  # it takes the value from a column alone, which verify has not
     assert verify_events(url, events).is_equal
     sql(url, "UPDATE m.t SET e = 2")
     assert not verify_events(url, events, fixes=tmp_path / "fix.sql").is_equal
@@ -127,7 +129,7 @@ WAYS: dict[str, tuple[str, list[tuple[bytes | None, bytes]]]] = {
 }
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target", "old_mysql_target"])
+@pytest.mark.parametrize("server", ["target", "mysql_target", "old_mysql_target", "tidb_target"])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_protocol(server: str, way: str, request: pytest.FixtureRequest) -> None:
     """By its number, or by '' where the format has names."""

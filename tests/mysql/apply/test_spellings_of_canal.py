@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def message(kind: str, number: int, *, is_null: bool = False, old: Any = None) -
     return compact(
         {
             "data": [row], "database": "m", "es": 1700000000000, "gtid": "", "id": 7, "isDdl": False,
-            "mysqlType": types, "old": old, "pkNames": None, "sql": "", "sqlType": dict.fromkeys(types, 2004),
+            "mysqlType": types, "old": old, "pkNames": ["id"], "sql": "", "sqlType": dict.fromkeys(types, 2004),
             "table": "t", "ts": 1700000000001, "type": kind,
         }
     )  # fmt: skip
@@ -93,3 +94,42 @@ def test_every_name_of_a_type(server: str, tmp_path: Path, request: pytest.Fixtu
     assert not verify_events(url, events, fixes=tmp_path / "fix.sql").is_equal
     run_file(url, tmp_path / "fix.sql")
     assert sql(url, query) == right
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize(
+    ("charset", "one", "other", "shown"),
+    [
+        ("latin1", "ä", "é", "Ã¤"),
+        ("gbk", "ä", "a", "盲"),
+        ("utf16", "\0a", "\0b", "a"),
+        ("binary", "ä", "é", b"\xc3\xa4"),
+    ],
+)
+def test_keys_in_other_character_sets(
+    server: str, charset: str, one: str, other: str, shown: Any, request: pytest.FixtureRequest
+) -> None:
+    """Rows go and change by keys whose bytes Canal has read as UTF-8."""
+    url = request.getfixturevalue(server)
+    sql(url, "CREATE DATABASE m", f"CREATE TABLE m.t (k VARCHAR(20) CHARACTER SET {charset} PRIMARY KEY, v INT)")
+
+    def of(kind: str, key: str, value: int, old: Any = None) -> bytes:
+        return compact(
+            {
+                "data": [{"k": key, "v": str(value)}], "database": "m", "es": 1700000000000, "gtid": "", "id": 7,
+                "isDdl": False, "mysqlType": {"k": "VARCHAR(20)", "v": "INT"}, "old": old, "pkNames": ["k"],
+                "sql": "", "sqlType": {"k": 12, "v": 4}, "table": "t", "ts": 1700000000001, "type": kind,
+            }
+        )  # fmt: skip
+
+    steps = (
+        [of("INSERT", one, 1), of("INSERT", other, 2)],
+        [of("UPDATE", one, 3, [{"v": "1"}])],
+        [of("DELETE", other, 2), of("UPDATE", one, 4, [{"v": "3"}])],
+    )
+    for number in range(1, len(steps) + 1):  # each in a transaction of its own
+        values = list(chain.from_iterable(steps[:number]))
+        count = len(values)
+        messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [None] * count, list(values))
+        run_all(url, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+    assert sql(url, "SELECT k, v FROM m.t") == [(shown, 4)]

@@ -33,6 +33,8 @@ TABLE = "CREATE TABLE m.t (id INT PRIMARY KEY, b INT, KEY ib (b), CONSTRAINT k C
         ("ALTER TABLE t RENAME COLUMN IF EXISTS x TO y, ADD COLUMN c INT", "id b c", "PRIMARY ib"),
         ("ALTER TABLE t DROP CONSTRAINT IF EXISTS x", "id b", "PRIMARY ib"),
         ("ALTER TABLE t DROP FOREIGN KEY IF EXISTS x, ADD COLUMN c INT", "id b c", "PRIMARY ib"),
+        ("ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS k CHECK (b > 5), ADD COLUMN c INT", "id b c", "PRIMARY ib"),
+        ("ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS q CHECK (b > 5), ADD COLUMN c INT", "id b c", "PRIMARY ib"),
         ("CREATE INDEX IF NOT EXISTS ib ON t (id)", "id b", "PRIMARY ib"),
         ("DROP INDEX IF EXISTS nosuch ON t", "id b", "PRIMARY ib"),
         ("DROP INDEX IF EXISTS ib ON t", "id b", "PRIMARY"),

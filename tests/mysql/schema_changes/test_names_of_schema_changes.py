@@ -61,7 +61,7 @@ def test_a_name_in_another_case(target: str, session: Session) -> None:
 CASES = [
     ("DROP TABLE `m`.`first`, m.SECOND", set()),
     ("RENAME TABLE first TO x, second TO first, x TO Second", {"first", "Second"}),
-    ("RENAME TABLE `m`.`first` TO m.x, SECOND TO y", {"x", "y"}),
+    ("RENAME TABLE `m`.`first` TO m.x, m.SECOND TO m.y", {"x", "y"}),
     ("RENAME TABLE first TO X, x TO y", {"y", "Second"}),
     ("ALTER TABLE second EXCHANGE PARTITION p WITH TABLE FIRST", {"First", "Second"}),
 ]

@@ -159,7 +159,7 @@ HASHED = {
 @pytest.mark.parametrize("source", ["tidb", "mysql-8"])
 @pytest.mark.parametrize("method", HASHED)
 @pytest.mark.parametrize(
-    "statement", ["ALTER TABLE P TRUNCATE PARTITION p0", "ALTER TABLE `m`.`p` EXCHANGE PARTITION p0 WITH TABLE x"]
+    "statement", ["ALTER TABLE P TRUNCATE PARTITION p0", "ALTER TABLE `m`.`p` EXCHANGE PARTITION p0 WITH TABLE m.x"]
 )
 def test_partitions_by_a_hash_of_the_server(
     target: str, session: Session, statement: str, method: str, source: str

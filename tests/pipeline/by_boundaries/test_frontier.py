@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.config import SourceSection
+from bridge.errors import SourceError, UsageError
 from bridge.events import Position
+from bridge.pipeline.assembly import unused_partitions
 from bridge.pipeline.by_boundaries.frontier import Frontier
+from bridge.sources.source import Extent
 
 A, B = ("cdc", 0), ("cdc", 1)
 
@@ -70,3 +75,45 @@ def test_says_who_holds_it_back() -> None:
     assert frontier.waiting_for() == "partition 0 is stopped by a bad message at cdc/0/17"
     frontier.admit(("other", 0))
     assert frontier.waiting_for() == "other/0 has had no boundary for 0 s"
+
+
+def test_a_partition_that_may_be_silent_for_good_is_explained() -> None:
+    """While others bring boundaries: one that never had any may lie beyond the changefeed's partition-num, and a topic
+    may be that of a table that was dropped."""
+    now = 100.0
+    frontier = Frontier([(A, 5), (("gone", 0), 4), (B, 0)], lambda: now)
+    now = 170.0
+    frontier.observe(A, 9)
+    assert "partition-num leaves it out, name it in source.unused_partitions: cdc/1" in frontier.waiting_for()
+    frontier.observe(B, 9)
+    assert frontier.waiting_for() == (
+        "gone/0 has had no boundary for 70 s; if the table of this topic was dropped upstream, take it out: bridge"
+        " reset --topic gone"
+    )
+
+
+def test_an_unused_partition_holds_nothing_back() -> None:
+    """Until a message of it comes, which stops the bridge."""
+    frontier = Frontier([(A, 7), (B, 0)], at_zero, [B])
+    assert frontier.resolved_ts == 7
+    assert frontier.partitions == [A]
+    with pytest.raises(SourceError, match="cdc/1 is said to be unused"):
+        frontier.admit(B)
+
+
+def test_only_a_partition_that_never_had_a_message_is_unused() -> None:
+    """Each start looks whether it is still empty; one whose messages are gone by now was used as well."""
+    assert unused_partitions([B], {A: Extent(0, 9), B: Extent(0, 0)}) == {B}
+    for extent in (Extent(0, 1), Extent(5, 5)):
+        with pytest.raises(SourceError, match="cdc/1 is said to be unused"):
+            unused_partitions([B], {B: extent})
+    with pytest.raises(UsageError, match="which the source does not have"):
+        unused_partitions([B], {A: Extent(0, 9)})
+
+
+def test_partitions_are_named_with_their_topic() -> None:
+    """As errors name them."""
+    assert SourceSection(unused_partitions=("a.b/7",)).unused == [("a.b", 7)]
+    for name in ("7", "cdc/", "cdc/x", "/3"):
+        with pytest.raises(ValueError, match="is not a topic and a partition"):
+            SourceSection(unused_partitions=(name,))

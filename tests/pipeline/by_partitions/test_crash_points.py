@@ -53,3 +53,24 @@ def test_crash_at_every_step(target: str, victims: Victims) -> None:
         progress = ProgressTable("bridge").read(session)
     assert progress is not None
     assert goes_by_partition(progress.positions)
+
+
+def _sent_again() -> pa.Table:
+    """A table that gets a column and is emptied; then all of it comes again, and something new."""
+    added = schema_change(1, "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7")
+    truncated = schema_change(1, "TRUNCATE TABLE t")
+    first = [_at(1100, t_row(1, 1, 1)), _at(2001, added), _at(2500, t_row(1, 2, 2, c=5)), _at(3001, truncated)]
+    second = [_at(1500, t_row(1, 11, 1)), _at(2600, t_row(1, 12, 2, c=3)), _at(3500, t_row(1, 13, 3, c=4))]
+    streams = [*first, *first, _at(4000, t_row(1, 3, 3, c=6))], [*second, *second, _at(4500, t_row(1, 13, 9, c=4))]
+    return events_table((p, offset, event) for p, events in enumerate(streams) for offset, event in enumerate(events))
+
+
+def test_crash_at_every_step_of_what_is_sent_again(target: str, victims: Victims) -> None:
+    """The schema changes run once, and no row of before the last one comes back."""
+    died_at = die_everywhere(
+        target, victims, _sent_again(), lambda session: begin(session, [T]), batch=5, rows_per_transaction=2
+    )
+    assert {"advanced", "before commit", "committed", "ddl intent", "ddl executed", "ddl taken off"} <= died_at
+    with admin(target) as session:
+        assert sorted(contents(session)["m.t"][1]) == [(3, 3, 6), (13, 9, 4)]
+        assert [state for *_, state in journal(session)[:-1]] == ["done"] * 2

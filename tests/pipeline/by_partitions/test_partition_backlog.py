@@ -114,8 +114,8 @@ def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, 
     assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
 
 
-def at(event: Event, position: int, number: int = 3, server: int = 1) -> Event:
-    return event._replace(place=place_in_binlog("up", f"binlog.{number:06}", position, server))
+def at(event: Event, position: int, number: int = 3, server: int = 1, reader: str = "up") -> Event:
+    return event._replace(place=place_in_binlog(reader, f"binlog.{number:06}", position, server))
 
 
 def test_places_in_the_binlog_order_what_times_do_not() -> None:
@@ -166,15 +166,43 @@ def test_a_schema_change_that_comes_too_late(
         )
 
 
-def test_places_that_tell_nothing_make_nothing_late() -> None:
-    """A schema change of another server, or without a place, may be dated by its start."""
-    for event in (change(8000, "TRUNCATE TABLE t"), at(change(8000, "TRUNCATE TABLE t"), 3, server=2)):
-        held = prefixes(2)
-        give(held, [(1, 0, at(row(9000), 400))])
-        steps(held)
-        give(held, [(0, 0, event)])
-        held.end()
-        assert steps(held)[0].changes[0].doubt == ""
+OTHERS: list[tuple[str, Event, bool]] = [
+    ("without a place it may be dated by its start", change(8000, "TRUNCATE TABLE t"), False),
+    ("of another server by its time", at(change(9000, "TRUNCATE TABLE t"), 3, server=2), False),
+    ("which is earlier", at(change(8000, "TRUNCATE TABLE t"), 3, server=2), True),
+    ("of another reader it tells nothing", at(change(8000, "TRUNCATE TABLE t"), 3, reader="other"), False),
+]
+
+
+@pytest.mark.parametrize(("what", "event", "is_late"), OTHERS)
+def test_what_other_places_make_late(what: str, event: Event, is_late: bool) -> None:
+    """Places that cannot be compared make a schema change late only where one reader went from server to server."""
+    held = prefixes(2)
+    give(held, [(1, 0, at(row(9000), 400))])
+    steps(held)
+    give(held, [(0, 0, event)])
+    held.end()
+    assert bool(steps(held)[0].changes[0].doubt) is is_late, what
+
+
+def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None:
+    """RESET MASTER: in one partition places go back while times go on, which nothing that is sent again does."""
+    hour = 3_600_000
+    rows = [at(row(hour), 500, 120), at(row(2 * hour), 700, 120), at(row(30 * hour), 900)]
+    held = prefixes(3)
+    reset = at(change(20 * hour, "TRUNCATE"), 300)
+    give(held, [(0, 0, reset), *((1, offset, event) for offset, event in enumerate(rows)), (2, 0, rows[0])])
+    held.end()
+    assert shown(steps(held)) == [(1, 0), (2, 0), (1, 1), "TRUNCATE", (1, 2)]
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(50 * hour, "TRUNCATE"), 300)), *((1, n, event) for n, event in enumerate(rows[:2]))])
+    held.end()
+    assert shown(steps(held)) == [(1, 0), (1, 1), "TRUNCATE"], "a day earlier, without a row behind it"
+    held = prefixes(2)
+    again = [at(row(9000), 400), at(row(7000), 500), at(row(9000), 400), at(row(7000), 500)]
+    give(held, [(0, 0, at(change(8000, "TRUNCATE"), 450)), *((1, n, event) for n, event in enumerate(again))])
+    held.end()
+    assert shown(steps(held))[:2] == [(1, 0), "TRUNCATE"], "what is sent again"
 
 
 def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:

@@ -76,7 +76,15 @@ RULES = [
 @pytest.mark.parametrize(("what", "came", "before", "applied_ms", "fate"), RULES, ids=[rule[0] for rule in RULES])
 def test_the_second_one(what: str, came: SchemaChange, before: list[SchemaChange], applied_ms: int, fate: str) -> None:
     """Identity decides where the message tells one; nothing that could swap back runs on a guess."""
-    found = second_run(came, before, ms_tso(applied_ms))
+    found = second_run(came, before, ms_tso(applied_ms), ms_tso(applied_ms))
     told = PASSED_OVER if found is None else HELD if found.doubt else RUNS if found == came else AGAIN
     assert told == fate, what
     assert found is None or found.id not in {one.id for one in before}
+
+
+@pytest.mark.parametrize("text", [TRUNCATE, SWAP])
+def test_one_that_meets_later_rows_of_other_partitions_is_held(text: str) -> None:
+    """Its own partition has not gone back in time, so it may be a second one; and rows behind it would be lost."""
+    found = second_run(change(text), [change(text)], ms_tso(5000), ms_tso(6000))
+    assert found is not None
+    assert "rows of other partitions" in found.doubt

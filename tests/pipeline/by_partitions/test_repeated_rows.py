@@ -7,7 +7,8 @@ import pytest
 
 from bridge.events import Event
 from bridge.pipeline.by_partitions.merge import Rows
-from bridge.pipeline.by_partitions.repeated_rows import copies_by_place
+from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
+from bridge.pipeline.by_partitions.repeated_rows import copies_by_place, last_applied
 from bridge.protocols.values.event_time import place_in_binlog
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
@@ -28,11 +29,13 @@ def rows_of(told: list[tuple[int, str | None]]) -> Rows:
 CASES = [
     ("ascending", "", [(5, at(10)), (5, at(20))], []),
     ("behind what is in the target", at(10), [(5, at(20))], []),
-    ("sent again", at(30), [(5, at(10)), (5, at(20)), (5, at(30)), (6, at(40))], [0, 1]),
-    ("in one go", "", [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (6, at(30))], [2]),
-    ("twice", "", [(5, at(20)), (5, at(10)), (5, at(20)), (5, at(10)), (5, at(30))], [1, 3]),
+    ("sent again", at(30), [(5, at(10)), (5, at(20)), (5, at(30)), (6, at(40))], [0, 1, 2]),
+    ("in one go", "", [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (6, at(30))], [2, 3]),
+    ("twice", "", [(5, at(20)), (5, at(10)), (5, at(20)), (5, at(10)), (5, at(30))], [1, 2, 3]),
     ("from the file before", at(4, file=4), [(5, at(900)), (5, at(5, file=4))], [0]),
     ("rows of one event", at(10), [(5, at(10)), (5, at(10))], []),
+    ("behind earlier ones, as many as there were", at(20), [(5, at(10)), (5, at(20)), (5, at(20))], [0, 1]),
+    ("each time", at(20), [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (5, at(20))], [0, 1, 2, 3]),
     ("what names no place", at(30), [(5, None), (5, at(20)), (5, None)], [1]),
     ("another server", at(30), [(5, at(20, server=2))], []),
     ("a binlog that begins anew", at(30), [(9, at(4)), (9, at(6)), (9, at(5))], [2]),
@@ -45,6 +48,28 @@ CASES = [
 def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]], copies: list[int]) -> None:
     """A place before one that was shown tells a copy, unless its time is a later one."""
     rows = rows_of(told)
+    applied = AppliedRow(ms_tso(5), mark, 1) if mark else NO_ROW
     shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
-    found = copies_by_place(rows, mark, lambda: shown)
+    found = copies_by_place(rows, applied, lambda: shown)
     assert ([] if found is None else np.flatnonzero(found).tolist()) == copies, what
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_a_restart_in_the_middle(cut: int) -> None:
+    """What is kept of the rows before tells the same of those after it."""
+    told = [at(10), at(20), at(20), at(10), at(20), at(20), at(20), at(30)]
+    rows = rows_of([(5, place) for place in told])
+
+    def shown(of: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.full(len(of.times), ms_tso(5))
+
+    first = rows_of([(5, place) for place in told[:cut]])
+    copies = copies_by_place(first, NO_ROW, lambda: shown(first)) if cut else None
+    kept = last_applied(first, cut, NO_ROW, copies, lambda: shown(first))
+    rest = rows_of([(5, place) for place in told[cut:]])
+    found = copies_by_place(rest, kept, lambda: shown(rest))
+    left = [] if found is None else (np.flatnonzero(found) + cut).tolist()
+    assert left == [number for number in (3, 4, 5) if number >= cut]
+    whole = copies_by_place(rows, NO_ROW, lambda: shown(rows))
+    assert whole is not None
+    assert last_applied(rows, cut, NO_ROW, whole, lambda: shown(rows)) == kept

@@ -140,6 +140,15 @@ def test_a_column_without_a_default_that_goes(target: str) -> None:
     assert sql(target, "SELECT * FROM m.t ORDER BY id") == [(1,), (2,)]
 
 
+def test_a_table_that_is_missing_before_a_schema_change_stops_the_bridge(target: str) -> None:
+    """At the end of the input; the schema change behind the rows does not run, and they are not tried without end."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "DO 0")
+    events = [(0, 0, wide(5, "gone", id=1)), (0, 1, ddl(9, "ALTER TABLE t ADD COLUMN n INT"))]
+    with pytest.raises(ApplyError, match=r"the target has no table m\.gone"):
+        run_all(target, events_table(events))
+    assert sql(target, "SHOW COLUMNS FROM m.t")[1:] == []
+
+
 def test_a_column_that_never_comes_stops_the_bridge(target: str) -> None:
     """At the end of the input, with nothing of that row or what is behind it in the target; it goes on when it has
     come."""

@@ -11,7 +11,8 @@ from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.changes.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, Span, trace
 from bridge.verify.log.recompute import logged_changes
-from tests.support.upstreams import events_table, schema_change
+from bridge.verify.log.row_groups import LogPlan, row_groups
+from tests.support.upstreams import events_table, row_change, schema_change
 
 T, U = TableName("app", "t"), TableName("app", "u")
 
@@ -130,6 +131,7 @@ def test_rows_behind_a_statement_that_waited_may_be_gone(statement: str, doubts:
     assert all(cut.offsets == {("x", 0): 7} for cut in history.cuts)
     if any(doubts):
         assert tso_ms(history.cuts[-1].moment.last) == 5000 + WAITS_MS
+        assert history.cuts[-1].own == history.cuts[0].moment
     for certain in (
         replace(dated, by_time=False),
         replace(dated, commit_ts=ms_tso(5001)),
@@ -149,6 +151,52 @@ def test_the_same_statement_twice_in_one_second(by_time: bool) -> None:
         : 2 if by_time else 1
     ]
     assert [one.commit_ts - ms_tso(5000) for one in found] == [0, 1][: len(found)]
+
+
+@pytest.mark.parametrize(
+    ("ms", "places", "count"),
+    [
+        (5000, [None, None], 2),
+        (5001, [None, None], 1),
+        (5000, ["a:1-5", "a:1-5"], 1),
+        (5001, ["a:1-5", "a:1-6"], 2),
+        (5000, ["a:1-5", "b:1-5"], 2),
+    ],
+)
+def test_a_schema_change_that_was_sent_again_is_one(ms: int, places: list[str | None], count: int) -> None:
+    """By its place, or else by its millisecond; its first copy is where rows are cut."""
+    told = schema_change(ms_tso(ms), "TRUNCATE t", schema="app")._replace(by_time=True)
+    copies = [told._replace(place=place_in_gtid_set(place) if place else None) for place in places]
+    found = logged_changes(events_table([(0, 1 + 2 * number, copy) for number, copy in enumerate(copies)]))
+    assert len(found) == count
+    assert dict(found[0].offsets) == {("cdc", 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("ms", "place", "offset", "span"),
+    [
+        (6000, None, 9, 1),
+        (5000, None, 9, 1),
+        (5000, None, 1, 0),
+        (4000, None, 9, 0),
+        (4000, "a:1-9", 9, 1),
+        (5000, "a:1-4", 9, 0),
+        (9000, "a:1-4", 9, 1),
+    ],
+)
+def test_rows_that_were_sent_again_come_before_the_schema_change(
+    ms: int, place: str | None, offset: int, span: int
+) -> None:
+    """Though they stand behind it in its partition: by their time, and by their place where both tell theirs."""
+    told = place_in_gtid_set("a:1-5") if place else None
+    change = LoggedChange(ms_tso(5000), True, "app", "ALTER TABLE t DROP COLUMN a", {("cdc", 0): 5}, told)
+    history = trace([T], [change]).history(T)
+    row = row_change(ms_tso(ms), "t", ["id"], ["id"], after=[1])._replace(
+        schema="app", by_time=True, place=place_in_gtid_set(place) if place else None
+    )
+    plan = LogPlan((), {("app", "t"): history}, 1 << 62, None)
+    [group], _ = row_groups(plan, events_table([(0, offset, row)]))
+    assert group.span is history.spans[span]
 
 
 def test_names_that_differ_in_case_only() -> None:

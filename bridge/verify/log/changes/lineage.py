@@ -53,11 +53,14 @@ class Cut:
     """The line between rows before a schema change and rows behind it.
 
     moment: rows that are not later come before the change.  Where messages go by event time, the offset of the change
-    in the row's own partition decides instead.
+    in the row's own partition decides instead; what stands behind it and is earlier beyond doubt was sent again, and
+    comes before the change, too.
+    own: the moment for that, None for `moment`.
     """
 
     moment: Moment
     offsets: Mapping[PartitionId, int]
+    own: Moment | None = None
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
@@ -237,11 +240,12 @@ def _doubt(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
     """
     if classified.kind not in _MOVING:
         return
-    until = Cut(Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS)), change.offsets)
+    until = Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS))
+    cut = Cut(until, change.offsets, Cut.of(change).moment)
     for name in dict.fromkeys(classified.tables):
         spans = lineage.history(name).spans
         spans[-1] = replace(spans[-1], may_be_gone=True)
-        lineage.begin(name, until)
+        lineage.begin(name, cut)
 
 
 def _lose_sight(lineage: Lineage, tables: Sequence[TableName], cut: Cut) -> None:

@@ -1,0 +1,111 @@
+"""What `bridge check` says of the source: whose defaults statements mean, and how it compares texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bridge.commands.check import protocol, tables, upstream
+from bridge.commands.check.finding import Finding, Level
+from bridge.commands.check.protocol import Decoded
+from bridge.commands.check.server import Encryption
+from bridge.commands.check.tables import TableFacts
+from bridge.commands.check.upstream import UpstreamFacts
+from bridge.config import Settings
+from bridge.model import Column, Table, TableName
+from bridge.mysql.connection.target import Target
+from tests.support.pipelines import sql
+
+
+def said(findings: Sequence[Finding]) -> list[tuple[str, Level]]:
+    return [(one.check, one.level) for one in findings]
+
+
+def settings(**ddl: Any) -> Settings:
+    return Settings.model_validate({"ddl": ddl})
+
+
+@pytest.mark.parametrize(
+    ("born", "binlog_of", "source", "right"),
+    [
+        (False, "", "tidb", []),
+        (False, "", "tidb-old-collations", []),
+        (False, "", "mysql-8", [Level.WARN]),
+        (True, "", "mysql-8", []),
+        (True, "mysql", "mysql-8", [Level.OK]),
+        (True, "mysql", "tidb", [Level.WARN]),
+        (True, "mysql", "tidb-old-collations", [Level.WARN]),
+        (True, "mariadb", "tidb", [Level.OK]),
+        (True, "mariadb", "mariadb", [Level.OK]),
+    ],
+)
+def test_whose_defaults_statements_mean(born: bool, binlog_of: str, source: str, right: list[Level]) -> None:
+    """Messages from a binlog never mean TiDB's defaults, nor TiCDC's those of others."""
+    found = list(protocol.judge_source(Decoded("debezium", {}, {}, born, binlog_of), source))
+    assert [one.level for one in found] == right
+
+
+def facts(new_collations: bool | None, **variables: str) -> UpstreamFacts:
+    return UpstreamFacts("8.0.11-TiDB-v8.5.1", True, Encryption("none", False), variables, new_collations)
+
+
+@pytest.mark.parametrize(
+    ("new", "source", "level"),
+    [
+        (True, "tidb", Level.OK),
+        (False, "tidb-old-collations", Level.OK),
+        (False, "tidb", Level.FAIL),
+        (True, "tidb-old-collations", Level.FAIL),
+        (None, "tidb", Level.WARN),
+    ],
+)
+def test_how_the_upstream_compares(new: bool | None, source: str, level: Level) -> None:
+    """A cluster that compares bytes needs its setting, and no other may have it."""
+    found = {one.check: one for one in upstream.judge(facts(new), "here", settings(source=source))}
+    assert found["upstream-collations"].level is level
+    assert level is Level.OK or found["upstream-collations"].fix
+
+
+@pytest.mark.parametrize(
+    ("variable", "setting", "right"),
+    [
+        ("OFF", False, []),
+        ("ON", True, []),
+        ("ON", False, ["ddl.tidb_checks = true"]),
+        ("OFF", True, ["ddl.tidb_checks = false"]),
+    ],
+)
+def test_whether_the_upstream_enforces_checks(variable: str, setting: bool, right: list[str]) -> None:
+    """The setting has to be the upstream's."""
+    told = facts(True, tidb_enable_check_constraint=variable)
+    found = list(upstream.judge(told, "here", settings(tidb_checks=setting)))
+    assert [one.fix.removeprefix("set ") for one in found if one.check == "upstream-checks"] == right
+
+
+def test_keys_that_compare_otherwise_than_the_source() -> None:
+    """With a source that compares bytes, keys of the target that do not are named."""
+    name = TableName("d", "t")
+
+    def judged(collation: str, source: str) -> list[tuple[str, Level]]:
+        columns = {"k": Column("k", "varchar(9)", "utf8mb4", False, False, collation)}
+        table = Table(name, columns, (("k",),), (("k",),))
+        looked = TableFacts({name: table}, {}, [], [], True)
+        found = tables.judge(looked, Decoded("canal-json", {}, {}, False), settings(source=source))
+        return [one for one in said(list(found)) if one[0] == "collations"]
+
+    assert judged("utf8mb4_bin", "tidb-old-collations") == [("collations", Level.FAIL)]
+    assert not judged("utf8mb4_0900_bin", "tidb-old-collations")
+    assert not judged("utf8mb4_general_ci", "tidb")
+
+
+def test_a_tidb_is_asked(tidb_target: str) -> None:
+    """mysql.tidb says how the cluster compares."""
+    assert upstream.gather(Target(tidb_target)).new_collations is True
+    change = "UPDATE mysql.tidb SET variable_value = '{}' WHERE variable_name = 'new_collation_enabled'"
+    try:
+        sql(tidb_target, change.format("False"))
+        assert upstream.gather(Target(tidb_target)).new_collations is False
+    finally:
+        sql(tidb_target, change.format("True"))
