@@ -77,6 +77,12 @@ class Sender:
     tells_servers: ClassVar[bool] = False
     """Messages tell which server wrote them."""
 
+    @property
+    def tells_late(self) -> bool:
+        """Whether it dates schema changes by their start, and tells otherwise when they ran.  In several partitions of
+        a Canal without GTIDs nothing does, and rows of the time in between may come on the wrong side."""
+        return self.dates_by_start and (self.tells_servers or self.has_gtids or self.partitions == 1)
+
     def messages(self, happened: Happened) -> Iterator[Message]:
         """What it sends of it."""
         if happened.text:

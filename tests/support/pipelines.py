@@ -183,18 +183,13 @@ def opened(
         yield Pipeline(target, table, ownership, writer, applier)
 
 
-def run_all(
-    url: str,
-    events: pa.Table,
-    *,
-    batch: int | None = None,
-    partitions: Sequence[PartitionId] | None = None,
-    **options: Any,
-) -> Pipeline:
-    """Applies all events from where progress says, in micro-batches of `batch` events, to the end.  partitions: those
-    that there are, if they are more than have events."""
-    if partitions is None:
-        partitions = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
+def run_all(url: str, events: pa.Table, *, batch: int | None = None, **options: Any) -> Pipeline:
+    """Applies all events from where progress says, in micro-batches of `batch` events, to the end.
+
+    options: those of `opened`; `partitions`, if there are more than have events.
+    """
+    those_read = sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
+    partitions: Sequence[PartitionId] = options.pop("partitions", those_read)
     while True:
         with opened(url, partitions, **options) as pipeline, suppress(OrderChanged):
             _run_to_the_end(pipeline, events, batch)
