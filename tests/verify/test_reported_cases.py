@@ -29,11 +29,9 @@ LEFT_OUT = {
     "debezium_3.3.0_defaults",
     "f9_debezium_361_partitioned",
     "c49_truncate_dbz_noext",
-    "c09_late_drop",
 }
 """The messages of the first two lack what the sender left out; the order of the third one's is found by a probe, which
-these tests do without.  Of the last one verify says that a column is missing: it knows by times alone, not by the
-columns of rows, what is behind a schema change."""
+these tests do without."""
 
 
 class Replayed:

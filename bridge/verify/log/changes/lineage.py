@@ -233,11 +233,16 @@ def trace(
 
 
 def _doubt(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
-    """Notes that rows of other partitions may be from before a statement that removes rows, though their time is later.
+    """Notes that rows of other partitions may be from before a statement, though their time is later.
 
     MySQL's binlog dates a statement by its start, in whole seconds, and it may have waited for locks.  Only a place in
-    the binlog tells its end (official Canal without GTIDs and CKafka tell none).
+    the binlog tells its end (official Canal without GTIDs and CKafka tell none).  Where it takes columns away, a row
+    that has such a column is from before it.
     """
+    if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
+        changes, spans = column_changes(change.text), lineage.history(classified.tables[0]).spans
+        went = {old: now for old, now in _altered(Span(None), changes).columns.items() if old not in changes.come}
+        spans[-1] = replace(spans[-1], columns={**went, **spans[-1].columns})
     if classified.kind not in _MOVING:
         return
     until = Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS))
