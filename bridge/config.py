@@ -115,7 +115,8 @@ class SourceSection(Section):
     """Positions (`topic/partition/offset`) of messages that go to the quarantine instead of stopping the bridge."""
     unused_partitions: Annotated[tuple[str, ...], _after(lambda names: partitions_named(names))] = ()
     """Partitions (`topic/partition`) that the changefeed does not write to, since the topic has more of them than its
-    `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge."""
+    `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge.  The progress
+    keeps them, so it is enough to give them once; others, or `[]`, take their place."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
@@ -138,9 +139,9 @@ class SourceSection(Section):
         return topic_starts(self.topics)
 
     @property
-    def unused(self) -> list[tuple[str, int]]:
-        """The partitions that the changefeed does not write to."""
-        return partitions_named(self.unused_partitions)
+    def unused(self) -> list[tuple[str, int]] | None:
+        """The partitions that the changefeed does not write to; None where the settings do not say."""
+        return partitions_named(self.unused_partitions) if "unused_partitions" in self.model_fields_set else None
 
     @property
     def client_properties(self) -> dict[str, str]:

@@ -20,6 +20,8 @@ PartitionId = tuple[str, int]
 NO_ENDS: Final[Mapping[PartitionId, int]] = MappingProxyType({})
 """End offsets of no partitions."""
 
+UNUSED: Final = -1
+"""In the place of a boundary (TSO): the sender does not write to the partition."""
 _NAMELESS_MEMBER: Final = re.compile(r"set\((?:.*,)?''[,)]", re.DOTALL)
 """A SET with a member without letters, which every server loses where it copies a column, or by VALUES() (tried on
 MariaDB, MySQL and TiDB)."""
@@ -110,7 +112,7 @@ class PartitionStart(NamedTuple):
     """Where a restart begins in one partition.
 
     offset: the first offset to read; everything before it is in the target or below the start of the pipeline.
-    boundary: the last boundary before that offset (TSO), 0 when there was none.
+    boundary: the last boundary before that offset (TSO), 0 when there was none, UNUSED when none is waited for.
     read: the offset after the last one read so far; a change at or after it is late if it is below applied_ts.
     floor: changes at or after `offset` with a TSO below it are in the target already.  None when that is applied_ts.  A
         number means the order of the partitions, in which applied_ts is only a counter.

@@ -96,10 +96,10 @@ def make_applier(
 def _boundary_order(
     progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
 ) -> BoundaryOrder:
-    starts = starts_of(progress, lows, by_partition=False, begins=config.begins)
+    starts = starts_of(progress, lows, by_partition=False, begins=config.begins, unused=config.unused)
     return BoundaryOrder(
         progress,
-        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock, config.unused),
+        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock),
         Backlog(starts),
         tables=config.tables,
         counts=counts,

@@ -15,7 +15,7 @@ from bridge.ends.end import End, Ends
 from bridge.errors import UnansweredError, UsageError
 from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import PartitionId, TableName, goes_by_partition
+from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_partition
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.consistency import writer_of
@@ -174,7 +174,7 @@ class Assembly:
             writer,
             progress,
             lows,
-            self._config(extents, begins=begins, until=until, once=once, gate=gate),
+            self._config(extents, progress.positions, begins=begins, until=until, once=once, gate=gate),
             counts,
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
@@ -190,6 +190,7 @@ class Assembly:
     def _config(
         self,
         extents: Extents,
+        positions: Positions,
         *,
         begins: Mapping[str, int],
         until: int | None,
@@ -218,7 +219,9 @@ class Assembly:
             routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
-            unused=unused_partitions(settings.source.unused, extents) if self.source.is_kafka else frozenset(),
+            unused=unused_partitions(settings.source.unused, positions, extents)
+            if self.source.is_kafka
+            else frozenset(),
         )
 
     @property
@@ -275,9 +278,13 @@ class Assembly:
         return replace(self.settings.decode_options(wanted), tells_unwanted=True)
 
 
-def unused_partitions(named: Sequence[PartitionId], extents: Extents) -> frozenset[PartitionId]:
-    """Gives the partitions that the settings call unused.  Raises UsageError for one that there is not, SourceError for
-    one that has had messages."""
+def unused_partitions(
+    named: Sequence[PartitionId] | None, positions: Positions, extents: Extents
+) -> frozenset[PartitionId]:
+    """Gives the partitions that are unused: those that the settings name, or without that setting those that progress
+    knows as such.  Raises UsageError for one that there is not, SourceError for one that has had messages."""
+    if named is None:
+        named = [where for where, start in positions.items() if start.boundary == UNUSED and where in extents]
     for topic, partition in named:
         extent = extents.get((topic, partition))
         if extent is None:

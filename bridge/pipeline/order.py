@@ -7,13 +7,13 @@ partition (`by_partitions`).  Progress records which: positions with a floor bel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
 from bridge.errors import AheadOfTargetError
-from bridge.model import Advance, PartitionId, PartitionStart, Positions, SchemaChange
+from bridge.model import UNUSED, Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.segments import Segment
@@ -218,13 +218,25 @@ def first_offsets(progress: Progress, lows: Mapping[PartitionId, int]) -> dict[P
 
 
 def starts_of(
-    progress: Progress, lows: Mapping[PartitionId, int], *, by_partition: bool, begins: Mapping[str, int] | None = None
+    progress: Progress,
+    lows: Mapping[PartitionId, int],
+    *,
+    by_partition: bool,
+    begins: Mapping[str, int] | None = None,
+    unused: Collection[PartitionId] = (),
 ) -> Starts:
     """Returns where to read from, for every partition of the source.
 
     lows: where partitions begin that progress does not know.
     begins: where topics begin (TSO); changes below it count as in the target.
+    unused: partitions that the sender does not write to.
     """
     floor = 0 if by_partition else None
     known = {where: progress.positions.get(where, PartitionStart(low, 0, low, floor)) for where, low in lows.items()}
-    return {where: start._replace(begin=(begins or {}).get(where[0], start.begin)) for where, start in known.items()}
+    return {
+        where: start._replace(
+            boundary=UNUSED if where in unused else max(0, start.boundary),
+            begin=(begins or {}).get(where[0], start.begin),
+        )
+        for where, start in known.items()
+    }

@@ -148,4 +148,6 @@ def flag_layer(flags: Mapping[str, Any]) -> Layer:
 
 
 def _split(place: Place, value: str) -> list[str] | str:
-    return value.split(",") if places.is_list(place) else value
+    if not places.is_list(place):
+        return value
+    return value.split(",") if value else []

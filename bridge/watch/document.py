@@ -65,7 +65,7 @@ def _partitions(view: View, sample: Sample) -> list[dict[str, Any]]:
         {
             "topic": topic,
             "partition": partition,
-            "boundary_age": round(max(0.0, view.at - tso_ms(start.boundary) / 1000), 1) if start.boundary else None,
+            "boundary_age": round(max(0.0, view.at - tso_ms(start.boundary) / 1000), 1) if start.boundary > 0 else None,
             "read": start.read,
             "end": view.ends.get((topic, partition)),
             "behind": view.behind((topic, partition)),

@@ -66,7 +66,7 @@ def _partitions(view: View, sample: Sample) -> Iterator[Metric]:
         values = (where[0], str(where[1]))
         if (messages := view.behind(where)) is not None:
             behind.add_metric(values, messages)
-        if start.boundary:
+        if start.boundary > 0:
             age.add_metric(values, max(0.0, view.at - tso_ms(start.boundary) / 1000))
     yield behind
     yield age

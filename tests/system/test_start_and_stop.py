@@ -133,7 +133,7 @@ def test_partitions_beyond_partition_num_are_left_out_until_a_message_comes(
         producer.flush()
         assert process.wait() == 3, process.end_of_log
         assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.lines[-1]
-    with running(tmp_path / "again", kafka.bootstrap_servers, name, target, *more) as process:
+    with running(tmp_path / "again", kafka.bootstrap_servers, name, target) as process:  # it is kept in the progress
         assert process.wait() == 3, process.end_of_log
         assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.lines[-1]
 

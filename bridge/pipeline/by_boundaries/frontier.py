@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import SourceError
 from bridge.events import Position
-from bridge.model import PartitionId
+from bridge.model import UNUSED, PartitionId
 
 _SILENT_SECONDS: Final = 60.0
 """Boundaries come each second; a partition that brings none for so long, while others do, may bring none any more."""
@@ -19,8 +19,8 @@ def used(topic: str, partition: int) -> SourceError:
     return SourceError(
         f"the partition {topic}/{partition} is said to be unused (source.unused_partitions), and has had messages",
         where=topic,
-        fix="take it off that setting, and start the bridge again; rows of it below the applied ts (bridge status) then"
-        " count as late: where there are any, bridge verify --against upstream finds and fixes them",
+        fix="start the bridge with that setting without it ([] for none); rows of it below the applied ts (bridge"
+        " status) then count as late: where there are any, bridge verify --against upstream finds and fixes them",
     )
 
 
@@ -36,18 +36,18 @@ class Frontier:
     """The boundaries of all partitions.  One thread changes them; others may read them.
 
     clock: seconds, monotonic; only used to say how long a partition has been silent.
-    unused: partitions that the sender does not write to, so that no boundary of theirs is waited for.
+    partitions: each with its boundary so far; none is waited for where that is UNUSED.
     """
 
     def __init__(
         self,
         partitions: Iterable[tuple[PartitionId, int]],
         clock: Callable[[], float],
-        unused: Collection[PartitionId] = (),
     ) -> None:
-        self._clock, self._unused = clock, frozenset(unused)
-        now = clock()
-        self._partitions = {where: _Partition(ts, now) for where, ts in partitions if where not in self._unused}
+        now, boundaries = clock(), dict(partitions)
+        self._clock = clock
+        self._unused = frozenset(where for where, ts in boundaries.items() if ts == UNUSED)
+        self._partitions = {where: _Partition(ts, now) for where, ts in boundaries.items() if ts != UNUSED}
 
     @property
     def partitions(self) -> list[PartitionId]:

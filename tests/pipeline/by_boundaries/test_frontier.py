@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bridge.config import SourceSection
 from bridge.errors import SourceError, UsageError
 from bridge.events import Position
+from bridge.model import UNUSED, PartitionStart
 from bridge.pipeline.assembly import unused_partitions
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.sources.source import Extent
@@ -94,7 +95,7 @@ def test_a_partition_that_may_be_silent_for_good_is_explained() -> None:
 
 def test_an_unused_partition_holds_nothing_back() -> None:
     """Until a message of it comes, which stops the bridge."""
-    frontier = Frontier([(A, 7), (B, 0)], at_zero, [B])
+    frontier = Frontier([(A, 7), (B, UNUSED)], at_zero)
     assert frontier.resolved_ts == 7
     assert frontier.partitions == [A]
     with pytest.raises(SourceError, match="cdc/1 is said to be unused"):
@@ -103,12 +104,17 @@ def test_an_unused_partition_holds_nothing_back() -> None:
 
 def test_only_a_partition_that_never_had_a_message_is_unused() -> None:
     """Each start looks whether it is still empty; one whose messages are gone by now was used as well."""
-    assert unused_partitions([B], {A: Extent(0, 9), B: Extent(0, 0)}) == {B}
+    extents, kept = {A: Extent(0, 9), B: Extent(0, 0)}, {A: PartitionStart(9, 7, 9), B: PartitionStart(0, UNUSED, 0)}
+    assert unused_partitions([B], {}, extents) == {B}
+    assert unused_partitions(None, kept, extents) == {B}
+    assert unused_partitions([], kept, extents) == set()
     for extent in (Extent(0, 1), Extent(5, 5)):
         with pytest.raises(SourceError, match="cdc/1 is said to be unused"):
-            unused_partitions([B], {B: extent})
+            unused_partitions([B], {}, {B: extent})
+        with pytest.raises(SourceError, match="cdc/1 is said to be unused"):
+            unused_partitions(None, kept, {B: extent})
     with pytest.raises(UsageError, match="which the source does not have"):
-        unused_partitions([B], {A: Extent(0, 9)})
+        unused_partitions([B], {}, {A: Extent(0, 9)})
 
 
 def test_partitions_are_named_with_their_topic() -> None:
