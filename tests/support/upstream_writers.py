@@ -55,15 +55,19 @@ class Writer:
     """Statements on the tables of `DATABASE`, drawn one after the other; what the server refuses is nothing.
 
     A schema change names the database everywhere or nowhere, since its session is in it.
+
+    for_canal: without what Canal 1.1.7 garbles or cannot read: text that is no UTF-8, and CREATE TABLE IF NOT EXISTS
+    ... LIKE of a table that is there, whose columns it takes for those of the other from then on.
     """
 
-    def __init__(self, url: str, seed: int) -> None:
+    def __init__(self, url: str, seed: int, *, for_canal: bool = False) -> None:
         self.url = url
         self.statements: list[str] = []
         self._random = random.Random(seed)
         self._types = list(_TYPES)
         self._columns = 0
         self._is_qualified = True
+        self._for_canal = for_canal
         self._session = Target(url).connect(autocommit=True)
 
     def close(self) -> None:
@@ -176,9 +180,8 @@ class Writer:
     def _create(self, table: str) -> str:
         dice = self._random
         columns = [dice.choice(_KEYS), *(self._column() for _ in range(dice.randrange(1, 6)))]
-        option = dice.choice(
-            ("", " DEFAULT CHARSET=utf8mb4", " ENGINE=InnoDB COMMENT='it''s'", " DEFAULT CHARSET=latin1")
-        )
+        others = () if self._for_canal else (" DEFAULT CHARSET=latin1",)
+        option = dice.choice(("", " DEFAULT CHARSET=utf8mb4", " ENGINE=InnoDB COMMENT='it''s'", *others))
         return f"CREATE TABLE {self._named(table)} ({', '.join(columns)}){option}"
 
     def _column(self) -> str:
@@ -245,7 +248,8 @@ class Writer:
 
     def _like(self, table: str) -> list[str]:
         to = self._random.choice(NAMES)
-        return [f"CREATE TABLE IF NOT EXISTS {DATABASE}.{to} LIKE {DATABASE}.{table}"]
+        words = "CREATE TABLE" if self._for_canal else "CREATE TABLE IF NOT EXISTS"
+        return [f"{words} {DATABASE}.{to} LIKE {DATABASE}.{table}"]
 
     def _recreate(self, table: str) -> list[str]:
         return [f"DROP TABLE IF EXISTS {DATABASE}.{table}", self._create(table)]

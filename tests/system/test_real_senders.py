@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pprint
 import random
 import re
 import signal
@@ -62,7 +63,9 @@ CHAIN: Final = (
 MINUTES: Final = float(os.environ.get("SENDERS_MINUTES", "30"))
 ROUND_SECONDS: Final = 60.0
 PATIENCE_SECONDS: Final = 60.0
-"""For a bridge that has been killed to start, and to bring what is there."""
+"""For a bridge that has been killed to start, and after each line that it logs since."""
+LOGGED: Final = 3
+"""Lines of a bridge that has begun to bring changes."""
 
 
 @pytest.fixture
@@ -139,7 +142,7 @@ def test_rounds_of_random_work(upstream: SqlServer, tmp_path: Path, request: pyt
 def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: SqlServer, folder: Path) -> str:
     """One round; how it ended.  The upstream's statements and the messages are in the folder then."""
     dice = random.Random(seed)
-    writer = Writer(upstream.url, seed)
+    writer = Writer(upstream.url, seed, for_canal=KINDS[kind].release is None)
     if KINDS[kind].release:
         writer.begin()
         writer.work(20)
@@ -156,7 +159,7 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
                     round.sender.kill()
                     writer.work(20)
                     round.sender.restart()
-                elif dice.random() < 0.05 and process.code is None:
+                elif dice.random() < 0.05 and process.code is None and len(process.lines) > LOGGED:
                     process.signal_group(signal.SIGKILL)
                     process.wait()
                     process = started(round, target, folder)
@@ -166,7 +169,10 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
                 write_lines(folder / "capture.jsonl", round.finish())
             except AssertionError as error:  # a statement that it cannot read ends a sender
                 return f"the sender ended: {error}"
-            return ended(process, upstream, target)
+            (folder / "upstream.txt").write_text(pprint.pformat(contents(upstream.url), width=200))
+            end = ended(process, upstream, target)
+            (folder / "target.txt").write_text(pprint.pformat(contents(target.url), width=200))
+            return end
         finally:
             process.kill()
 
@@ -180,11 +186,13 @@ def started(round: Round, target: SqlServer, folder: Path) -> Process:
 def ended(process: Process, upstream: SqlServer, target: SqlServer) -> str:
     """How it ended: equal, a named stop, a schema change that is held, or wrong."""
     wanted = contents(upstream.url)
-    until = time.monotonic() + PATIENCE_SECONDS
+    until, log = time.monotonic() + PATIENCE_SECONDS, process.log
     while process.code is None and time.monotonic() < until:
         with suppress(pymysql.MySQLError):  # a table that is dropped while it is read
             if contents(target.url) == wanted:
                 return "equal"
+        if process.log != log:
+            until, log = time.monotonic() + PATIENCE_SECONDS, process.log
         time.sleep(1)
     if contents(target.url) == wanted:
         return "equal"
