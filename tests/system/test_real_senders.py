@@ -63,7 +63,8 @@ CHAIN: Final = (
 MINUTES: Final = float(os.environ.get("SENDERS_MINUTES", "30"))
 ROUND_SECONDS: Final = 60.0
 PATIENCE_SECONDS: Final = 60.0
-"""For a bridge that has been killed to start, and after each line that it logs since."""
+"""For a bridge that has been killed to start, and after each line that it logs since, but those of its status."""
+STATUS: Final = "[info     ] status "
 LOGGED: Final = 3
 """Lines of a bridge that has begun to bring changes."""
 
@@ -168,6 +169,7 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
             try:
                 write_lines(folder / "capture.jsonl", round.finish())
             except AssertionError as error:  # a statement that it cannot read ends a sender
+                (folder / "sender.log").write_text((round.sender.folder / "server.log").read_text(errors="replace"))
                 return f"the sender ended: {error}"
             (folder / "upstream.txt").write_text(pprint.pformat(contents(upstream.url), width=200))
             end = ended(process, upstream, target)
@@ -186,13 +188,14 @@ def started(round: Round, target: SqlServer, folder: Path) -> Process:
 def ended(process: Process, upstream: SqlServer, target: SqlServer) -> str:
     """How it ended: equal, a named stop, a schema change that is held, or wrong."""
     wanted = contents(upstream.url)
-    until, log = time.monotonic() + PATIENCE_SECONDS, process.log
+    until, told = time.monotonic() + PATIENCE_SECONDS, ""
     while process.code is None and time.monotonic() < until:
         with suppress(pymysql.MySQLError):  # a table that is dropped while it is read
             if contents(target.url) == wanted:
                 return "equal"
-        if process.log != log:
-            until, log = time.monotonic() + PATIENCE_SECONDS, process.log
+        last = next((line for line in reversed(process.lines) if STATUS not in line), "")
+        if last != told:
+            until, told = time.monotonic() + PATIENCE_SECONDS, last
         time.sleep(1)
     if contents(target.url) == wanted:
         return "equal"
