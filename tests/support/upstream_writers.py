@@ -58,9 +58,10 @@ class Writer:
 
     for_canal: without what Canal 1.1.7 garbles or cannot read: text that is no UTF-8, and CREATE TABLE IF NOT EXISTS
     ... LIKE of a table that is there, whose columns it takes for those of the other from then on.
+    has_keyless: whether there are tables without a key, whose rows Debezium sends to any partition of their topic.
     """
 
-    def __init__(self, url: str, seed: int, *, for_canal: bool = False) -> None:
+    def __init__(self, url: str, seed: int, *, for_canal: bool = False, has_keyless: bool = True) -> None:
         self.url = url
         self.statements: list[str] = []
         self._random = random.Random(seed)
@@ -68,6 +69,7 @@ class Writer:
         self._columns = 0
         self._is_qualified = True
         self._for_canal = for_canal
+        self._keys = _KEYS if has_keyless else _KEYS[:-1]
         self._session = Target(url).connect(autocommit=True)
 
     def close(self) -> None:
@@ -179,7 +181,7 @@ class Writer:
 
     def _create(self, table: str) -> str:
         dice = self._random
-        columns = [dice.choice(_KEYS), *(self._column() for _ in range(dice.randrange(1, 6)))]
+        columns = [dice.choice(self._keys), *(self._column() for _ in range(dice.randrange(1, 6)))]
         others = () if self._for_canal else (" DEFAULT CHARSET=latin1",)
         option = dice.choice(("", " DEFAULT CHARSET=utf8mb4", " ENGINE=InnoDB COMMENT='it''s'", *others))
         return f"CREATE TABLE {self._named(table)} ({', '.join(columns)}){option}"

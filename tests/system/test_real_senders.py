@@ -143,13 +143,14 @@ def test_rounds_of_random_work(upstream: SqlServer, tmp_path: Path, request: pyt
 def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: SqlServer, folder: Path) -> str:
     """One round; how it ended.  The upstream's statements and the messages are in the folder then."""
     dice = random.Random(seed)
-    writer = Writer(upstream.url, seed, for_canal=KINDS[kind].release is None)
-    if KINDS[kind].release:
+    partitions, by_key = dice.choice((1, 1, 2, 3, 5)), dice.random() < 0.5
+    is_canal = KINDS[kind].release is None
+    writer = Writer(upstream.url, seed, for_canal=is_canal, has_keyless=is_canal or partitions == 1)
+    if not is_canal:
         writer.begin()
         writer.work(20)
-    partitions, by_key = dice.choice((1, 1, 2, 3, 5)), dice.random() < 0.5
     with sending(KINDS[kind], kafka, upstream, f"round{seed}", partitions=partitions, by_key=by_key) as round:
-        if not KINDS[kind].release:
+        if is_canal:
             writer.begin()
         process = started(round, target, folder)
         try:
