@@ -25,6 +25,7 @@ _LOSSY_TIMES: Final[dict[str, TimeMode]] = {
 """The Connect types of TIME in the modes of time.precision.mode that hold times of a day only (Debezium's page on the
 connector for MySQL, Temporal values)."""
 _UTF16: Final = re.compile(r"\b(?:CHARSET|CHARACTER\s+SET)\b\s*=?\s*'?(utf16|ucs2)\b", re.IGNORECASE)
+_ROWS: Final = frozenset({"c", "r", "u", "d"})
 _SHOWN: Final = 3
 
 
@@ -44,14 +45,19 @@ def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[L
     is_filtered: whether a filter says which tables are replicated.
     """
     messages, is_canal = [], False
+    keyless: dict[str, None] = {}
     for key, value in sample:
         seen = recognise_message(key, value)
         if seen is not None and seen.mysql_born and seen.protocol in {"debezium", "canal-json"}:
             is_canal = is_canal or (seen.protocol == "canal-json" and seen.certain)
             messages.append(_parsed(value))
+            if key is None and _payload(messages[-1]).get("op") in _ROWS:
+                source = _source(messages[-1])
+                keyless[f"{source.get('db')}.{source.get('table')}"] = None
     if is_canal:
         return list(_of_canal(messages, is_filtered=is_filtered))
-    connector = _Connector([message for message in messages if _source(message).get("connector") in _NATIVE])
+    natives = [message for message in messages if _source(message).get("connector") in _NATIVE]
+    connector = _Connector(natives, keyless)
     return list(connector.losses(modes, is_filtered=is_filtered)) if connector.messages else []
 
 
@@ -73,10 +79,10 @@ def _source(message: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Connector:
-    """What messages of Debezium's connector for MySQL or MariaDB show."""
+    """What messages of Debezium's connector for MySQL or MariaDB show.  keyless: tables whose messages have no key."""
 
-    def __init__(self, messages: Sequence[dict[str, Any]]) -> None:
-        self.messages = messages
+    def __init__(self, messages: Sequence[dict[str, Any]], keyless: Mapping[str, None]) -> None:
+        self.messages, self._keyless = messages, keyless
         self._payloads = [_payload(message) for message in messages]
         self._rows = [message for message in messages if _payload(message).get("op") in {"c", "r", "u"}]
 
@@ -85,6 +91,7 @@ class _Connector:
         yield from self._of_truncate()
         yield from self._of_nulls()
         yield from self._of_times(modes)
+        yield from self._of_keys()
         if not is_filtered:
             yield from self._of_databases()
 
@@ -128,6 +135,15 @@ class _Connector:
             yield Loss(
                 f"time.precision.mode={mode} loses TIME values below 0 and from 24 hours on{where}",
                 "set time.precision.mode=adaptive_time_microseconds in the connector (its default)",
+            )
+
+    def _of_keys(self) -> Iterator[Loss]:
+        """Kafka's producer gives a message without a key to any partition (Kafka, BuiltInPartitioner)."""
+        if self._keyless:
+            yield Loss(
+                f"rows of {_few(self._keyless)} have no key, so that Kafka gives them to any partition of their topic:"
+                " what the connector sends again after a restart may be there twice",
+                "give such tables a key, or their topics one partition; nothing to do where they have one",
             )
 
     def _of_databases(self) -> Iterator[Loss]:

@@ -32,7 +32,7 @@ TRUNCATE, NULLS, TIMES, DATABASES = "TRUNCATE", "NULL", "TIME", "topic of schema
 
 def told(*values: bytes, modes: DebeziumModes | None = None, is_filtered: bool = True) -> list[str]:
     """What is said of messages with these values."""
-    sample = [(None, value) for value in values]
+    sample = [(b"{}", value) for value in values]
     return [loss.what for loss in losses(sample, modes or DebeziumModes(), is_filtered=is_filtered)]
 
 
@@ -56,6 +56,17 @@ def test_genuine_messages_of_the_newest_connectors_tell_what_they_lack() -> None
         assert "sends no TRUNCATE TABLE by default" in truncate
         assert "where the value is NULL" in nulls
         assert others == []
+
+
+def test_rows_without_a_key_may_lie_in_any_partition() -> None:
+    """Only rows of Debezium's connector: its other messages never have a key, and TiCDC chooses partitions itself."""
+    of_ticdc = [(None, ticdc("c", {"id": 1}))]
+    others = [(b"{}", ROW), (None, schema_change("CREATE TABLE t (id INT)")), (None, compact(payload("t", None, NEW)))]
+    assert [loss.what for loss in losses([(None, ROW), *others], DebeziumModes(), is_filtered=True)][-1].startswith(
+        "rows of d.t have no key"
+    )
+    for sample in (of_ticdc, others):
+        assert not [one for one in losses(sample, DebeziumModes(), is_filtered=True) if "have no key" in one.what]
 
 
 def test_genuine_schema_changes_of_a_database_that_is_not_read() -> None:
