@@ -85,12 +85,14 @@ class Sender:
     def tells_late(self) -> bool:
         """Whether it dates schema changes by their start, and tells otherwise when they ran.  In several partitions of
         a Canal without GTIDs nothing does, and rows of the time in between may come on the wrong side."""
-        return self.dates_by_start and (self.tells_servers or self.has_gtids or self.partitions == 1)
+        return self.dates_by_start and self.tells_order
 
     @property
     def tells_order(self) -> bool:
-        """Whether messages tell exactly which of two came first, whatever their partitions."""
-        return self.tells_servers or self.has_gtids or not self.dates_by_start
+        """Whether messages tell exactly which of two came first: within a second, those in several partitions of a
+        Canal without GTIDs do not."""
+        is_one = self.partitions == 1 and not self.has_topics
+        return self.tells_servers or self.has_gtids or not self.dates_by_start or is_one
 
     def messages(self, happened: Happened) -> Iterator[Message]:
         """What it sends of it."""

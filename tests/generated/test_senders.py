@@ -41,13 +41,22 @@ class Upstream:
 
     tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of
     which differ in the case of their letters only.  by_start: schema changes are dated by their start.
-    has_unique: tables have a unique key `u` besides.
+    in_seconds: nothing comes in the second of a schema change behind it.  has_unique: tables have a unique key `u`.
     """
 
     def __init__(
-        self, random: Random, tables: int, steps: Sequence[int], *, spells: bool, by_start: bool, has_unique: bool
+        self,
+        random: Random,
+        tables: int,
+        steps: Sequence[int],
+        *,
+        spells: bool,
+        by_start: bool,
+        in_seconds: bool,
+        has_unique: bool,
     ) -> None:
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
+        self._in_seconds = in_seconds
         self._unique = ", UNIQUE KEY u (v)" if has_unique else ""
         self.types: dict[str, dict[str, str]] = {}
         self.keys: dict[str, tuple[str, ...]] = {}
@@ -127,6 +136,7 @@ class Upstream:
     def say(self, text: str, **fields: Any) -> None:
         """A schema change."""
         self._tell(text=text, **fields)
+        self._ms += 1000 if self._in_seconds else 0
 
     def _create(self, table: str) -> None:
         kind = "VARCHAR(9)" if self._spells else "INT"
@@ -282,6 +292,7 @@ def one_run(url: str, kind: str, seed: int) -> str:
         steps,
         spells=sender.compares_bytes,
         by_start=sender.tells_late,
+        in_seconds=not sender.tells_order,
         has_unique=loses == "unique",
     )
     for _ in range(min(tables, MOST_TABLES)):
