@@ -385,6 +385,9 @@ def test_bits_are_verified(tidb_target: str, session: Session, tmp_path: Path, m
     values = []
     for ts, (k, v) in enumerate([("a", "39"), ("A", "40"), ("b", "41")], TSO):
         row, watermark = {"k": ("varchar", k), "v": ("bit", v)}, {"watermarkTs": ts + 1}
+        if k == "A":
+            gone = {"k": ("varchar", "a"), "v": ("bit", "39")}
+            values.append(canal("DELETE", gone, database="m", table="b", pkNames=["k"], _tidb={"commitTs": ts}))
         values.append(canal("INSERT", row, database="m", table="b", pkNames=["k"], _tidb={"commitTs": ts}))
         values.append(compact({"type": "TIDB_WATERMARK", "database": "", "table": "", "_tidb": watermark}))
         count = len(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from bridge.commands.ddl import release
 from bridge.mysql.connection.session import Session
@@ -17,9 +18,9 @@ TS = ms_tso(1_700_000_000_000)
 MOMENT = datetime.fromtimestamp(1_700_000_000, UTC).replace(tzinfo=None)
 
 
-def run(url: str, *statements: str, ts: int = TS) -> None:
+def run(url: str, *statements: str, ts: int = TS, **options: Any) -> None:
     """A pipeline that comes to these statements, all of one commit_ts, and to its end."""
-    run_all(url, in_one_partition([*(schema_change(ts, text) for text in statements), boundary(ts + 1)]))
+    run_all(url, in_one_partition([*(schema_change(ts, text) for text in statements), boundary(ts + 1)]), **options)
 
 
 def outcome(session: Session) -> tuple[str, str]:

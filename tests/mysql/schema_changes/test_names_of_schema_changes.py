@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from bridge.ddl.policy import ddl_rules
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities
@@ -149,6 +150,7 @@ def test_checks_of_columns_have_the_upstream_s_names(url: str) -> None:
             url,
             "CREATE TABLE t (a INT CHECK (a > 0), b INT CONSTRAINT k CHECK (b > 0) NOT NULL, CHECK (b > 1))",
             "ALTER TABLE t ADD COLUMN c INT CHECK (c > 0) AFTER a, ADD COLUMN (d INT CHECK (d > 1))",
+            ddl=ddl_rules(source="mysql-8"),
         )
         create = session.rows("SHOW CREATE TABLE m.t")[0][1]
         found = {(name, check.strip("(), `")) for name, check in re.findall(r"CONSTRAINT `(\w+)` CHECK (.*)", create)}

@@ -146,7 +146,10 @@ def test_nothing_that_is_right_is_called_different(database: str, sender: str) -
         assert (found.missing, found.extra, found.different) == (0, 0, 0), found
         assert found.is_equal or "was changed, and the messages do not tell what" in found.schema[0], found
     named = {found.name.table: found for found in tables}
-    assert all(named[name].is_equal for name in ("int bigint", "char varchar", "char latin1", "varchar char"))
+    sure = {"int bigint", "char varchar", "varchar char"}
+    if not sender.startswith("official canal"):  # its texts are bytes of the character set that the column has
+        sure.add("char latin1")
+    assert {name for name in sure if not named[name].is_equal} == set()
 
 
 @pytest.mark.parametrize("sender", ["canal-json ext", "open-protocol", "debezium TiCDC ext"])
