@@ -29,6 +29,7 @@ class Happened:
     number: of it, from 1.  ms: when it began, by the upstream's clock.  text: of a schema change, else empty.
     table, types, key: of a row change, as they were then.  server: the number of the server that did it.
     session: the database of the session, which the text may take for granted.
+    is_cut: whether its message is cut off, so that nobody can read it.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Happened:
     after: Row | None = None
     server: int = 1
     session: str = DATABASE
+    is_cut: bool = False
 
 
 class Message(NamedTuple):
@@ -57,11 +59,13 @@ class Message(NamedTuple):
 class Sender:
     """A sender with its settings.
 
-    partitions: of each topic of rows.  by_table: whether a partition is chosen by table; otherwise by the row's key.
-    has_topics: whether each table has a topic of its own.  has_gtids: whether the upstream has GTIDs.
+    name: how the names of its topics begin.  partitions: of each topic of rows.  by_table: whether a partition is
+    chosen by table; otherwise by the row's key.  has_topics: whether each table has a topic of its own.
+    has_gtids: whether the upstream has GTIDs.
     """
 
     random: Random
+    name: str = "up"
     partitions: int = 1
     by_table: bool = False
     has_topics: bool = False
@@ -81,12 +85,20 @@ class Sender:
     def tells_late(self) -> bool:
         """Whether it dates schema changes by their start, and tells otherwise when they ran.  In several partitions of
         a Canal without GTIDs nothing does, and rows of the time in between may come on the wrong side."""
-        return self.dates_by_start and (self.tells_servers or self.has_gtids or self.partitions == 1)
+        return self.dates_by_start and self.tells_order
+
+    @property
+    def tells_order(self) -> bool:
+        """Whether messages tell exactly which of two came first: within a second, those in several partitions of a
+        Canal without GTIDs do not."""
+        is_one = self.partitions == 1 and not self.has_topics
+        return self.tells_servers or self.has_gtids or not self.dates_by_start or is_one
 
     def messages(self, happened: Happened) -> Iterator[Message]:
         """What it sends of it."""
         if happened.text:
-            yield from self.schema_change(happened)
+            for message in self.schema_change(happened):
+                yield message._replace(value=message.value[:-1]) if happened.is_cut else message
         else:
             yield self.row(happened)
 
@@ -100,7 +112,7 @@ class Sender:
 
     def topic(self, table: str) -> str:
         """Where rows of a table go."""
-        return f"up.{DATABASE}.{table}" if self.has_topics else "up"
+        return f"{self.name}.{DATABASE}.{table}" if self.has_topics else self.name
 
     def partition(self, happened: Happened) -> int:
         """Where a row goes within its topic: by its table, or by its key."""
@@ -111,11 +123,11 @@ class Sender:
 
     def sent(self, history: Sequence[Happened]) -> list[Message]:
         """Everything in the order in which it is sent: after a restart it begins somewhat before where it was."""
-        order, at, restarts = list[Happened](), 0, self.random.choice((0, 0, 1, 3))
+        order, at, restarts = list[Happened](), 0, self.random.choice((0, 1, 3))
         while at < len(history):
             order.append(history[at])
             at += 1
-            if restarts and self.random.random() < 0.1:
+            if restarts and self.random.random() < (0.2 if order[-1].text else 0.1):
                 restarts, at = restarts - 1, self.again_from(history, at)
         return [message for one in order for message in self.messages(one)]
 
@@ -147,7 +159,7 @@ class CanalServer(Sender):
             "table": table, "isDdl": True, "type": _type_word(happened.text), "sql": happened.text, "data": None,
             "mysqlType": None, "sqlType": None, "pkNames": None, "old": None,
         }  # fmt: skip
-        yield Message(self.topic(table) if table else "up", 0, None, compact(value), happened.number)
+        yield Message(self.topic(table) if table else self.name, 0, None, compact(value), happened.number)
 
     def row(self, happened: Happened) -> Message:
         row = happened.before if happened.after is None else happened.after
@@ -209,7 +221,7 @@ class TicdcDebezium(Sender):
         }  # fmt: skip
         for partition in range(self.partitions):
             key = compact({"payload": {"databaseName": DATABASE}})
-            yield Message("up", partition, key, compact({"payload": value}), happened.number)
+            yield Message(self.name, partition, key, compact({"payload": value}), happened.number)
 
     def row(self, happened: Happened) -> Message:
         op = "d" if happened.after is None else "c" if happened.before is None else "u"
@@ -220,7 +232,7 @@ class TicdcDebezium(Sender):
         row = happened.before if happened.after is None else happened.after
         assert row is not None
         key = compact({"payload": {name: row[name] for name in happened.key}})
-        return Message("up", self.partition(happened), key, compact({"payload": value}), happened.number)
+        return Message(self.name, self.partition(happened), key, compact({"payload": value}), happened.number)
 
     def _source(self, happened: Happened) -> dict[str, Any]:
         ts = ms_tso(happened.ms) + happened.number
@@ -238,7 +250,7 @@ class Debezium(Sender):
             "source": self._source(happened), "ts_ms": happened.ms + 700, "databaseName": happened.session,
             "schemaName": None, "ddl": happened.text, "tableChanges": [],
         }  # fmt: skip
-        yield Message("up", 0, compact({"databaseName": happened.session}), compact(value), happened.number)
+        yield Message(self.name, 0, compact({"databaseName": happened.session}), compact(value), happened.number)
 
     def row(self, happened: Happened) -> Message:
         op = "d" if happened.after is None else "c" if happened.before is None else "u"
@@ -257,7 +269,7 @@ class Debezium(Sender):
         row = happened.before if happened.after is None else happened.after
         assert row is not None
         key = compact({name: row[name] for name in happened.key}) if happened.key else None
-        topic = self.topic(happened.table) if self.has_topics else "up.rows"
+        topic = self.topic(happened.table) if self.has_topics else f"{self.name}.rows"
         return Message(topic, self.partition(happened), key, compact(value), happened.number)
 
     def _source(self, happened: Happened) -> dict[str, Any]:
@@ -286,6 +298,7 @@ def drawn(kind: str, random: Random) -> Sender:
     partitions = random.choice((1, 2, 3, 5, 7, 64))
     return sender(
         random,
+        f"{random.choice(('up', 'cdc', 'binlog'))}{random.randrange(100)}",
         partitions,
         by_table=random.random() < 0.3,
         has_topics=sender in (CanalServer, Debezium) and random.random() < 0.5,

@@ -29,7 +29,11 @@ RUNS: Final = 8
 UP: Final = "upstream"
 MOST_STOPS: Final = 0.5
 """Of the runs of a sender: more would say that nothing is tested."""
-UNREADABLE: Final = "ALTER TABLE t0 FROBNICATE COLUMN v"
+UNREADABLE: Final = "ALTER TABLE {} FROBNICATE COLUMN v"
+MOST_TABLES: Final = 16
+"""Of those that are made at the beginning."""
+FIRST_VALUE: Final = 100
+"""Above the keys: every value but those of keys is another one."""
 
 
 class Upstream:
@@ -37,15 +41,29 @@ class Upstream:
 
     tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of
     which differ in the case of their letters only.  by_start: schema changes are dated by their start.
+    in_seconds: nothing comes in the second of a schema change behind it.  has_unique: tables have a unique key `u`.
     """
 
-    def __init__(self, random: Random, tables: int, steps: Sequence[int], *, spells: bool, by_start: bool) -> None:
+    def __init__(
+        self,
+        random: Random,
+        tables: int,
+        steps: Sequence[int],
+        *,
+        spells: bool,
+        by_start: bool,
+        in_seconds: bool,
+        has_unique: bool,
+    ) -> None:
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
+        self._in_seconds = in_seconds
+        self._unique = ", UNIQUE KEY u (v)" if has_unique else ""
         self.types: dict[str, dict[str, str]] = {}
         self.keys: dict[str, tuple[str, ...]] = {}
         self.rows: dict[str, dict[Any, Row]] = {}
         self.done: list[Happened] = []
-        self.server, self._ms, self._count, self._values = 1, BEGIN_MS, 0, 0
+        self.server, self._ms, self._count, self._values = 1, BEGIN_MS, 0, FIRST_VALUE
+        self._waits_since: int | None = None
 
     def happen(self) -> None:
         """Something random."""
@@ -70,8 +88,12 @@ class Upstream:
     def _tell(self, **fields: Any) -> None:
         self._ms += self.random.choice(self._steps)
         self._count += 1
-        late = self.random.choice((0, 0, 0, 2500)) if self._by_start and "text" in fields else 0
-        self.done.append(Happened(self._count, self._ms - late, server=self.server, **fields))
+        at = self._ms
+        if "text" in fields and self._waits_since is not None:
+            at, self._waits_since = self._waits_since, None
+        elif "text" in fields and self._by_start:
+            at -= self.random.choice((0, 0, 0, 2500))
+        self.done.append(Happened(self._count, at, server=self.server, **fields))
 
     def _change_row(self, table: str) -> None:
         key, rows, types = self.keys[table], self.rows[table], self.types[table]
@@ -99,18 +121,28 @@ class Upstream:
         if free and (len(self.types) < 2 or self.random.random() < 0.4):
             return self._create(self.random.choice(free))
         table = self.random.choice(sorted(self.types))
+        if self._by_start and self.random.random() < 0.4:
+            self._wait(table)
         kind = self.random.choice((self._truncate, self._drop, self._rename, self._swap, self._add, self._drop_column))
         return kind(table, free)
 
-    def say(self, text: str) -> None:
+    def _wait(self, table: str) -> None:
+        """A schema change has begun, and waits for those who write into its table."""
+        began = self._ms
+        for _ in range(self.random.randrange(1, 4)):
+            self._change_row(table)
+        self._waits_since = began
+
+    def say(self, text: str, **fields: Any) -> None:
         """A schema change."""
-        self._tell(text=text)
+        self._tell(text=text, **fields)
+        self._ms += 1000 if self._in_seconds else 0
 
     def _create(self, table: str) -> None:
         kind = "VARCHAR(9)" if self._spells else "INT"
         self.types[table], self.keys[table], self.rows[table] = {"id": kind, "v": "INT"}, ("id",), {}
         collation = " DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_general_ci" if self._spells else ""
-        self.say(f"CREATE TABLE {table} (id {kind} PRIMARY KEY, v INT){collation}")
+        self.say(f"CREATE TABLE {table} (id {kind} PRIMARY KEY, v INT{self._unique}){collation}")
 
     def _truncate(self, table: str, _free: Sequence[str]) -> None:
         self.rows[table] = {}
@@ -163,6 +195,15 @@ class Upstream:
             self._tell(table=table, types=self.types[table], key=(), after=twin)
             self.rows[table][object()] = twin
 
+    def lose_unique(self, table: str) -> None:
+        """Its unique key is dropped; then rows come that have a value of it twice."""
+        self.say(f"ALTER TABLE {table} DROP INDEX u")
+        for row in [*self.rows[table].values()][:1]:
+            key = next(one for one in ("x", "y") if (one,) not in self.rows[table]) if self._spells else 9
+            twin = {**row, "id": key}
+            self._tell(table=table, types=self.types[table], key=("id",), after=twin)
+            self.rows[table][key,] = twin
+
     def state(self) -> dict[str, tuple[list[str], list[tuple[Any, ...]]]]:
         """Columns and rows of each table."""
         return {
@@ -210,27 +251,63 @@ def with_snapshots(sender: Sender, history: Sequence[Happened], messages: list[S
     return found
 
 
+def values_behind(history: Sequence[Happened], one: Happened) -> set[Any]:
+    """The values that came first behind something that happened."""
+    after = [row for other in history if other.number > one.number and (row := other.after) is not None]
+    return {value for row in after for value in row.values() if isinstance(value, int) and value > FIRST_VALUE}
+
+
+def _lose(upstream: Upstream, loses: str, random: Random) -> tuple[tuple[str, ...], Happened | None]:
+    """A key is lost: either the bridge is told to ignore that (gives the classes), or the message of it is missing."""
+    if not loses or not upstream.types:
+        return (), None
+    began = len(upstream.done)
+    (upstream.lose_key if loses == "primary" else upstream.lose_unique)(random.choice(sorted(upstream.types)))
+    if loses == "primary" and random.random() < 0.5:
+        return (), upstream.done[began]
+    return ("drop primary key" if loses == "primary" else "drop index",), None
+
+
+def _applied(url: str, events: pa.Table, cuts: Sequence[int], random: Random, **options: Any) -> BridgeError | None:
+    """Applies events, with a restart at each cut; gives what stopped it."""
+    try:
+        for end in (*cuts, events.num_rows):
+            batch = random.choice((1, 3, 30, 1000, 1000))
+            run_all(url, events.slice(0, end), batch=batch, boundary_seconds=60, **options)
+    except BridgeError as error:
+        return error
+    return None
+
+
 def one_run(url: str, kind: str, seed: int) -> str:
     """How a run ended: `equal`, `rightly stopped` or `stopped`.  Fails where it is none of them."""
     random = Random(f"{kind} {seed}")
     tables = random.choice((1, 2, 4, 12, 100))
     sender = drawn(kind, random)
     steps = (1, 2, 300, 1500) if not sender.dates_by_start else (0, 1, 300, 1500)
-    upstream = Upstream(random, tables, steps, spells=sender.compares_bytes, by_start=sender.tells_late)
-    for _ in range(min(tables, 10)):
+    loses = random.choice(("primary", "unique", *[""] * 10))
+    upstream = Upstream(
+        random,
+        tables,
+        steps,
+        spells=sender.compares_bytes,
+        by_start=sender.tells_late,
+        in_seconds=not sender.tells_order,
+        has_unique=loses == "unique",
+    )
+    for _ in range(min(tables, MOST_TABLES)):
         upstream.make()
-    ends_at = None
-    for _ in range(random.randrange(10, 60)):
+    count, ends_at = random.randrange(10, 60), None
+    unreadable_at = random.randrange(count) if random.random() < 0.12 and not loses else None
+    for number in range(count):
         upstream.happen()
         if sender.tells_servers and random.random() < 0.02:
             upstream.fail_over()
-        if ends_at is None and random.random() < 0.003 and "t0" in upstream.types:
-            upstream.say(UNREADABLE)
+        if number == unreadable_at and upstream.types:
+            table = random.choice(sorted(upstream.types))
+            upstream.say(UNREADABLE.format(table), is_cut=random.random() < 0.6)
             ends_at = upstream.done[-1]
-    ignored: tuple[str, ...] = ()
-    if random.random() < 0.1 and ends_at is None and upstream.types:
-        upstream.lose_key(random.choice(sorted(upstream.types)))
-        ignored = ("drop primary key",)
+    ignored, missing = _lose(upstream, loses, random)
     sql(
         url,
         "DROP DATABASE IF EXISTS _bridge",
@@ -238,20 +315,21 @@ def one_run(url: str, kind: str, seed: int) -> str:
         f"CREATE DATABASE {DATABASE}",
         "SELECT 1",
     )
-    messages = with_snapshots(sender, upstream.done, sender.sent(upstream.done), random)
+    sent = sender.sent([one for one in upstream.done if one is not missing])
+    messages = with_snapshots(sender, upstream.done, sent, random)
     events = events_of(sender, messages)
     rules = DdlSection(source=sender.source, ignore=ignored).rules(TableFilter())
     partitions = sorted({(one.topic, one.partition) for one in messages})
     cuts = sorted(random.sample(range(1, events.num_rows), min(random.randrange(3), events.num_rows - 1)))
-    try:
-        for end in (*cuts, events.num_rows):
-            batch = random.choice((1, 3, 10, 1000))
-            options: dict[str, Any] = {"protocol": sender.protocol, "ddl": rules, "partitions": partitions}
-            run_all(url, events.slice(0, end), batch=batch, boundary_seconds=60, **options)
-    except BridgeError as error:
-        is_right = ends_at is not None or bool(ignored) or (sender.compares_bytes and "old" not in sender.source)
-        return f"{'rightly ' if is_right else ''}stopped: {type(error).__name__}: {error}"
     told = f"{kind}, seed {seed}: {sender}"
+    options: dict[str, Any] = {"protocol": sender.protocol, "ddl": rules, "partitions": partitions}
+    stop = _applied(url, events, cuts, random, **options)
+    if stop is not None:
+        behind = values_behind(upstream.done, ends_at) if ends_at is not None and sender.tells_order else set[Any]()
+        early = behind & {value for _, rows in state_of(url).values() for row in rows for value in row}
+        assert not early, f"{told}: {early} came behind a schema change that cannot be read: {stop}"
+        is_right = ends_at is not None or bool(loses) or (sender.compares_bytes and "old" not in sender.source)
+        return f"{'rightly ' if is_right else ''}stopped: {type(stop).__name__}: {stop}"
     assert ends_at is None, f"{told}: it went on behind a schema change that cannot be read"
     want, got = upstream.state(), state_of(url)
     assert got == want, (told, [f"{one.number} {one.text or (one.table, one.after)}" for one in upstream.done])
