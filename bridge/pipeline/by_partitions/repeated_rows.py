@@ -5,13 +5,14 @@ that they would stay in a table that it emptied, dropped or put in another's pla
 A row is such a one when its partition has shown its time before, and it is older than the last schema change of its
 table.  By its place it is older, where both tell theirs in one binlog, otherwise by its commit ts or event time.
 
-Where messages tell files and positions (Debezium's connector), every row that is sent again behind others shows it: its
-place is not behind the last one of its partition in the target.  None of these is applied again.
+Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
+behind others shows it: its place is not behind the last one of its partition in the target.  None of these is applied
+again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ log = structlog.get_logger()
 
 
 def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> Bools | None:
-    """Tells which rows of a partition are sent again, by file and position in the binlog; None when none is.
+    """Tells which rows of a partition are sent again, by their places in the binlog; None when none is.
 
     applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
     before its message.
@@ -75,10 +76,9 @@ def last_applied(
 
 
 def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
-    """Follows the first rows of a partition through the files of the binlog: tells which are copies, and the last one
-    that is none.
+    """Follows the first rows of a partition through the binlog: tells which are copies, and the last one that is none.
 
-    Rows of one place are those of one event, or of one compressed transaction.  They are copies only behind others that
+    Rows of one place are those of one event, or of one transaction.  They are copies only behind others that
     are before them, and only as many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a
     later time is no copy.
     """
@@ -86,9 +86,7 @@ def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple
     marks = coordinates_of(applied.place) if applied.place else {}
     places = rows.table["place"].slice(0, count)
     last_row, last = -1, applied
-    for name, numbers in Places.of(places).numbers.items():
-        if not name.startswith(FILE):
-            continue
+    for name, numbers in _binlogs(Places.of(places).numbers, marks).items():
         highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
         for row in np.flatnonzero(numbers >= 0).tolist():
             number, may_be_copy = int(numbers[row]), bool(rows.times[row] <= seen[row])
@@ -105,6 +103,14 @@ def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple
         if newest > last_row or (last_row < 0 and name in marks):
             last_row, last = newest, mine
     return copies, last
+
+
+def _binlogs(numbers: Mapping[str, Longs], marks: Mapping[str, int]) -> Mapping[str, Longs]:
+    """Gives the coordinates that ascend in a binlog: file and position; without these the GTIDs, where they are of one
+    server.  (Canal's sets of several servers name all of them in each row.)"""
+    files = {name: found for name, found in numbers.items() if name.startswith(FILE)}
+    is_one_server = len(numbers.keys() | marks.keys()) == 1
+    return files or (numbers if is_one_server else {})
 
 
 class _RowsOf(NamedTuple):

@@ -1,4 +1,4 @@
-"""Rows that the producer sends again, as files and positions in the binlog show it."""
+"""Rows that the producer sends again, as their places in the binlog show it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from bridge.events import Event
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.by_partitions.repeated_rows import copies_by_place, last_applied
-from bridge.protocols.values.event_time import place_in_binlog
+from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
 
 
 def at(position: int, file: int = 3, server: int = 1) -> str:
     return place_in_binlog("up", f"binlog.{file:06}", position, server) or ""
+
+
+def gtids(last: int, more: str = "") -> str:
+    return place_in_gtid_set(f"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-{last}{more}") or ""
 
 
 def rows_of(told: list[tuple[int, str | None]]) -> Rows:
@@ -40,6 +44,9 @@ CASES = [
     ("another server", at(30), [(5, at(20, server=2))], []),
     ("a binlog that begins anew", at(30), [(9, at(4)), (9, at(6)), (9, at(5))], [2]),
     ("and again", at(30), [(9, at(4)), (9, at(6)), (12, at(3)), (12, at(7))], []),
+    ("GTIDs", gtids(30), [(5, gtids(10)), (5, gtids(20)), (5, gtids(30)), (6, gtids(40))], [0, 1, 2]),
+    ("messages of one transaction", gtids(10), [(5, gtids(10)), (5, gtids(10)), (5, gtids(11))], []),
+    ("GTIDs of two servers do not tell", gtids(30), [(5, gtids(9, ",4e11fa47-71ca-11e1-9e33-c80aa9429562:1"))], []),
     ("a statement that began before", at(10), [(1, at(20))], []),
 ]
 
