@@ -135,6 +135,9 @@ class PartitionBacklog:
         self._unread: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
+        self._shown_at_change = {where: start.seen for where, start in positions.items()}
+        """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
+        behind it, though its time is earlier, was not shown then."""
         self._step_rows: _StepRows | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
@@ -270,7 +273,7 @@ class PartitionBacklog:
         Also returns how many, by partition."""
 
         def seen() -> Longs:
-            before = [_seen_before(mine, self._queues[where].shown) for where, mine in rows]
+            before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
             return np.concatenate(before)[merged.order]
 
         found = None
@@ -542,6 +545,8 @@ class PartitionBacklog:
             e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
         ]
         if self._step_rows is not None and applied_ts >= self._step_rows.high:
+            if self._step_rows.passed is not None:
+                self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
             self._step_rows = None
 
     def _offsets(self) -> dict[PartitionId, int]:

@@ -144,7 +144,8 @@ class RepeatedRows:
         """Tells which rows are sent again from before a schema change; None when none is.
 
         rows: row changes (EVENT_SCHEMA), at least one.  times: their commit ts or event times (TSO), whatever stands in
-        the table.  seen: gives for each row the highest time that its partition had shown before its message.
+        the table.  seen: gives for each row the highest time that its partition had shown when the last
+        schema change ran.
         """
         lowest = int(times.min())
         self._look_back_to(ms_tso(tso_ms(lowest) // _SECOND_MS * _SECOND_MS))
@@ -206,7 +207,8 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) ->
     """Tells which rows are sent again from before a schema change that ran.
 
     rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
-    seen: for each row, the highest time that its partition had shown before it; what is later is no repetition.
+    seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
+        repetition.
     Where time alone tells, rows of the millisecond of the schema change, which may be a whole second, count as older
     only if their partition had shown a later time: before that, they may come for the first time.  The same holds where
     the place tells that a row of a later time is older: its binlog may be a new one, after RESET MASTER.

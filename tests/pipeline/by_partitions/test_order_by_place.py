@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from bridge.errors import HeldError
+from bridge.errors import AheadOfTargetError, HeldError
 from bridge.events import Event, Kind
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
@@ -105,7 +105,8 @@ def interleaved(events: pa.Table, random: Random) -> pa.Table:
 
 
 def check(url: str, name: str, random: Random, *, is_read_together: bool) -> None:
-    """One history; a schema change that is read behind rows which come after it may be held."""
+    """One history; a schema change that is read behind rows which come after it may be held.  Where only columns tell
+    on which side of a schema change a row is, the bridge may stop at a row that the target cannot take yet."""
     kind, sender = SENDERS[name]
     upstream: Any = kind(random)
     for _ in range(random.randint(5, 30)):
@@ -115,7 +116,11 @@ def check(url: str, name: str, random: Random, *, is_read_together: bool) -> Non
     sent = messages(upstream, sender, random.randint(1, 4), random)
     events = in_topic([one for told in sent for one in told])
     if is_read_together:
-        run_all(url, events, boundary_seconds=60)
+        try:
+            run_all(url, events, boundary_seconds=60)
+        except AheadOfTargetError:
+            assert "columns alone" in name
+            return
     else:
         read = interleaved(events, random)
         with suppress(HeldError):
