@@ -21,6 +21,7 @@ from tests.support.bridges import applied_ts, assert_equal, assert_ran_once, kaf
 from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import admin, drop_all, sql
+from tests.support.waiting import wait_for
 
 SILENT = 3
 PARTITIONS = 4
@@ -274,7 +275,7 @@ def test_status_shows_the_owner(bridge_at_work: Running) -> None:
 def test_a_schema_change_runs_while_it_runs(bridge_at_work: Running) -> None:
     """Rows before it and after it arrive."""
     bridge_at_work.runs(bridge_at_work.feed.bank.add_column)
-    assert sql(bridge_at_work.target, "SHOW COLUMNS FROM bank.checking LIKE 'note'")
+    wait_for(lambda: bool(sql(bridge_at_work.target, "SHOW COLUMNS FROM bank.checking LIKE 'note'")), "no new column")
 
 
 def test_a_restart_of_the_target_is_lived_through(bridge_at_work: Running, mariadb: MariaDB) -> None:
@@ -296,7 +297,7 @@ def test_killed_connections_are_opened_again(bridge_at_work: Running) -> None:
     ):
         sql(bridge_at_work.target, f"KILL {connection}", "SELECT 1")
     bridge_at_work.runs(bridge_at_work.feed.bank.create_table)
-    assert sql(bridge_at_work.target, "SHOW TABLES IN bank LIKE 'pension'")
+    wait_for(lambda: bool(sql(bridge_at_work.target, "SHOW TABLES IN bank LIKE 'pension'")), "no new table")
     second = bridge(*kafka_arguments("run", bridge_at_work.kafka.bootstrap_servers, TOPIC, bridge_at_work.target))
     assert second.code == 5, second.err
 
