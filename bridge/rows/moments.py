@@ -174,7 +174,7 @@ class Moment:
         by their places, where these are comparable and the clock does not say otherwise, or by a lower millisecond."""
         times = events["commit_ts"].to_numpy()
         millis, at = times >> TSO_LOGICAL_BITS, tso_ms(self.ts)
-        earlier: Bools = millis < at
+        earlier: Bools = latest_beside(millis, at) < at
         if not self.places or events["place"].null_count == events.num_rows:
             return earlier
         places = Places.of(events["place"])
@@ -243,6 +243,13 @@ def _order(one: Moment, other: Moment) -> int:
         if behind[0]:
             return sign
     return 0
+
+
+def latest_beside(millis: Longs, other: Longs | int) -> Longs:
+    """Gives the last millisecond that times may mean beside another time: one in whole seconds stands for all of its
+    second, unless the other is in whole seconds as well."""
+    is_wider = (millis % _SECOND_MS == 0) & np.asarray(other % _SECOND_MS != 0)
+    return np.where(is_wider, millis + _SECOND_MS - 1, millis)
 
 
 def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, str]:

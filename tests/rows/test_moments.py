@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
-from bridge.rows.moments import Moment, in_order, newest_places
+from bridge.rows.moments import Moment, in_order, latest_beside, newest_places
 from bridge.tso import ms_tso
 from tests.support.upstreams import events_table, row_change
 
@@ -161,3 +162,12 @@ def test_gtids_that_cannot_be_read(gtids: str) -> None:
 def test_files_without_a_number(file: str) -> None:
     """TiCDC's are empty; what cannot be compared has no place."""
     assert place_in_binlog("up", file, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "beside", "latest"),
+    [(5000, 5660, 5999), (5000, 5000, 5000), (5000, 6000, 5000), (5300, 5660, 5300), (5300, 5000, 5300)],
+)
+def test_a_whole_second_stands_for_all_of_itself_beside_milliseconds(row: int, beside: int, latest: int) -> None:
+    """Or a row would count as earlier than a schema change of its second that came before it."""
+    assert latest_beside(np.array([row]), beside).tolist() == [latest]

@@ -27,7 +27,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.protocols.values.event_time import FILE
-from bridge.rows.moments import Places, coordinates_of
+from bridge.rows.moments import Places, coordinates_of, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -213,9 +213,9 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) ->
     only if their partition had shown a later time: before that, they may come for the first time.  The same holds where
     the place tells that a row of a later time is older: its binlog may be a new one, after RESET MASTER.
     """
-    millis, at = times >> TSO_LOGICAL_BITS, np.int64(tso_ms(change.commit_ts))
+    millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
     by_time = rows["by_time"].to_numpy(zero_copy_only=False)
-    latest = _latest_beside(millis, at)
+    latest = latest_beside(millis, at)
     older = np.where(by_time, latest <= at, times <= change.commit_ts)
     is_clear = np.where(by_time, latest < at, older)
     if change.place and rows["place"].null_count < rows.num_rows:
@@ -223,16 +223,9 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) ->
         is_clear |= is_comparable & (millis == at)
         older = np.where(is_comparable, ~behind, older)
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
-    mine = np.where(by_time, _latest_beside(millis, shown), times)
+    mine = np.where(by_time, latest_beside(millis, shown), times)
     found: Bools = older & np.where(is_clear, mine <= shown, mine < shown)
     return found
-
-
-def _latest_beside(millis: Longs, other: Longs | np.int64) -> Longs:
-    """Gives the last millisecond that times may mean beside another time: one in whole seconds stands for all of its
-    second, unless the other is in whole seconds as well."""
-    is_wider = (millis % _SECOND_MS == 0) & (other % _SECOND_MS != 0)
-    return np.where(is_wider, millis + _SECOND_MS - 1, millis)
 
 
 def _folded(name: _RowsOf) -> _RowsOf:
