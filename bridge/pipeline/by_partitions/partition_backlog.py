@@ -231,7 +231,7 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
-        merged = merge(rows, self._next_ts, self._most) if rows else None
+        merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
         table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
         if merged is not None:
             copies = self._copies(rows)
