@@ -26,6 +26,7 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
+from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
@@ -55,7 +56,7 @@ for one that the filter excludes."""
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
     commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
-    partition were left out, since they are sent again from before a schema change."""
+    partition were left out, since they are sent again, or were overtaken by rows of other partitions."""
 
     rows: pa.Table
     high: int
@@ -130,6 +131,7 @@ class PartitionBacklog:
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
+        self._overtaken_rows = OvertakenRows()
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
@@ -235,7 +237,7 @@ class PartitionBacklog:
         table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
         if merged is not None:
             copies = self._copies(rows)
-            table, repeated = self._without_repeated(merged, rows, copies)
+            table, repeated = self._counting(merged, rows, copies)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
@@ -266,28 +268,41 @@ class PartitionBacklog:
                 found[where] = copies
         return found
 
-    def _without_repeated(
+    def _counting(
         self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
     ) -> tuple[pa.Table, dict[PartitionId, int]]:
-        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
-        Also returns how many, by partition."""
+        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
+        and what came too late, behind rows of other partitions.  Also returns how many, by partition."""
+        table, found = self._without_overtaken(merged, rows)
 
         def seen() -> Longs:
             before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
             return np.concatenate(before)[merged.order]
 
-        found = None
         if self._repeated_rows is not None:
-            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
         if copies:
             by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
             found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
         if found is None:
-            return merged.table, {}
+            return table, {}
         partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
         counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return merged.table.filter(pa.array(~found)), repeated
+        return table.filter(pa.array(~found)), repeated
+
+    def _without_overtaken(
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
+    ) -> tuple[pa.Table, Bools | None]:
+        if len(self._queues) == 1 or not pc.all(merged.table["by_time"]).as_py():
+            return merged.table, None
+        numbers = {where: number for number, where in enumerate(self._queues)}
+        counts = [len(mine.times) for _, mine in rows]
+        partitions = np.repeat([numbers[where] for where, _ in rows], counts)[merged.order]
+        applied = [queue.applied for queue in self._queues.values()]
+        since = max((first for _, first in self._began_anew), default=0)
+        return self._overtaken_rows.without(merged.table, merged.message_ts, partitions, applied, since)
 
     def shown(self, change: SchemaChange) -> int:
         """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
