@@ -118,7 +118,8 @@ class OvertakenRows:
             self._unseen = max(self._unseen, int(kept.ranks[last[-self._most - 1]]))
             last = last[-self._most :]
             kept = _Kept(taken(kept.rows, last), kept.ranks[last], kept.partitions[last])
-        self._kept.append(kept)
+        if len(kept.ranks):
+            self._kept.append(kept)
         while sum(len(one.ranks) for one in self._kept) > self._most:
             self._unseen = max(self._unseen, int(self._kept.popleft().ranks.max()))
 
