@@ -142,8 +142,9 @@ class _Connector:
         if self._keyless:
             yield Loss(
                 f"rows of {_few(self._keyless)} have no key, so that Kafka gives them to any partition of their topic:"
-                " what the connector sends again after a restart may be there twice",
-                "give such tables a key, or their topics one partition; nothing to do where they have one",
+                " the bridge stops at such rows in a topic of several partitions",
+                "give such tables a key (message.key.columns), or their topics one partition; nothing to do where they"
+                " have one",
             )
 
     def _of_databases(self) -> Iterator[Loss]:

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.errors import ApplyError
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
@@ -31,6 +32,7 @@ from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, cop
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
+from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
 from bridge.rows.moments import Moment, in_order, shown
@@ -44,6 +46,14 @@ _LATE: Final = (
     " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
     " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
     " compare the table with the upstream"
+)
+_IN_ANY_PARTITION: Final = (
+    "rows of {} have no key in a topic of {} partitions: Debezium's connector sends each of them to any partition, so"
+    " that nothing tells in which order they came, nor which of them come again after a restart of the connector"
+)
+_IN_ONE_PARTITION: Final = (
+    "give the table a key: a primary key, or message.key.columns in the connector; or a topic of one partition"
+    " (topic.creation.default.partitions=1). Then begin anew, behind a new snapshot. Or leave it out with --filter"
 )
 _ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
 
@@ -155,6 +165,7 @@ class PartitionBacklog:
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
+            self._check_keys(where[0], kept)
             self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(kept, now):
@@ -163,6 +174,20 @@ class PartitionBacklog:
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
+
+    def _check_keys(self, topic: str, events: pa.Table) -> None:
+        """Raises ApplyError for rows of Debezium's connector whose messages have no key, unless their topic has one
+        partition: Kafka's producer gives such a message to any partition (Kafka, BuiltInPartitioner)."""
+        count = sum(other == topic for other, _ in self._queues)
+        if count == 1 or events["place"].null_count == events.num_rows:
+            return
+        keyless = pc.and_(pc.equal(events["key"], NO_PRIMARY_KEY), pc.match_substring(events["place"], FILE))
+        if (at := pc.index(keyless, True).as_py()) >= 0:
+            schema, table, partition, offset = (
+                events[name][at].as_py() for name in ("schema", "table", "partition", "offset")
+            )
+            where = f"{topic}/{partition}/{offset}"
+            raise ApplyError(_IN_ANY_PARTITION.format(f"{schema}.{table}", count), where=where, fix=_IN_ONE_PARTITION)
 
     @property
     def snapshots_begun(self) -> list[PartitionId]:
