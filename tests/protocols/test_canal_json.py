@@ -11,7 +11,7 @@ from cramjam import snappy
 
 from bridge.events import NO_PRIMARY_KEY, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.values.event_time import place_in_gtid_set
+from bridge.protocols.values.event_time import place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
 from tests.support.wire import TSO, canal, canal_event, compact, decode, names_of, reason, row_of, split, untyped
 
@@ -263,8 +263,8 @@ def test_official_partial_rows() -> None:
 
 @pytest.mark.parametrize("gtid", ["", None, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "0-1-5", 7])
 def test_official_gtids_are_places(gtid: object) -> None:
-    """Of rows and of schema changes; without them there is no place."""
-    place = place_in_gtid_set(gtid) if isinstance(gtid, str) else None
+    """Of rows and of schema changes; without them the place is when the message was sent."""
+    place = place_in_gtid_set(gtid) if gtid and isinstance(gtid, str) else place_of_sending(1700000000123, 41)
     empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
     [change] = official(type="TRUNCATE", isDdl=True, sql="TRUNCATE t", gtid=gtid, **empty)
     assert {event.place for event in (*official(gtid=gtid), change)} == {place}
@@ -280,7 +280,10 @@ def test_official_schema_change(kind: str, sql: str) -> None:
     """isDdl decides, whatever the type is called."""
     empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
     [event] = official(type=kind, isDdl=True, sql=sql, **empty)
-    assert event == Event(Kind.SCHEMA_CHANGE, ms_tso(1700000000000), 0, "shop", "goods", text=sql, by_time=True)
+    place = place_of_sending(1700000000123, 41)
+    assert event == Event(
+        Kind.SCHEMA_CHANGE, ms_tso(1700000000000), 0, "shop", "goods", text=sql, by_time=True, place=place
+    )
 
 
 @pytest.mark.parametrize(("kind", "sql"), [("QUERY", "# INSERT INTO t VALUES (1)"), ("XACOMMIT", "XA COMMIT 'x'")])
