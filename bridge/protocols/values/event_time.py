@@ -132,7 +132,12 @@ def place_of_sending(ms: object, batch: object) -> str | None:
     Source: Canal 1.1.7 makes a batch's messages one after the other in the order of the binlog, and takes the next one
     when all of them are in Kafka (MQMessageUtils.messageConverter, CanalKafkaProducer.send).
     """
-    if type(ms) is not int or type(batch) is not int or not (_FIRST_MS <= ms <= _LAST_SENT_MS and batch > 0):
+    return _place_of_sending(ms, batch) if type(ms) is int and type(batch) is int else None
+
+
+@lru_cache(maxsize=64)
+def _place_of_sending(ms: int, batch: int) -> str | None:
+    if not (_FIRST_MS <= ms <= _LAST_SENT_MS and batch > 0):
         return None
     return f"{SENT} {(ms << BATCH_BITS) | (batch & ((1 << BATCH_BITS) - 1)):019}"
 
