@@ -19,15 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from bridge.ddl.classes import ChangeClass
-from bridge.ddl.parser import Classified, classify
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
-from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, TableName, topic_begins
+from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
+from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
+from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import (
     Bools,
@@ -43,18 +43,12 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order, shown
+from bridge.rows.moments import Moment, in_order
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
 
-_LATE: Final = (
-    "it came too late: rows of {} that were written behind it are in the target already (the last one at {}, the"
-    " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
-    " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
-    " compare the table with the upstream"
-)
 _UNCLEAR: Final = (
     "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"
     " it by the second, and sent both in one batch, or was restarted in between. They would be applied behind it: where"
@@ -72,7 +66,6 @@ _TWICE_FIX: Final = (
     "Canal was restarted, and without GTIDs nothing tells what it has sent again: compare the table with the upstream"
     " (bridge verify --against upstream); set canal.instance.gtidon=true, or give the table a key"
 )
-_ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
 
 log = structlog.get_logger()
 
@@ -84,7 +77,7 @@ for one that the filter excludes."""
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
     commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
-    partition were left out, since they are sent again from before a schema change."""
+    partition were left out, since they are sent again, or were overtaken by rows of other partitions."""
 
     rows: pa.Table
     high: int
@@ -113,7 +106,8 @@ class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
     before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
-    the schema change behind these rows.  shown: the highest time of each partition before them."""
+    the schema change behind these rows.  shown: the highest time of each partition before them.  table, times: the
+    rows that are applied, in order, and their event times."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
@@ -123,6 +117,8 @@ class _StepRows:
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
+    table: pa.Table
+    times: Longs
 
 
 class PartitionBacklog:
@@ -160,6 +156,8 @@ class PartitionBacklog:
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
+        self._overtaken_rows = OvertakenRows()
+        self._places = AppliedPlaces({where: queue.applied for where, queue in self._queues.items()})
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
@@ -281,11 +279,12 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
-        merged = merge(rows, self._next_ts, self._most) if rows else None
+        merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
         table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
+        times = np.empty(0, np.int64)
         if merged is not None:
             copies = self._copies(rows)
-            table, repeated = self._without_repeated(merged, rows, copies)
+            table, times, repeated = self._counting(merged, rows, copies)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
@@ -302,7 +301,7 @@ class PartitionBacklog:
             return None
         numbers = merged.numbers if merged else {}
         self._step_rows = _StepRows(
-            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows
+            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows, table, times
         )
         return Step(table, self._next_ts, changes, repeated)
 
@@ -331,28 +330,42 @@ class PartitionBacklog:
                 "rows_may_be_twice", table=f"{schema}.{table}", behind=f"{where[0]}/{where[1]}/{offset}", fix=_TWICE_FIX
             )
 
-    def _without_repeated(
+    def _counting(
         self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
-    ) -> tuple[pa.Table, dict[PartitionId, int]]:
-        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
-        Also returns how many, by partition."""
+    ) -> tuple[pa.Table, Longs, dict[PartitionId, int]]:
+        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
+        and what came too late, behind rows of other partitions.  Also returns the event times of the others, and how
+        many are left out, by partition."""
+        table, found = self._without_overtaken(merged, rows)
 
         def seen() -> Longs:
             before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
             return np.concatenate(before)[merged.order]
 
-        found = None
         if self._repeated_rows is not None:
-            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
         if copies:
             by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
             found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
         if found is None:
-            return merged.table, {}
+            return table, merged.message_ts, {}
         partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
         counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return merged.table.filter(pa.array(~found)), repeated
+        return table.filter(pa.array(~found)), merged.message_ts[~found], repeated
+
+    def _without_overtaken(
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
+    ) -> tuple[pa.Table, Bools | None]:
+        if len(self._queues) == 1 or not pc.all(merged.table["by_time"]).as_py():
+            return merged.table, None
+        numbers = {where: number for number, where in enumerate(self._queues)}
+        counts = [len(mine.times) for _, mine in rows]
+        partitions = np.repeat([numbers[where] for where, _ in rows], counts)[merged.order]
+        applied = [queue.applied for queue in self._queues.values()]
+        since = max((first for _, first in self._began_anew), default=0)
+        return self._overtaken_rows.without(merged.table, merged.message_ts, partitions, applied, since)
 
     def shown(self, change: SchemaChange) -> int:
         """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
@@ -369,6 +382,8 @@ class PartitionBacklog:
         until one has run, or `forget_ahead`."""
         step, self._step_rows, self._barrier = self._step_rows, None, None
         assert step is not None  # what is put back was taken
+        applied = step.table["commit_ts"].to_numpy() < applied_ts
+        self._places.note_rows(step.table.filter(pa.array(applied)), step.times[applied])
         if step.passed is not None:
             event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
             self._queues[step.passed.where].put_back(event)
@@ -430,7 +445,10 @@ class PartitionBacklog:
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
                 unclear = self._unclear_rows(where, stop)
-                change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change, unclear))
+                moment = replace(stop.moment, began_anew=self._began_anew)
+                applied = {other: queue.applied for other, queue in self._queues.items()}
+                late = self._places.lateness(where, moment, change, self._tables_of(change), applied, unclear)
+                change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
                 self._barrier = _Barrier(where, stop, change, stop.moment, columns, unclear)
                 return
@@ -453,25 +471,10 @@ class PartitionBacklog:
             one.index > stop.index and one.moment.ts == change.commit_ts and one.event["text"] == change.text
             for one in others
         )
-        names = () if self._repeated_rows is None else self._repeated_rows.rows_of(change)
-        return UnclearRows.of(change, (TableName(one.schema, one.table) for one in names), is_repeated=is_repeated)
+        return UnclearRows.of(change, self._tables_of(change), is_repeated=is_repeated)
 
-    def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange, unclear: UnclearRows | None) -> str:
-        """Tells why a schema change came too late: rows that their places put behind it, or may, are in the target.
-        What only makes something new is never late: rows of it could not have come before."""
-        moment = replace(moment, began_anew=self._began_anew)
-        for other, queue in sorted(self._queues.items()) if moment.places else ():
-            ts, place = queue.applied[:2]
-            if other == where or not place:
-                continue
-            if moment.is_by_sending:
-                is_late = unclear is not None and unclear.may_hold(other[0], ts, place)
-            else:
-                is_late = moment.shows_before(ts, place) and not _only_makes(change)
-            if is_late:
-                topic, partition = other
-                return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
-        return ""
+    def _tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
+        return None if self._repeated_rows is None else self._repeated_rows.tables_of(change)
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
@@ -481,7 +484,7 @@ class PartitionBacklog:
         change, unclear = barrier.change, self._unclear_rows(barrier.where, replace(barrier.stop, index=0))
         others = [queue for where, queue in self._queues.items() if where != barrier.where]
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
-            change = replace(change, doubt=_UNCLEAR.format(", ".join(sorted(map(str, unclear.tables)))))
+            change = replace(change, doubt=_UNCLEAR.format(", ".join(sorted(map(str, unclear.tables))) or "any table"))
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
         self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
         if self._repeated_rows is not None:
@@ -633,7 +636,9 @@ class PartitionBacklog:
             e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
         ]
         if self._step_rows is not None and applied_ts >= self._step_rows.high:
-            if self._step_rows.passed is not None:
+            self._places.note_rows(self._step_rows.table, self._step_rows.times)
+            if (passed := self._step_rows.passed) is not None:
+                self._places.note_change(passed.where, passed.moment, self._tables_of(passed.change) or ())
                 self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
             self._step_rows = None
 
@@ -695,11 +700,6 @@ def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> Applied
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
     rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
     return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
-
-
-def _only_makes(change: SchemaChange) -> bool:
-    known = classify(change.text, change.schema)
-    return isinstance(known, Classified) and known.classes in _ONLY_MAKING
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

@@ -134,10 +134,10 @@ def _last(found: Bools, start: int, otherwise: int) -> int:
 
 
 def rows_of(table: TableName, events: pa.Table) -> Bools:
-    """Tells which events (EVENT_SCHEMA) are rows of a table.  table: in lower case, "" for any."""
+    """Tells which events (EVENT_SCHEMA) are rows of a table.  table: in lower case."""
     is_row: Bools = events["kind"].to_numpy() <= int(Kind.DELETE)
     for name, wanted in (("schema", table.schema), ("table", table.table)):
-        if wanted and is_row.any():
+        if is_row.any():
             is_row &= pc.equal(pc.utf8_lower(events[name]), wanted).to_numpy()
     return is_row
 

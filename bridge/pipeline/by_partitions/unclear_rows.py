@@ -6,7 +6,7 @@ for what it sent in one millisecond, or in one batch to two topics, and after a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,7 +44,7 @@ _ONE_BATCH: Final = (1 << BATCH_BITS) - 1
 class UnclearRows:
     """The rows of the tables of a schema change that may be on either side of it.
 
-    tables: in lower case, as rows name them; a table "" stands for all of a database.
+    tables: in lower case, as the target calls them; none where these may be any.
     topic: of the schema change.  ts: its time (TSO).  sent: its coordinate SENT.
     is_repeated: whether its batch was sent again, so that what comes later may be of the batch's first half.
     """
@@ -56,23 +56,25 @@ class UnclearRows:
     is_repeated: bool = False
 
     @classmethod
-    def of(cls, change: SchemaChange, tables: Iterable[TableName], *, is_repeated: bool) -> UnclearRows | None:
+    def of(
+        cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_repeated: bool
+    ) -> UnclearRows | None:
         """Gives those of a schema change; None where its place in the binlog is told, or no row depends on it.
 
-        tables: what the rows of its tables are called.
+        tables: its tables in lower case, as the target calls them; None where these may be any.
         """
         known = classify(change.text, change.schema)
         if not is_of_sending(change.place) or not isinstance(known, Classified):
             return None
         if _DECIDED_BY_ORDER.isdisjoint(known.classes):
             return None
-        names = frozenset(TableName(name.schema.lower(), name.table.lower()) for name in tables)
+        names = frozenset(TableName(*name) for name in tables or ())
         topic = change.position.rsplit("/", 2)[0]
         return cls(names, topic, change.commit_ts, coordinates_of(change.place)[SENT], is_repeated)
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""
-        found = np.zeros(events.num_rows, np.bool_)
+        found = np.full(events.num_rows, not self.tables)
         for table in self.tables:
             found |= rows_of(table, events)
         if not found.any():
