@@ -24,7 +24,6 @@ from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
 from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
@@ -43,7 +42,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order
+from bridge.rows.moments import Moment, in_order, last_ms
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
