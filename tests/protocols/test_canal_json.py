@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import lz4.frame
@@ -471,3 +474,16 @@ def test_timestamp_goes_to_utc() -> None:
     columns = {"v": ("timestamp(3)", "2024-01-01 00:00:00.100"), "w": ("datetime", "2024-01-01 00:00:00")}
     event = canal_event(canal("INSERT", columns), "+08:00")
     assert split(event.after) == ["'2023-12-31 16:00:00.100'", "'2024-01-01 00:00:00'"]
+
+
+def test_genuine_sendings_are_in_the_order_of_the_binlog() -> None:
+    """Canal 1.1.7 into one partition: neither the batch nor the time of making goes back, and one batch has several."""
+    with tarfile.open(Path(__file__).parent.parent / "golden" / "real-senders.tar.xz") as archive:
+        file = archive.extractfile("canal-1.1.7/server.jsonl")
+        assert file is not None
+        values = [base64.b64decode(orjson.loads(line)["value"]) for line in file]
+    sent = [(message["id"], message["ts"]) for message in map(orjson.loads, values)]
+    assert (sent, len({batch for batch, _ in sent})) == (sorted(sent), 27)
+    assert [ts for _, ts in sent] == sorted(ts for _, ts in sent)
+    places = [event.place for value in values for event in decode("canal-json", None, value)]
+    assert places == sorted(place for place in places if place)
