@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import MARK
+from bridge.protocols.fast.compiled.codes import MARK, PLACEHOLDERS
 from bridge.protocols.fast.compiled.machine_bytes import Bytes, first_of, in_all, inner, marked, marked_below, word
 
 BAD: Final = -1
@@ -19,6 +19,7 @@ BACKSLASH, COMMA, COLON, MINUS, ZERO, NINE, SPACE, U = (ord(character) for chara
 OPEN_BRACE, CLOSE_BRACE, CLOSE_BRACKET = (ord(character) for character in "{}]")
 _ESCAPED: Final = tuple(ord(character) for character in '"\\/bfnrt')
 _TRUE, _FALSE, _NULL = (tuple(word) for word in (b"true", b"false", b"null"))
+_PLACEHOLDER, _PLACEHOLDER_BASE64 = (tuple(word) for word in PLACEHOLDERS)
 _MARKS, _BACKSLASHES, _SPACES = (in_all(character) for character in (b'"', b"\\", b" "))
 _NONE: Final = np.uint64(0)
 HIGH_SURROGATE, LOW_SURROGATE, BEHIND_SURROGATES = 0xD800, 0xDC00, 0xE000
@@ -162,6 +163,30 @@ def is_null(text: Bytes, at: Any, end: Any) -> Any:
 
 
 @inner
+def is_placeholder(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is one of PLACEHOLDERS."""
+    return _is_word(text, at, end, _PLACEHOLDER) or _is_word(text, at, end, _PLACEHOLDER_BASE64)
+
+
+@inner
+def scalar_end(text: Bytes, at: Any, end: Any) -> Any:
+    """Of a string, an integer, true, false or null."""
+    if text[at] == MARK:
+        at = string_end(text, at + 1, end)
+        return BAD if at == BAD else at + 1
+    behind = token_end(text, at, end)
+    if behind == BAD:
+        return BAD
+    is_such = (
+        is_integer(text, at, behind, True)
+        or is_null(text, at, behind)
+        or _is_word(text, at, behind, _TRUE)
+        or _is_word(text, at, behind, _FALSE)
+    )
+    return behind if is_such else BAD
+
+
+@inner
 def member_end(text: Bytes, at: Any, end: Any) -> Any:
     """Of a member of an object, name and value; the value is a string, an integer, true, false or null."""
     if text[at] != MARK:
@@ -169,17 +194,4 @@ def member_end(text: Bytes, at: Any, end: Any) -> Any:
     at = string_end(text, at + 1, end)
     if at == BAD or text[at + 1] != COLON:
         return BAD
-    at += 2
-    if text[at] == MARK:
-        at = string_end(text, at + 1, end)
-        return BAD if at == BAD else at + 1
-    behind = token_end(text, at, end)
-    if behind == BAD:
-        return BAD
-    is_known = (
-        is_integer(text, at, behind, True)
-        or is_null(text, at, behind)
-        or _is_word(text, at, behind, _TRUE)
-        or _is_word(text, at, behind, _FALSE)
-    )
-    return behind if is_known else BAD
+    return scalar_end(text, at + 2, end)
