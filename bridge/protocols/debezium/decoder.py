@@ -130,7 +130,7 @@ class DebeziumDecoder(PlainDecoder):
         return [self._row(key, payload, source, schema, state)]
 
     def layout_of(self, source: dict[str, Any], op: str) -> Layout | None:
-        """Gives the layout of the last parsed row of a sender's table (`source`) and operation; None before the first."""
+        """Gives the layout of the last parsed row of a table, by `source`, and operation; None before the first."""
         return self._states[source.get("connector"), source["db"], source["table"], op].layout
 
     def _value(self, value: bytes) -> Document:

@@ -20,8 +20,8 @@ VALUE: notes a column's value: what its usual strings are, what its other usual 
 EVENT_MS, EVENT_SECOND: read milliseconds since 1970 as a TSO; the second one takes the whole second of them.
 POSITIVE: passes an integer above 0.
 SCALAR: passes a string, an integer, a boolean or null.
-OLD: passes an old row that may lack columns: its first member, their number, and the first value of the new row.  A step
-VALUE for each column follows, which is not walked.
+OLD: passes an old row that may lack columns: its first member, their number, and the first value of the new row.  A
+step VALUE for each column follows, which is not walked.
 KEY_END: is where the message's key ends and its value begins.
 COORDINATE, FILE_NUMBER, FILE_POSITION: read digits into a number of the message's place, whose column is the first
 number; those of a file's number and of a position in it make one number together.

@@ -338,8 +338,8 @@ def _walk_one(
 @entry
 def walk(
     text_at: Any, starts_at: Any, key_ends_at: Any, ends_at: Any, count: Any, kinds_at: Any, table_at: Any,
-    forms_at: Any, steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any, firsts_at: Any,
-    converted_at: Any, moments_at: Any, places_at: Any,
+    forms_at: Any, steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any,
+    firsts_at: Any, converted_at: Any, moments_at: Any, places_at: Any,
 ) -> Any:  # fmt: skip
     """Walks through messages, and gives how many values and how many of `converted` there are.
 
