@@ -1,8 +1,8 @@
 """The senders of the benchmark: the demo's encoders, and more in their manner.
 
 Debezium as TiCDC writes it without schemas and with watermarks; ckafka's official format 1; Debezium's own connector
-for MySQL, with and without schemas and with the transaction block; Canal's own server with GTIDs; JSON with blanks, as some
-relays write it (all seen in genuine captures).
+for MySQL, with and without schemas and with the transaction block; Canal's own server with GTIDs (all seen in genuine
+captures); JSON with blanks, as some relays write it.
 """
 
 from __future__ import annotations
@@ -276,6 +276,7 @@ def _struct(kind: str, field: str, optional: bool, **more: Any) -> dict[str, Any
     return {"type": kind, "optional": optional, **more, "field": field}
 
 
+_SNAPSHOTS: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _ENVELOPE: Final = [
     {
         "type": "struct",
@@ -284,7 +285,7 @@ _ENVELOPE: Final = [
             _struct("int64", "ts_ms", False),
             _struct(
                 "string", "snapshot", True, name="io.debezium.data.Enum", version=1,
-                parameters={"allowed": "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"},
+                parameters={"allowed": _SNAPSHOTS},
                 default="false",
             ),
             _struct("string", "db", False),

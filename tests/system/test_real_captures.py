@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,18 @@ import pytest
 from tests.support.command import bridge
 from tests.support.pipelines import sql
 
-CAPTURES = Path(__file__).parent.parent / "golden" / "real-senders.tar.xz"
 MYSQL = ("--set", "ddl.source=mysql-8", "--timezone", "UTC")
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.fixture(scope="module")
-def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of them, unpacked."""
-    folder = tmp_path_factory.mktemp("real-senders")
-    with tarfile.open(CAPTURES) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
 @pytest.mark.parametrize("server", ["target", "mysql_target"])
-def test_a_connector_that_restarts_again_and_again(captures: Path, server: str, request: pytest.FixtureRequest) -> None:
+def test_a_connector_that_restarts_again_and_again(
+    real_senders: Path, server: str, request: pytest.FixtureRequest
+) -> None:
     """Debezium sends rows again after each of its restarts: every table ends with the upstream's rows."""
     target = request.getfixturevalue(server)
-    folder = captures / "debezium-restarts"
+    folder = real_senders / "debezium-restarts"
     ended = bridge("replay", "--input", str(folder), "--protocol", "debezium", "--target", target, *MYSQL)
     assert ended.code == 0, ended.err
     state = json.loads((folder / "bank.expected.json").read_text(encoding="utf-8"))

@@ -91,13 +91,13 @@ def _free(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Hole]:
 def _place_holes(source: Mapping[str, Any], count: int) -> dict[str, Any]:
     """Puts holes for the numbers of a place of so many parts: that of the GTID comes first (`place_in_binlog`)."""
     file, gtid = source.get("file"), source.get("gtid")
+    base = base_of_file(file) if type(file) is str else None
     if count == 0:
-        return {}
+        return {} if base else _free(source, ("pos",))
     holes: dict[str, Any] = {}
     head = text_before_number(gtid) if type(gtid) is str else None
     if head is not None:
         holes["gtid"] = Mixed([head, PlaceHole(Hole.COORDINATE, 0)])
-    base = base_of_file(file) if type(file) is str else None
     if base is not None and source["pos"] >= 0:
         holes["file"] = Mixed([base, PlaceHole(Hole.FILE_NUMBER, len(holes))])
         holes["pos"] = PlaceHole(Hole.FILE_POSITION, len(holes) - 1)

@@ -16,7 +16,9 @@ import numpy.typing as npt
 import orjson
 
 from bridge.events import Event
-from bridge.protocols.debezium.columns import raw_literal
+from bridge.protocols.debezium.columns import raw_literal, scale_of, wrapped_unsigned
+from bridge.protocols.debezium.json_numbers import document
+from bridge.protocols.debezium.values import binary, date_days, datetime_micros, datetime_millis, zoned_timestamp
 from bridge.protocols.fast.compiled.codes import (
     ANY,
     BASE64,
@@ -26,6 +28,7 @@ from bridge.protocols.fast.compiled.codes import (
     COORDINATE,
     DATE,
     DATETIME,
+    DAYS,
     DECIMAL,
     DOUBLE,
     EVENT_MS,
@@ -34,8 +37,12 @@ from bridge.protocols.fast.compiled.codes import (
     FILE_POSITION,
     INTEGER,
     INTEGER_OR_DOUBLE,
+    JSON_TEXT,
     KEY_END,
+    LARGEST_SCALE,
     LATIN1,
+    MICROS,
+    MILLIS,
     MOMENT,
     NATURAL,
     NOT_READ,
@@ -49,8 +56,10 @@ from bridge.protocols.fast.compiled.codes import (
     TABLE,
     TEXT,
     TIME,
+    UNSCALED,
     UNUSUAL,
     VALUE,
+    ZONED,
 )
 from bridge.protocols.fast.compiled.functions import fill_slots
 from bridge.protocols.fast.message_shape import Hole, Lesson, Node, OldRow, Part, PlaceHole, ValueHole, flattened
@@ -74,6 +83,9 @@ _USUAL_STRINGS: Final[dict[Converter, int]] = {
     literals.date: DATE,
     literals.datetime: DATETIME,
     literals.time: TIME,
+    binary: BYTES_IN_BASE64,
+    document: JSON_TEXT,
+    zoned_timestamp: ZONED,
 }
 """Converters of strings, and the strings whose literals the compiled functions make as they do."""
 _USUAL_NUMBERS: Final[dict[Converter, int]] = {
@@ -81,6 +93,10 @@ _USUAL_NUMBERS: Final[dict[Converter, int]] = {
     literals.double_number: DOUBLE,
     raw_literal: INTEGER_OR_DOUBLE,
     literals.unsigned_number: NATURAL,
+    wrapped_unsigned: NATURAL,
+    date_days: DAYS,
+    datetime_millis: MILLIS,
+    datetime_micros: MICROS,
 }
 """The same for numbers."""
 _HOLES: Final = {
@@ -216,6 +232,8 @@ class Forms:
         if isinstance(node, ValueHole):
             convert = self.converters[len(self._steps)] = lesson.layout.converters[node.column]
             strings, numbers = (usual.get(convert, UNUSUAL) for usual in (_USUAL_STRINGS, _USUAL_NUMBERS))
+            if (scale := scale_of(convert)) in range(LARGEST_SCALE + 1):
+                strings = UNSCALED + (scale or 0)
             return VALUE, strings, numbers, IMAGES.index(node.image)
         if isinstance(node, PlaceHole):
             return _HOLES[node.what], node.column, 0, 0

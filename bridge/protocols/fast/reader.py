@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError
-from bridge.protocols.fast.compiled.codes import MARK, NOT_READ, PLACE_NUMBERS
+from bridge.protocols.fast.compiled.codes import CONVERTED, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
 from bridge.protocols.fast.compiled.functions import walk, write_images, write_places
 from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.forms import IMAGES, Arrays, Forms, Rows
@@ -200,7 +200,8 @@ class Reader:
         made = self._converted(texts.content, values[:count], converted[:conversions])
         images, scratch = [], room(len(texts.content) + _SLACK)
         # A literal that no converter makes has at most twice the bytes of its value; a separator follows each.
-        most_bytes = 2 * len(texts.content) + count + made.size + _SLACK
+        made_here = int(np.count_nonzero(values[:count, 2] > CONVERTED))
+        most_bytes = 2 * len(texts.content) + count + made.size + LONGEST_MADE * made_here + _SLACK
         if most_bytes > _MOST_IMAGES:
             raise MemoryError("literals beyond Arrow's offsets")
         for number in range(len(IMAGES)):

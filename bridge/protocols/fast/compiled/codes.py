@@ -27,12 +27,19 @@ COORDINATE, FILE_NUMBER, FILE_POSITION: read digits into a number of the message
 number; those of a file's number and of a position in it make one number together.
 """
 NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
+FROM_ZONED, FROM_DAYS, FROM_MILLIS, FROM_MICROS, FROM_UNSCALED = range(9, 14)
 """How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
 marks, and escaped as SQL does; the same after it is decoded; as bytes; as bytes after it is decoded; by its column's
-converter."""
+converter; from a time with its zone, from days, milliseconds or microseconds since 1970, or from an unscaled number.
+The last five have at most LONGEST_MADE bytes."""
+LONGEST_MADE: Final = 32
 TEXT, BASE64, LATIN1, BYTES_IN_BASE64 = range(4)
 INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(4, 13)
-"""What the usual values of a column are; with UNUSUAL, its converter converts each."""
+JSON_TEXT, ZONED, DAYS, MILLIS, MICROS = range(13, 18)
+UNSCALED: Final = 100
+"""What the usual values of a column are; with UNUSUAL, its converter converts each.  The
+scale of a DECIMAL that comes unscaled is added to UNSCALED."""
+LARGEST_SCALE: Final = 18
 READY, LEFT, NATURAL_OF_NUMBER, DOUBLE_OF_NUMBER, DECIMAL_OF_DOUBLE = range(5)
 MILLISECONDS, MICROSECONDS, DOCUMENT, TEXT_OF = range(5, 9)
 """What the usual raw literals of a column are (`values.usual_values`): READY needs nothing, LEFT its converter."""
