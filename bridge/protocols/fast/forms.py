@@ -135,7 +135,7 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrays:
-    """What the compiled functions take; see `compiled.walk.walk` and `compiled.places.write_places`.
+    """What the compiled functions take; see `compiled.walk.walk` and `compiled.row_images.places.write_places`.
 
     place_sizes: for each form, how many bytes the places of its events have.
     has_image: for each form, whether its events have the images.

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from bridge.protocols.fast.compiled.blanks import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.digests import digest_texts, sum_texts
 from bridge.protocols.fast.compiled.frames import split
+from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
-from bridge.protocols.fast.compiled.places import write_places
 from bridge.protocols.fast.compiled.row_images.converting import convert_images
 from bridge.protocols.fast.compiled.row_images.copying import copy_texts
 from bridge.protocols.fast.compiled.row_images.fitting import fit_images
+from bridge.protocols.fast.compiled.row_images.places import write_places
 from bridge.protocols.fast.compiled.row_images.writing import write_images
 from bridge.protocols.fast.compiled.searching import find_zeros, sum_kinds
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
