@@ -345,6 +345,17 @@ def golden() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="session")
+def real_senders() -> Iterator[Path]:
+    """The folder of genuine captures of official senders, unpacked (tests/golden/README.md)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-senders-") as folder,
+        tarfile.open(Path(__file__).parent / "golden" / "real-senders.tar.xz") as captures,
+    ):
+        captures.extractall(folder, filter="data")
+        yield Path(folder)
+
+
 def _connect(url: str) -> pymysql.connections.Connection[Any]:
     parts = urlsplit(url)
     return pymysql.connect(

@@ -93,9 +93,10 @@ class CanalJsonDecoder(PlainDecoder):
             state = self._new_state(message["database"], message["table"], kind, is_official)
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
-    def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the last parsed row of TiCDC of a table and type of change; None before the first."""
-        return self._states[schema, table, kind, False].layout
+    def layout_of(self, message: dict[str, Any]) -> Layout | None:
+        """Gives the layout of the last parsed row of a message's sender, table and type of change; None before the
+        first."""
+        return self._states[message["database"], message["table"], message["type"], is_of_canal(message)].layout
 
     def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
         if len(self._states) >= MAX_CACHED:

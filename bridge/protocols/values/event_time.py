@@ -64,6 +64,7 @@ _MARIADB_GTID: Final = re.compile(r"([0-9]{1,10})-[0-9]{1,10}-([0-9]{1,19})")
 _GTIDS_OF_SERVER: Final = re.compile(
     r"([0-9A-Za-z-]{1,64}):((?:[0-9]{1,19}(?:-[0-9]{1,19})?)(?::[0-9]{1,19}(?:-[0-9]{1,19})?)*)"
 )
+_GTIDS_WITHOUT_GAPS: Final = re.compile(r"(\s*(?:([0-9A-Za-z-]{1,64}):1-|([0-9]{1,10})-[0-9]{1,10}-))[1-9][0-9]{0,17}")
 _NUMBER: Final = re.compile("[0-9]+")
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
@@ -93,6 +94,30 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
         first = _coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2]))
         return first if place is None else f"{first}{COORDINATES_SEP}{place}"
     return place
+
+
+def text_before_number(gtid: str) -> str | None:
+    """Gives what stands before the number of a GTID of MySQL or MariaDB, which is the same in all of its server or
+    domain that come from one server; None for another text."""
+    one = _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)
+    return None if one is None else gtid[: one.start(2)]
+
+
+def parts_of_set(gtids: str) -> list[tuple[str, str]] | None:
+    """Gives for each GTID of a set what stands before its last number, and the name of its coordinate; None for a set
+    whose last numbers do not tell its place alone."""
+    parts = [_GTIDS_WITHOUT_GAPS.fullmatch(part) for part in gtids.split(",")]
+    split = [
+        ("," * (number > 0) + part[1], f"{GTID}/{(part[2] or part[3]).lower()}")
+        for number, part in enumerate(parts)
+        if part
+    ]
+    return split if len({name for _, name in split}) == len(parts) else None
+
+
+def base_of_file(name: str) -> str | None:
+    """Gives what stands before the number of a file of the binlog; None for another file."""
+    return None if _file(name) is None else name[: name.rindex(".") + 1]
 
 
 @lru_cache(maxsize=1024)
