@@ -92,12 +92,11 @@ class Round:
 
     def finish(self) -> list[Line]:
         """Writes the last row upstream; gives all messages, once the sender has sent that row."""
-        sql(
-            self.upstream.url,
-            f"CREATE TABLE {DATABASE}.{ENDING} (id INT PRIMARY KEY, v TEXT)",
-            f"INSERT INTO {DATABASE}.{ENDING} VALUES (1, '{LAST_WORDS.decode()}')",
-            "SELECT 1",
-        )
+        say_last_words(self.upstream)
+        return self.messages()
+
+    def messages(self) -> list[Line]:
+        """Gives all messages, once the sender has sent the last row upstream.  Fails with the end of its log."""
         try:
             return messages_until(self.kafka.bootstrap_servers, self.topics, LAST_WORDS)
         except AssertionError as error:
@@ -113,6 +112,16 @@ class Round:
             *("--protocol", self.kind.protocol, "--target", target, "--timezone", "UTC"),
             *("--set", f"ddl.source={self.kind.source}"),
         ]
+
+
+def say_last_words(upstream: SqlServer) -> None:
+    """Writes the last row upstream."""
+    sql(
+        upstream.url,
+        f"CREATE TABLE {DATABASE}.{ENDING} (id INT PRIMARY KEY, v TEXT)",
+        f"INSERT INTO {DATABASE}.{ENDING} VALUES (1, '{LAST_WORDS.decode()}')",
+        "SELECT 1",
+    )
 
 
 @contextmanager
