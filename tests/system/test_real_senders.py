@@ -185,7 +185,8 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
     is_canal = KINDS[kind].release is None
     writer = Writer(upstream.url, seed, for_canal=is_canal, has_keyless=is_canal or partitions == 1)
     if is_canal:  # which does not tell the default of the upstream's server
-        sql(target.url, f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4", "SELECT 1")
+        for server in (upstream, target):
+            sql(server.url, f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4", "SELECT 1")
     else:
         writer.begin()
         writer.work(20)
