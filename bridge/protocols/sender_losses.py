@@ -166,7 +166,8 @@ def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Itera
     if not any(message.get("gtid") for message in messages):
         yield Loss(
             "Canal without GTIDs dates a TRUNCATE, DROP or RENAME by its start: one that waited for a lock may come"
-            " before rows of other partitions that it came behind",
+            " before rows of other partitions that it came behind; and where partitions are chosen by key, a row whose"
+            " key changed may come back",
             "set canal.instance.gtidon=true, with GTIDs on the server; nothing to do where topics have one partition",
         )
     if not is_filtered:

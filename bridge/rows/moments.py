@@ -58,7 +58,10 @@ class Places:
         """Reads the places (`Event.place`) of events."""
         if texts.null_count == len(texts):
             return cls({}, len(texts))
-        parts = pc.split_pattern(_whole(texts), COORDINATES_SEP)
+        whole = _whole(texts)
+        if (alike := _read_alike(whole)) is not None:
+            return cls(alike, len(texts))
+        parts = pc.split_pattern(whole, COORDINATES_SEP)
         coordinates, events = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
         names = pc.dictionary_encode(pc.utf8_slice_codeunits(coordinates, 0, -NUMBER_DIGITS - 1))
         found = pc.cast(pc.utf8_slice_codeunits(coordinates, -NUMBER_DIGITS), pa.int64()).to_numpy()
@@ -67,6 +70,20 @@ class Places:
             numbers[name] = np.full(len(texts), _ABSENT, np.int64)
             numbers[name][events[codes == code]] = found[codes == code]
         return cls(numbers, len(texts))
+
+    def ranks(self) -> Longs | None:
+        """Gives numbers that ascend with the places; None where these are not all comparable: those of several servers,
+        or of events of which some tell none.  Sets of transactions ascend with how many they have."""
+        if not self.numbers or any((numbers == _ABSENT).all() for numbers in self.numbers.values()):
+            return None
+        are_sets = all(name.startswith(f"{GTID}/") for name in self.numbers)
+        files = [name for name in self.numbers if name.startswith(FILE)]
+        names = [*self.numbers] if are_sets else files or [*self.numbers]
+        told = [self.numbers[name] for name in names]
+        if (len(told) > 1 and not are_sets) or any((numbers == _ABSENT).any() for numbers in told):
+            return None
+        total: Longs = np.sum(told, axis=0)
+        return total
 
     def slice(self, start: int, end: int) -> Places:
         """Gives those of a part of the events, which share the memory."""
@@ -328,6 +345,27 @@ def _are_by_place(ts: int, times: Longs) -> Bools:
         return np.ones(len(times), np.bool_)
     by_place: Bools = (times == ts) | ((times >> TSO_LOGICAL_BITS) % _SECOND_MS == 0)
     return by_place
+
+
+def _read_alike(texts: pa.StringArray) -> dict[str, Longs] | None:
+    """Reads places that have the same names, as nearly all do, without splitting them; None where some are others."""
+    first = texts[0].as_py()
+    if texts.null_count or first is None:
+        return None
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    if not (np.diff(offsets) == len(first)).all() or not first.isascii():
+        return None
+    characters = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(len(texts), -1)
+    numbers, start = {}, 0
+    for name in coordinates_of(first):
+        digits = start + len(name) + 1
+        if (characters[:, start:digits] != characters[0, start:digits]).any():
+            return None
+        told = np.zeros(len(texts), np.int64)
+        for at in range(digits, digits + NUMBER_DIGITS):
+            told = told * 10 + (characters[:, at] - ord("0"))
+        numbers[name], start = told, digits + NUMBER_DIGITS + 1
+    return numbers
 
 
 def _whole(found: pa.Array | pa.ChunkedArray) -> pa.Array:

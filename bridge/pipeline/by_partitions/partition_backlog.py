@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.ddl.classes import ChangeClass
-from bridge.ddl.parser import Classified, classify
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.event_times import last_ms
+from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
+from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
@@ -33,19 +33,11 @@ from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order, shown
+from bridge.rows.moments import Moment, in_order
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
-
-_LATE: Final = (
-    "it came too late: rows of {} that were written behind it are in the target already (the last one at {}, the"
-    " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
-    " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
-    " compare the table with the upstream"
-)
-_ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
@@ -55,7 +47,7 @@ for one that the filter excludes."""
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
     commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
-    partition were left out, since they are sent again from before a schema change."""
+    partition were left out, since they are sent again, or were overtaken by rows of other partitions."""
 
     rows: pa.Table
     high: int
@@ -83,7 +75,8 @@ class _StepRows:
     """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
     after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
     before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
-    the schema change behind these rows.  shown: the highest time of each partition before them."""
+    the schema change behind these rows.  shown: the highest time of each partition before them.  table, times: the
+    rows that are applied, in order, and their event times."""
 
     high: int
     rows: Mapping[PartitionId, Rows]
@@ -93,6 +86,8 @@ class _StepRows:
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
+    table: pa.Table
+    times: Longs
 
 
 class PartitionBacklog:
@@ -130,6 +125,8 @@ class PartitionBacklog:
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
+        self._overtaken_rows = OvertakenRows()
+        self._places = AppliedPlaces({where: queue.applied for where, queue in self._queues.items()})
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
@@ -231,11 +228,12 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
-        merged = merge(rows, self._next_ts, self._most) if rows else None
+        merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
         table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
+        times = np.empty(0, np.int64)
         if merged is not None:
             copies = self._copies(rows)
-            table, repeated = self._without_repeated(merged, rows, copies)
+            table, times, repeated = self._counting(merged, rows, copies)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
@@ -252,7 +250,7 @@ class PartitionBacklog:
             return None
         numbers = merged.numbers if merged else {}
         self._step_rows = _StepRows(
-            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows
+            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows, table, times
         )
         return Step(table, self._next_ts, changes, repeated)
 
@@ -266,28 +264,42 @@ class PartitionBacklog:
                 found[where] = copies
         return found
 
-    def _without_repeated(
+    def _counting(
         self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
-    ) -> tuple[pa.Table, dict[PartitionId, int]]:
-        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
-        Also returns how many, by partition."""
+    ) -> tuple[pa.Table, Longs, dict[PartitionId, int]]:
+        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
+        and what came too late, behind rows of other partitions.  Also returns the event times of the others, and how
+        many are left out, by partition."""
+        table, found = self._without_overtaken(merged, rows)
 
         def seen() -> Longs:
             before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
             return np.concatenate(before)[merged.order]
 
-        found = None
         if self._repeated_rows is not None:
-            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
         if copies:
             by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
             found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
         if found is None:
-            return merged.table, {}
+            return table, merged.message_ts, {}
         partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
         counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return merged.table.filter(pa.array(~found)), repeated
+        return table.filter(pa.array(~found)), merged.message_ts[~found], repeated
+
+    def _without_overtaken(
+        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
+    ) -> tuple[pa.Table, Bools | None]:
+        if len(self._queues) == 1 or not pc.all(merged.table["by_time"]).as_py():
+            return merged.table, None
+        numbers = {where: number for number, where in enumerate(self._queues)}
+        counts = [len(mine.times) for _, mine in rows]
+        partitions = np.repeat([numbers[where] for where, _ in rows], counts)[merged.order]
+        applied = [queue.applied for queue in self._queues.values()]
+        since = max((first for _, first in self._began_anew), default=0)
+        return self._overtaken_rows.without(merged.table, merged.message_ts, partitions, applied, since)
 
     def shown(self, change: SchemaChange) -> int:
         """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
@@ -304,6 +316,8 @@ class PartitionBacklog:
         until one has run, or `forget_ahead`."""
         step, self._step_rows, self._barrier = self._step_rows, None, None
         assert step is not None  # what is put back was taken
+        applied = step.table["commit_ts"].to_numpy() < applied_ts
+        self._places.note_rows(step.table.filter(pa.array(applied)), step.times[applied])
         if step.passed is not None:
             event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
             self._queues[step.passed.where].put_back(event)
@@ -364,7 +378,10 @@ class PartitionBacklog:
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
-                change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change))
+                moment = replace(stop.moment, began_anew=self._began_anew)
+                applied = {other: queue.applied for other, queue in self._queues.items()}
+                late = self._places.lateness(where, moment, change, self._tables_of(change), applied)
+                change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
                 self._barrier = _Barrier(where, stop, change, stop.moment, columns)
                 return
@@ -379,16 +396,8 @@ class PartitionBacklog:
         until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
         return replace(tell, until=min(until, default=tell.until))
 
-    def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
-        """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
-        makes something new is never late: rows of it could not have come before."""
-        moment = replace(moment, began_anew=self._began_anew)
-        for other, queue in sorted(self._queues.items()) if moment.places else ():
-            ts, place = queue.applied[:2]
-            if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
-                topic, partition = other
-                return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
-        return ""
+    def _tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
+        return None if self._repeated_rows is None else self._repeated_rows.tables_of(change)
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
@@ -545,7 +554,9 @@ class PartitionBacklog:
             e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
         ]
         if self._step_rows is not None and applied_ts >= self._step_rows.high:
-            if self._step_rows.passed is not None:
+            self._places.note_rows(self._step_rows.table, self._step_rows.times)
+            if (passed := self._step_rows.passed) is not None:
+                self._places.note_change(passed.where, passed.moment, self._tables_of(passed.change) or ())
                 self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
             self._step_rows = None
 
@@ -607,11 +618,6 @@ def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> Applied
     count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
     rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
     return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
-
-
-def _only_makes(change: SchemaChange) -> bool:
-    known = classify(change.text, change.schema)
-    return isinstance(known, Classified) and known.classes in _ONLY_MAKING
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

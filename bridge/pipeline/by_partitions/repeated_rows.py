@@ -190,6 +190,12 @@ class RepeatedRows:
                 self._last[_folded(name)] = change
         self._newest = max((change.commit_ts for change in self._last.values()), default=0)
 
+    def tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
+        """Gives the tables whose rows a schema change touches, in lower case, as the target calls them; None where
+        these may be any."""
+        names = {_folded(name)[:2] for name in self._rows_of(change)}
+        return names if names and all(map(all, names)) else None
+
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
         found = classify(change.text, change.schema)
