@@ -80,7 +80,8 @@ CANAL: Final = Capture(
         "ALTER ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER VIEW `dv_v` AS SELECT v FROM dv": "",
         "ALTER TABLE dc DROP CONSTRAINT c2": "",  # it could not read the one that added it
         "CREATE TABLE d80 (id INT PRIMARY KEY, v INT DEFAULT (1+1), u CHAR(36) DEFAULT (UUID()), "
-        "inv INT INVISIBLE DEFAULT 7, j JSON DEFAULT (JSON_ARRAY()), KEY fx ((v+1)), KEY dsc (v DESC), KEY ik (inv) INVISIBLE)": "",
+        "inv INT INVISIBLE DEFAULT 7, j JSON DEFAULT (JSON_ARRAY()), KEY fx ((v+1)), "
+        "KEY dsc (v DESC), KEY ik (inv) INVISIBLE)": "",
         "ALTER TABLE d80 ALTER COLUMN inv SET VISIBLE": "",
         "CREATE TABLE d80s (id INT PRIMARY KEY, p POINT NOT NULL SRID 4326, SPATIAL INDEX (p))": "",
         "ALTER TABLE dm /*!80000 ADD COLUMN z80 INT, */ ADD COLUMN z INT": "",
