@@ -85,8 +85,9 @@ class Writer:
         self._session.close()
 
     def begin(self) -> None:
-        """Makes the database and its tables."""
-        self._run(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        """Makes the tables, and the database where it is not there yet."""
+        if not self._session.rows("SHOW DATABASES LIKE %s", (DATABASE,)):
+            self._run(f"CREATE DATABASE {DATABASE}")
         self._session.execute(f"USE {DATABASE}")
         for name in NAMES[:4]:
             self._run(self._create(name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from bridge.quoting import quote_name
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, sql
 
+STOPPED: Final = (3, 4)
 MYSQL = ("--set", "ddl.source=mysql-8", "--timezone", "UTC")
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -45,7 +46,7 @@ class Capture:
 
     folder: str
     protocol: str
-    left_out: Mapping[str, str]
+    left_out: dict[str, str]
     operator: Mapping[str, str]
 
 
@@ -60,19 +61,32 @@ CANAL: Final = Capture(
         "app.d3": _NO_UTF8,
         "app.dop": _NO_UTF8,
         "app-3.t": _NO_UTF8,
+        "app-3.u": "it leaves ALTER DATABASE out, which made texts utf8mb4",
         "app.d5b": "it forgets a PRIMARY KEY in the definition of a column that is modified",
         "app.dm": "it cannot read its CREATE TABLE",
+        "app.d80": "it cannot read its CREATE TABLE, and sends it without a database",
     },
     {
         **_MOVED,
         "ALTER ALGORITHM=UNDEFINED DEFINER=`root`@`%` SQL SECURITY DEFINER VIEW `dv_v` AS SELECT v FROM dv": "",
         "ALTER TABLE dc DROP CONSTRAINT c2": "",  # it could not read the one that added it
+        "CREATE TABLE d80 (id INT PRIMARY KEY, v INT DEFAULT (1+1), u CHAR(36) DEFAULT (UUID()), "
+        "inv INT INVISIBLE DEFAULT 7, j JSON DEFAULT (JSON_ARRAY()), KEY fx ((v+1)), "
+        "KEY dsc (v DESC), KEY ik (inv) INVISIBLE)": "",
+        "ALTER TABLE d80 ALTER COLUMN inv SET VISIBLE": "",
+        "CREATE TABLE d80s (id INT PRIMARY KEY, p POINT NOT NULL SRID 4326, SPATIAL INDEX (p))": "",
         "ALTER TABLE dm /*!80000 ADD COLUMN z80 INT, */ ADD COLUMN z INT": "",
     },
 )
 DEBEZIUM: Final = Capture(
     "debezium-3.6.1", "debezium", {"app.dop": "a column of latin1, which it takes for one of utf8mb4"}, _MOVED
 )
+NOT_ON_MARIADB: Final = {
+    "app.kless": "the snapshot's JSON and that of changes are two texts, of a row without a key",
+    "app.d80": "it has indexes that MariaDB lacks",
+    "app.d80s": "it has a spatial reference system that MariaDB lacks",
+}
+"""Tables of Debezium's that MariaDB cannot take."""
 UNLIKE: Final = {
     "app.d7": "Debezium leaves TRUNCATE out (skipped.operations)",
     "app.jso": "Debezium writes a negative TIME in a JSON wrongly, and types that JSON lacks in a way of its own",
@@ -88,14 +102,17 @@ UNLIKE: Final = {
 def test_two_senders_of_the_same_statements(real_senders: Path, server: str, request: pytest.FixtureRequest) -> None:
     """Canal and Debezium end alike: every table that both have carried whole is there, and has the same rows."""
     target = request.getfixturevalue(server)
+    debezium = DEBEZIUM
+    if server == "target":
+        debezium = replace(DEBEZIUM, left_out=DEBEZIUM.left_out | NOT_ON_MARIADB)
     ends = []
-    for capture in (CANAL, DEBEZIUM):
+    for capture in (CANAL, debezium):
         with admin(target) as session:
             drop_all(session)
         replay(real_senders, capture, target)
         ends.append(contents(target))
     of_canal, of_debezium = ends
-    lost = {*CANAL.left_out, *DEBEZIUM.left_out}
+    lost = {*CANAL.left_out, *debezium.left_out}
     assert of_canal.keys() - lost == of_debezium.keys() - lost
     unlike = {name for name in of_canal.keys() & of_debezium.keys() if of_canal[name] != of_debezium[name]}
     assert unlike == set(UNLIKE)
@@ -103,9 +120,9 @@ def test_two_senders_of_the_same_statements(real_senders: Path, server: str, req
 
 def replay(real_senders: Path, capture: Capture, target: str) -> None:
     """Replays a capture, and does at each stop what an operator would do."""
-    if capture is DEBEZIUM:
+    if capture.protocol == "debezium":
         sql(target, "CREATE DATABASE app2", "SELECT 1")  # which was empty at the snapshot: its schema topic lacks it
-    filters = [part for table in capture.left_out for part in ("--filter", f"!{table}")]
+    filters = [part for table in capture.left_out for part in ("--filter", f"!{table}".replace("-", "\\-"))]
     left = dict(capture.operator)
     while True:
         ended = bridge(
@@ -114,6 +131,7 @@ def replay(real_senders: Path, capture: Capture, target: str) -> None:
         )
         if ended.code == 0:
             return
+        assert ended.code in STOPPED, ended.err
         waiting = json.loads(bridge("ddl", "list", "--open", "--json", "--target", target).out)
         assert waiting, ended.last_line
         assert waiting[0]["statement"] in left, ended.last_line
