@@ -75,6 +75,13 @@ def last_applied(
     return AppliedRow(int(rows.times[at]), place, same + (before.rows if place == before.place else 0))
 
 
+def seen_before(rows: Rows, shown: int) -> Longs:
+    """Gives for each row the highest time of its partition before the row's message.  shown: before all of them."""
+    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
+    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
+    return seen
+
+
 def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
     """Follows the first rows of a partition through the binlog: tells which are copies, and the last one that is none.
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import structlog
 
 from bridge.events import Kind
-from bridge.pipeline.by_partitions.moved_keys import OF_KEYS, Key, Lost, each_keys, passed
+from bridge.pipeline.by_partitions.overtaken.moved_keys import OF_KEYS, Key, Lost, each_keys, passed
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.rows.gathering import taken
 from bridge.rows.moments import Bools, Longs, Places, coordinates_of
