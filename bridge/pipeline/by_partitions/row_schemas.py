@@ -100,11 +100,11 @@ class ColumnsTell:
         """Tells how many events of a partition (EVENT_SCHEMA, in order, in parts) are surely before the schema change,
         and from which one on all are behind it.
 
-        The first row of the table with a column that comes, or without one that goes, is behind it, and what stands
-        before that row is before it.  Where no row is behind it, those with a column that goes are before it.  A delete
-        may hold the key alone, so that what it lacks tells nothing.
+        The first row of the table with a column that comes, or without one that goes, is behind it, and those of the
+        table that stand before that row are before it.  Where no row is behind it, those with a column that goes are
+        before it.  A delete may hold the key alone, so that what it lacks tells nothing.
         """
-        before = start = 0
+        before = of_table = start = 0
         for events in runs:
             rows, times = _rows_of(self.table, events), events["commit_ts"].to_numpy()
             has_old, has_new = _have(events, self.gone), _have(events, self.come)
@@ -112,10 +112,10 @@ class ColumnsTell:
             behind = _first(rows & (has_new | lacks_old))
             unsure = _first(rows & (times >= self.until))
             if behind < events.num_rows:
-                return start + min(behind, unsure), start + behind
+                return _last(rows[: min(behind, unsure)], start, of_table), start + behind
             if unsure < events.num_rows:
                 return _last(rows[:unsure] & has_old[:unsure], start, before), _NEVER
-            before = _last(rows & has_old, start, before)
+            before, of_table = _last(rows & has_old, start, before), _last(rows, start, of_table)
             start += events.num_rows
         return before, _NEVER
 
