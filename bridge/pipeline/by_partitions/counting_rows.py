@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows
 from bridge.pipeline.by_partitions.overtaken.overtaken_rows import OvertakenRows
@@ -25,6 +26,11 @@ class Counted(NamedTuple):
     table: pa.Table
     times: Longs
     repeated: Mapping[PartitionId, int]
+
+    @classmethod
+    def none(cls) -> Counted:
+        """No rows."""
+        return cls(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {})
 
 
 class CountingRows:

@@ -22,7 +22,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.counting_rows import CountingRows
+from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import merge
@@ -207,11 +207,10 @@ class PartitionBacklog:
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
-        table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
-        times = np.empty(0, np.int64)
+        counted, copies = Counted.none(), dict[PartitionId, Bools]()
         if merged is not None:
             copies = self._counting.copies(rows)
-            table, times, repeated = self._counting.among(merged, rows, copies, self._began_anew)
+            counted = self._counting.among(merged, rows, copies, self._began_anew)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
@@ -229,9 +228,18 @@ class PartitionBacklog:
             return None
         numbers = merged.numbers if merged else {}
         self._step_rows = StepRows(
-            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows, table, times
+            self._next_ts,
+            dict(rows),
+            before,
+            copies,
+            passed,
+            shown_before,
+            numbers,
+            after_rows,
+            counted.table,
+            counted.times,
         )
-        return Step(table, self._next_ts, changes, repeated)
+        return Step(counted.table, self._next_ts, changes, counted.repeated)
 
     def shown(self, change: SchemaChange) -> int:
         """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
