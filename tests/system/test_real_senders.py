@@ -25,7 +25,7 @@ from tests.support.command import Process, bridge
 from tests.support.error_messages import entries
 from tests.support.pipelines import admin, drop_all, sql
 from tests.support.senders import KINDS, Round, sending
-from tests.support.upstream_writers import Writer, contents
+from tests.support.upstream_writers import DATABASE, Writer, contents
 
 CHAINS: Final = {"Canal, MySQL": "mysql_target", "Debezium, MySQL": "mysql_target", "Debezium, MariaDB": "target"}
 """The chains of the suite, each with a target of the upstream's kind."""
@@ -146,7 +146,9 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
     partitions, by_key = dice.choice((1, 1, 2, 3, 5)), dice.random() < 0.5
     is_canal = KINDS[kind].release is None
     writer = Writer(upstream.url, seed, for_canal=is_canal, has_keyless=is_canal or partitions == 1)
-    if not is_canal:
+    if is_canal:  # which does not tell the default of the upstream's server
+        sql(target.url, f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4", "SELECT 1")
+    else:
         writer.begin()
         writer.work(20)
     with sending(KINDS[kind], kafka, upstream, f"round{seed}", partitions=partitions, by_key=by_key) as round:

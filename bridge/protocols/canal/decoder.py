@@ -123,9 +123,13 @@ class CanalJsonDecoder(PlainDecoder):
         ):
             layout = self._layout(message, rows[0])
         events = []
+        layouts: dict[tuple[str, ...], Layout] = {}
         for index, row in enumerate(rows):
-            if type(row) is not dict or layout.names != tuple(row):
-                layout = self._layout(message, row)
+            names = tuple(row) if type(row) is dict else ()
+            if layout.names != names:
+                if names not in layouts:
+                    layouts[names] = self._layout(message, row)
+                layout = layouts[names]
             before: str | None = None
             after: str | None = image_of(layout, row)
             if olds is not None:
