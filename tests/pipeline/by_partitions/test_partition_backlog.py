@@ -229,6 +229,7 @@ ADD = "ALTER TABLE t ADD COLUMN b INT NOT NULL"
 BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
     ("with the column: before, though written later", DROP, [wide(60_000, "a")], 1),
     ("without it: behind, though in its second", DROP, [wide(9000)], 0),
+    ("without it, before one that still has it: of before the column", DROP, [wide(60_000), wide(60_001, "a")], 2),
     ("each for itself", DROP, [wide(60_000, "a"), wide(60_000)], 1),
     ("what comes before a row that is before, too", DROP, [wide(60_000, table="u"), wide(60_000, "a")], 2),
     ("rows of other tables go by time", DROP, [wide(60_000, "a", table="u")], 0),
