@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
-from bridge.events import EVENT_SCHEMA
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY
 from bridge.model import PartitionId
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows
 from bridge.pipeline.by_partitions.overtaken.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import PartitionQueue
-from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, seen_before
+from bridge.pipeline.by_partitions.repeated_rows import (
+    Bools,
+    RepeatedRows,
+    come_after_restart,
+    copies_by_place,
+    seen_before,
+)
+
+_TWICE_FIX: Final = (
+    "Canal was restarted, and without GTIDs nothing tells what it has sent again: compare the table with the upstream"
+    " (bridge verify --against upstream); set canal.instance.gtidon=true, or give the table a key"
+)
+
+log = structlog.get_logger()
 
 RowsOf = Sequence[tuple[PartitionId, Rows]]
 
@@ -43,6 +57,7 @@ class CountingRows:
     def __init__(self, queues: Mapping[PartitionId, PartitionQueue], repeated_rows: RepeatedRows | None) -> None:
         self._queues, self._repeated_rows = queues, repeated_rows
         self._overtaken_rows = OvertakenRows()
+        self._may_be_doubled: set[tuple[str, str]] = set()
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
@@ -57,10 +72,25 @@ class CountingRows:
         found = {}
         for where, mine in rows:
             queue = self._queues[where]
+            self._warn_of_doubles(where, mine, queue)
             copies = copies_by_place(mine, queue.applied, partial(seen_before, mine, queue.shown))
             if copies is not None:
                 found[where] = copies
         return found
+
+    def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
+        """Names the tables whose rows have no key and may have been sent again by a Canal without GTIDs."""
+        keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
+        if rows.table["place"].null_count or not pc.any(keyless).as_py():
+            return
+        again = come_after_restart(rows, queue.applied, seen_before(rows, queue.shown))
+        doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
+        for schema, table in {(one["schema"], one["table"]) for one in doubled.to_pylist()} - self._may_be_doubled:
+            self._may_be_doubled.add((schema, table))
+            offset = rows.table["offset"][0].as_py()
+            log.warning(
+                "rows_may_be_twice", table=f"{schema}.{table}", behind=f"{where[0]}/{where[1]}/{offset}", fix=_TWICE_FIX
+            )
 
     def among(
         self,
