@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 from zlib import crc32
@@ -79,6 +79,8 @@ class Sender:
     """The upstream's log dates a schema change by its start, which a lock may delay."""
     rereads: ClassVar[bool] = False
     """It can read rows of a table again while it goes on (incremental snapshots)."""
+    splits_moves: ClassVar[bool] = True
+    """A changed key is a delete and an insert, each in the partition of its key."""
     tells_servers: ClassVar[bool] = False
     """Messages tell which server wrote them."""
     spreads_keyless: ClassVar[bool] = False
@@ -97,11 +99,19 @@ class Sender:
         is_one = self.partitions == 1 and not self.has_topics
         return self.tells_servers or self.has_gtids or not self.dates_by_start or is_one
 
+    @property
+    def tells_places(self) -> bool:
+        """Whether messages tell their places in the binlog."""
+        return self.tells_servers or self.has_gtids
+
     def messages(self, happened: Happened) -> Iterator[Message]:
         """What it sends of it."""
         if happened.text:
             for message in self.schema_change(happened):
                 yield message._replace(value=message.value[:-1]) if happened.is_cut else message
+        elif self.splits_moves and _moves(happened):
+            yield self.row(replace(happened, after=None))
+            yield self.row(replace(happened, before=None))
         else:
             yield self.row(happened)
 
@@ -140,6 +150,12 @@ class Sender:
         return max(0, at - self.random.randrange(8))
 
 
+def _moves(happened: Happened) -> bool:
+    """Whether a row has another key afterwards."""
+    before, after = happened.before, happened.after
+    return before is not None and after is not None and any(before[name] != after[name] for name in happened.key)
+
+
 def _second(ms: int) -> int:
     return ms // 1000 * 1000
 
@@ -151,9 +167,10 @@ def _type_word(text: str) -> str:
 
 class CanalServer(Sender):
     """Canal: times are whole seconds, schema changes go to partition 0 and are dated by their start, a message has the
-    database that the statement or the session names, `gtid` is that of the transaction where the server reads by it."""
+    database that the statement or the session names, `gtid` is that of the transaction where the server reads by it.  A
+    changed key is one message, in the partition of the new key (MQMessageUtils.messagePartition)."""
 
-    protocol = "canal-json"
+    protocol, splits_moves = "canal-json", False
     _batch = _ms = 0
     """The number of the batch, and when the present message is made."""
 

@@ -42,6 +42,7 @@ class Upstream:
     tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of
     which differ in the case of their letters only.  by_start: schema changes are dated by their start.
     in_seconds: nothing comes in the second of a schema change behind it.  has_unique: tables have a unique key `u`.
+    in_transactions: a row may be changed and get another key in one transaction.
     has_keyless: some tables have no key.
     """
 
@@ -55,10 +56,11 @@ class Upstream:
         by_start: bool,
         in_seconds: bool,
         has_unique: bool,
-        has_keyless: bool,
+        in_transactions: bool = False,
+        has_keyless: bool = False,
     ) -> None:
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
-        self._in_seconds, self._has_keyless = in_seconds, has_keyless
+        self._in_seconds, self._has_keyless, self._in_transactions = in_seconds, has_keyless, in_transactions
         self._unique = ", UNIQUE KEY u (v)" if has_unique else ""
         self.types: dict[str, dict[str, str]] = {}
         self.keys: dict[str, tuple[str, ...]] = {}
@@ -83,13 +85,15 @@ class Upstream:
             self._change_row(self.random.choice(sorted(self.types)))
 
     def fail_over(self) -> None:
-        """Another server goes on, whose binlog has the same name and begins anew."""
+        """Another server goes on after some seconds, whose binlog has the same name and begins anew."""
         self.server += 1
+        self._ms, self._waits_since = self._ms + 5_000, None
         self._count = (self.server - 1) * 1000
 
-    def _tell(self, **fields: Any) -> None:
-        self._ms += self.random.choice(self._steps)
-        self._count += 1
+    def _tell(self, *, is_next: bool = True, **fields: Any) -> None:
+        """It has happened; is_next: in a transaction of its own."""
+        self._ms += self.random.choice(self._steps) if is_next else 0
+        self._count += is_next
         at = self._ms
         if "text" in fields and self._waits_since is not None:
             at, self._waits_since = self._waits_since, None
@@ -108,9 +112,27 @@ class Upstream:
         if key:
             after |= {name: before[name] if before else self._key_value(types[name]) for name in key}
             what = tuple(after[name] for name in key)
+            if before is not None and self.random.random() < 0.3:
+                self._move_row(table, before)
+                return
         before = rows.get(what)
         rows[object() if what is None else what] = after
         self._tell(table=table, types=types, key=key, before=before, after=after)
+
+    def _move_row(self, table: str, before: Row) -> None:
+        """A row gets another key; perhaps its former key is taken at once."""
+        key, rows, types = self.keys[table], self.rows[table], self.types[table]
+        after = {**before, **{name: self._key_value(types[name]) for name in key}}
+        if not key or tuple(after[name] for name in key) in rows:
+            return
+        is_changed = self._in_transactions and self.random.random() < 0.5
+        if is_changed:
+            row = {name: before[name] if name in key else self._value(kind) for name, kind in types.items()}
+            self._tell(table=table, types=types, key=key, before=before, after=row)
+            before, after = row, {**row, **{name: after[name] for name in key}}
+        del rows[tuple(before[name] for name in key)]
+        rows[tuple(after[name] for name in key)] = after
+        self._tell(is_next=not is_changed, table=table, types=types, key=key, before=before, after=after)
 
     def _value(self, kind: str) -> int | str:
         self._values += 1
@@ -248,6 +270,23 @@ def events_of(sender: Sender, messages: Sequence[Sent]) -> pa.Table:
     return events.take(pa.array(sorted(range(events.num_rows), key=[order[one] for one in where].__getitem__)))
 
 
+def read_unevenly(events: pa.Table, random: Random) -> pa.Table:
+    """The events as they are read where partitions bring theirs later than others."""
+    waiting: dict[tuple[str, int], list[int]] = {}
+    for number, where in enumerate(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)):
+        waiting.setdefault(where, []).append(number)
+    order: list[int] = []
+    while waiting:
+        where = min(random.sample(sorted(waiting), min(2, len(waiting))), key=lambda one: waiting[one][0])
+        count = random.randint(1, 6)
+        order += waiting[where][:count]
+        if not (rest := waiting[where][count:]):
+            del waiting[where]
+        else:
+            waiting[where] = rest
+    return events.take(pa.array(order))
+
+
 def with_snapshots(sender: Sender, history: Sequence[Happened], messages: list[Sent], random: Random) -> list[Sent]:
     """Rows of incremental snapshots stand among the messages, each as the row was at its place."""
     if not isinstance(sender, Debezium) or random.random() < 0.5:
@@ -264,8 +303,10 @@ def with_snapshots(sender: Sender, history: Sequence[Happened], messages: list[S
 
 def values_behind(history: Sequence[Happened], one: Happened) -> set[Any]:
     """The values that came first behind something that happened."""
-    after = [row for other in history if other.number > one.number and (row := other.after) is not None]
-    return {value for row in after for value in row.values() if isinstance(value, int) and value > FIRST_VALUE}
+    told: dict[bool, set[Any]] = {False: set(), True: set()}
+    for other in history:
+        told[other.number > one.number] |= {*(other.after or {}).values(), *(other.before or {}).values()}
+    return {value for value in told[True] - told[False] if isinstance(value, int) and value > FIRST_VALUE}
 
 
 def _lose(upstream: Upstream, loses: str, random: Random) -> tuple[tuple[str, ...], Happened | None]:
@@ -305,6 +346,7 @@ def one_run(url: str, kind: str, seed: int) -> str:
         by_start=sender.tells_late,
         in_seconds=not sender.tells_order and bool(sender.restarts),
         has_unique=loses == "unique",
+        in_transactions=not sender.splits_moves,
         has_keyless=sender.spreads_keyless and not loses and random.random() < 0.3,
     )
     for _ in range(min(tables, MOST_TABLES)):
@@ -334,6 +376,8 @@ def one_run(url: str, kind: str, seed: int) -> str:
     rules = DdlSection(source=sender.source, ignore=ignored).rules(TableFilter())
     partitions = sorted({(one.topic, one.partition) for one in messages})
     cuts = sorted(random.sample(range(1, events.num_rows), min(random.randrange(3), events.num_rows - 1)))
+    if sender.tells_places and random.random() < 0.3:
+        events, cuts = read_unevenly(events, random), []  # behind a restart nothing tells what came late
     told = f"{kind}, seed {seed}: {sender}"
     options: dict[str, Any] = {"protocol": sender.protocol, "ddl": rules, "partitions": partitions}
     stop = _applied(url, events, cuts, random, **options)

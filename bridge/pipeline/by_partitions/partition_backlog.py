@@ -17,25 +17,19 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import structlog
 
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
-from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
-from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
+from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
-from bridge.pipeline.by_partitions.repeated_rows import (
-    Bools,
-    RepeatedRows,
-    come_after_restart,
-    copies_by_place,
-    last_applied,
-)
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, last_applied, seen_before
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
+from bridge.pipeline.by_partitions.step_rows import StepRows
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
@@ -61,12 +55,7 @@ _IN_ONE_PARTITION: Final = (
     "give the table a key: a primary key, or message.key.columns in the connector; or a topic of one partition"
     " (topic.creation.default.partitions=1). Then begin anew, behind a new snapshot. Or leave it out with --filter"
 )
-_TWICE_FIX: Final = (
-    "Canal was restarted, and without GTIDs nothing tells what it has sent again: compare the table with the upstream"
-    " (bridge verify --against upstream); set canal.instance.gtidon=true, or give the table a key"
-)
 
-log = structlog.get_logger()
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
@@ -98,26 +87,6 @@ class _Barrier:
     def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
         """What rows may not pass before it has run.  began_anew: as of Moment."""
         return [self.columns or replace(self.moment, began_anew=began_anew), *([self.unclear] if self.unclear else [])]
-
-
-@dataclass(frozen=True)
-class _StepRows:
-    """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
-    after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
-    before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
-    the schema change behind these rows.  shown: the highest time of each partition before them.  table, times: the
-    rows that are applied, in order, and their event times."""
-
-    high: int
-    rows: Mapping[PartitionId, Rows]
-    before: Mapping[PartitionId, AppliedRow]
-    copies: Mapping[PartitionId, Bools]
-    passed: _Barrier | None
-    shown: Mapping[PartitionId, int]
-    numbers: Mapping[PartitionId, tuple[Longs, Longs]]
-    after_rows: Mapping[PartitionId, int]
-    table: pa.Table
-    times: Longs
 
 
 class PartitionBacklog:
@@ -155,21 +124,17 @@ class PartitionBacklog:
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
-        self._overtaken_rows = OvertakenRows()
+        self._counting = CountingRows(self._queues, repeated_rows)
         self._places = AppliedPlaces({where: queue.applied for where, queue in self._queues.items()})
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
-        self._shown_at_change = {where: start.seen for where, start in positions.items()}
-        """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
-        behind it, though its time is earlier, was not shown then."""
-        self._step_rows: _StepRows | None = None
+        self._step_rows: StepRows[_Barrier] | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
         self._ahead: list[RowsAhead] = []
-        self._may_be_doubled: set[tuple[str, str]] = set()
 
     # --- taking micro-batches
 
@@ -279,19 +244,19 @@ class PartitionBacklog:
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
         merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
-        table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
-        times = np.empty(0, np.int64)
+        counted, copies = Counted.none(), dict[PartitionId, Bools]()
         if merged is not None:
-            copies = self._copies(rows)
-            table, times, repeated = self._counting(merged, rows, copies)
+            copies = self._counting.copies(rows)
+            counted = self._counting.among(merged, rows, copies, self._began_anew)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                seen = partial(_seen_before, mine, queue.shown)
-                queue.applied = last_applied(mine, count, queue.applied, copies.get(where), seen)
+                queue.applied = last_applied(
+                    mine, count, queue.applied, copies.get(where), partial(seen_before, mine, queue.shown)
+                )
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
@@ -299,72 +264,19 @@ class PartitionBacklog:
         if merged is None and not changes:
             return None
         numbers = merged.numbers if merged else {}
-        self._step_rows = _StepRows(
-            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows, table, times
+        self._step_rows = StepRows(
+            self._next_ts,
+            dict(rows),
+            before,
+            copies,
+            passed,
+            shown_before,
+            numbers,
+            after_rows,
+            counted.table,
+            counted.times,
         )
-        return Step(table, self._next_ts, changes, repeated)
-
-    def _copies(self, rows: Sequence[tuple[PartitionId, Rows]]) -> dict[PartitionId, Bools]:
-        """Tells which rows are sent again, by their places; only of partitions that have such rows."""
-        found = {}
-        for where, mine in rows:
-            queue = self._queues[where]
-            self._warn_of_doubles(where, mine, queue)
-            copies = copies_by_place(mine, queue.applied, partial(_seen_before, mine, queue.shown))
-            if copies is not None:
-                found[where] = copies
-        return found
-
-    def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
-        """Names the tables whose rows have no key and may have been sent again by a Canal without GTIDs."""
-        keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
-        if rows.table["place"].null_count or not pc.any(keyless).as_py():
-            return
-        again = come_after_restart(rows, queue.applied, _seen_before(rows, queue.shown))
-        doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
-        for schema, table in {(one["schema"], one["table"]) for one in doubled.to_pylist()} - self._may_be_doubled:
-            self._may_be_doubled.add((schema, table))
-            offset = rows.table["offset"][0].as_py()
-            log.warning(
-                "rows_may_be_twice", table=f"{schema}.{table}", behind=f"{where[0]}/{where[1]}/{offset}", fix=_TWICE_FIX
-            )
-
-    def _counting(
-        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
-    ) -> tuple[pa.Table, Longs, dict[PartitionId, int]]:
-        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
-        and what came too late, behind rows of other partitions.  Also returns the event times of the others, and how
-        many are left out, by partition."""
-        table, found = self._without_overtaken(merged, rows)
-
-        def seen() -> Longs:
-            before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
-            return np.concatenate(before)[merged.order]
-
-        if self._repeated_rows is not None:
-            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen)
-            found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
-        if copies:
-            by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
-            found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
-        if found is None:
-            return table, merged.message_ts, {}
-        partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
-        counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
-        repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return table.filter(pa.array(~found)), merged.message_ts[~found], repeated
-
-    def _without_overtaken(
-        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]]
-    ) -> tuple[pa.Table, Bools | None]:
-        if len(self._queues) == 1 or not pc.all(merged.table["by_time"]).as_py():
-            return merged.table, None
-        numbers = {where: number for number, where in enumerate(self._queues)}
-        counts = [len(mine.times) for _, mine in rows]
-        partitions = np.repeat([numbers[where] for where, _ in rows], counts)[merged.order]
-        applied = [queue.applied for queue in self._queues.values()]
-        since = max((first for _, first in self._began_anew), default=0)
-        return self._overtaken_rows.without(merged.table, merged.message_ts, partitions, applied, since)
+        return Step(counted.table, self._next_ts, changes, counted.repeated)
 
     def shown(self, change: SchemaChange) -> int:
         """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
@@ -381,18 +293,17 @@ class PartitionBacklog:
         until one has run, or `forget_ahead`."""
         step, self._step_rows, self._barrier = self._step_rows, None, None
         assert step is not None  # what is put back was taken
-        applied = step.table["commit_ts"].to_numpy() < applied_ts
-        self._places.note_rows(step.table.filter(pa.array(applied)), step.times[applied])
+        self._places.note_rows(*step.rows_below(applied_ts))
         if step.passed is not None:
             event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
             self._queues[step.passed.where].put_back(event)
         for where in step.shown:
-            self._queues[where].shown = _shown_at(step, where, applied_ts)
+            self._queues[where].shown = step.shown_at(where, applied_ts)
         for where, (numbers, _) in step.numbers.items():
             queue, rows = self._queues[where], step.rows[where]
             done = int(np.searchsorted(numbers, applied_ts, "left"))
             queue.put_back(rows.table.slice(done, len(numbers) - done))
-            queue.applied = _applied_at(step, where, applied_ts)
+            queue.applied = step.applied_at(where, applied_ts)
         self._ahead.append(ahead)
 
     @property
@@ -620,9 +531,9 @@ class PartitionBacklog:
         step = self._step_rows
         if step is None or applied_ts >= step.high:
             return self._at(self._offsets())
-        applied = {where: _applied_at(step, where, applied_ts) for where in step.rows}
-        shown = {where: _shown_at(step, where, applied_ts) for where in self._queues}
-        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues}, applied, shown)
+        applied = {where: step.applied_at(where, applied_ts) for where in step.rows}
+        shown = {where: step.shown_at(where, applied_ts) for where in self._queues}
+        return self._at({where: step.offset_at(where, applied_ts) for where in self._queues}, applied, shown)
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
         """Returns the bad messages that the restart positions of `high` have passed."""
@@ -635,10 +546,10 @@ class PartitionBacklog:
             e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
         ]
         if self._step_rows is not None and applied_ts >= self._step_rows.high:
-            self._places.note_rows(self._step_rows.table, self._step_rows.times)
+            self._places.note_rows(*self._step_rows.rows_below(applied_ts))
             if (passed := self._step_rows.passed) is not None:
                 self._places.note_change(passed.where, passed.moment, self._tables_of(passed.change) or ())
-                self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
+                self._counting.note_change()
             self._step_rows = None
 
     def _offsets(self) -> dict[PartitionId, int]:
@@ -660,28 +571,6 @@ class PartitionBacklog:
         return starts
 
 
-def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
-    numbers, offsets = step.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
-    first = int(np.searchsorted(numbers, applied_ts, "left"))
-    return int(offsets[first]) if first < len(offsets) else step.after_rows[where]
-
-
-def _shown_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
-    """Returns the highest time of a partition's messages below applied_ts."""
-    before = step.shown.get(where, 0)
-    if where not in step.numbers:
-        return before
-    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return int(step.rows[where].times[:count].max(initial=before))
-
-
-def _seen_before(rows: Rows, shown: int) -> Longs:
-    """Returns for each row the highest time of its partition before the row's message; shown: before all of them."""
-    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
-    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
-    return seen
-
-
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     """Cuts events, in the order of topic and partition, where one of these changes."""
     topics, partitions = (events[name].combine_chunks() for name in ("topic", "partition"))
@@ -689,16 +578,6 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     cuts = (np.flatnonzero(is_other) + 1).tolist()
     for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
-
-
-def _applied(start: PartitionStart) -> AppliedRow:
-    return AppliedRow(start.place_ts, start.place, start.rows, start.again)
-
-
-def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
-    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
-    return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

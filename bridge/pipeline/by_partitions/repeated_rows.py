@@ -78,6 +78,13 @@ def last_applied(
     return AppliedRow(int(rows.times[at]), place, same + (before.rows if place == before.place else 0))
 
 
+def seen_before(rows: Rows, shown: int) -> Longs:
+    """Gives for each row the highest time of its partition before the row's message.  shown: before all of them."""
+    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
+    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
+    return seen
+
+
 def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
     """Tells which rows of a partition come behind a restart of Canal, and may be sent again: batches are numbered anew,
     and no row behind the restart has had a time that the partition had not shown before it.

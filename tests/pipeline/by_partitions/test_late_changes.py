@@ -32,7 +32,11 @@ def noted(*rows: tuple[int, str, int | None]) -> AppliedPlaces:
     """What has seen rows, each with its partition, its table and its position."""
     found = AppliedPlaces({ONE: NO_ROW, TWO: NO_ROW})
     events = [
-        (partition, n, row_change(TS, table, ["id"], ["id"], after=[n])._replace(place=at and place(at)))
+        (
+            partition,
+            n,
+            row_change(TS, table, ["id"], ["id"], after=[n])._replace(place=None if at is None else place(at)),
+        )
         for n, (partition, table, at) in enumerate(rows)
     ]
     found.note_rows(events_table(events), np.full(len(events), TS))

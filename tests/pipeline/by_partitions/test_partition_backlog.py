@@ -230,6 +230,7 @@ ADD = "ALTER TABLE t ADD COLUMN b INT NOT NULL"
 BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
     ("with the column: before, though written later", DROP, [wide(60_000, "a")], 1),
     ("without it: behind, though in its second", DROP, [wide(9000)], 0),
+    ("without it, before one that still has it: of before the column", DROP, [wide(60_000), wide(60_001, "a")], 2),
     ("each for itself", DROP, [wide(60_000, "a"), wide(60_000)], 1),
     ("what comes before a row that is before, too", DROP, [wide(60_000, table="u"), wide(60_000, "a")], 2),
     ("rows of other tables go by time", DROP, [wide(60_000, "a", table="u")], 0),
@@ -241,6 +242,12 @@ BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
     ("one that comes again at once, too", "ALTER TABLE t DROP a, ADD a INT", [wide(60_000, "a")], 0),
     ("with one that comes: behind, though in its second", ADD, [wide(9000, "b")], 0),
     ("and before such a row: before, though written later", ADD, [wide(60_000), wide(60_001), wide(60_001, "b")], 2),
+    (
+        "other tables between them go by time",
+        ADD,
+        [wide(60_000), wide(60_001, table="u"), wide(60_001, "b")],
+        1,
+    ),
     ("without such a row by time", ADD, [wide(9000), wide(60_000)], 1),
     ("a TRUNCATE tells nothing", "TRUNCATE TABLE t", [wide(60_000, "a")], 0),
 ]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import structlog
 
 from bridge.events import Kind
-from bridge.pipeline.by_partitions.moved_keys import OF_KEYS, Key, Lost, each_keys, passed
+from bridge.pipeline.by_partitions.overtaken.moved_keys import OF_KEYS, Key, Lost, each_keys, passed
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.rows.gathering import taken
 from bridge.rows.moments import Bools, Longs, Places, coordinates_of
@@ -46,7 +46,7 @@ class OvertakenRows:
 
     def __init__(self, most: int = KEPT_ROWS) -> None:
         self._most = most
-        self._binlog: tuple[int | str, ...] = ()
+        self._binlog: tuple[int, tuple[str, ...]] = (0, ())
         self._kept: deque[_Kept] = deque()
         self._unseen = -1
         """The highest rank of the rows that were taken out and are not kept."""
@@ -70,7 +70,7 @@ class OvertakenRows:
         ranks = places.ranks()
         if ranks is None:
             return _without_lost(rows, passed(rows, times, partitions))
-        highest = self._highest((since, *sorted(places.numbers)), applied)
+        highest = self._highest((since, tuple(sorted(places.numbers))), applied)
         others = np.array([np.delete(highest, one).max(initial=-1) for one in range(len(highest))])
         of_binlog = times >= since
         late = np.flatnonzero((ranks < others[partitions]) & of_binlog)
@@ -95,14 +95,14 @@ class OvertakenRows:
         )
         return defaultdict(set, {number - start: keys for number, keys in lost.items() if number >= start})
 
-    def _highest(self, binlog: tuple[int | str, ...], applied: Sequence[AppliedRow]) -> Longs:
+    def _highest(self, binlog: tuple[int, tuple[str, ...]], applied: Sequence[AppliedRow]) -> Longs:
         """Gives the rank up to which each partition was taken out, -1 where its place is of another binlog."""
         found = np.full(len(applied), -1, np.int64)
-        since, *names = binlog
+        since, names = binlog
         same = [
             number
             for number, last in enumerate(applied)
-            if last.place and last.ts >= since and sorted(coordinates_of(last.place)) == names
+            if last.place and last.ts >= since and tuple(sorted(coordinates_of(last.place))) == names
         ]
         ranks = Places.of(pa.array([applied[n].place for n in same], pa.string())).ranks()
         if ranks is not None:
