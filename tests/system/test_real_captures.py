@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,27 +15,19 @@ from bridge.quoting import quote_name
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, sql
 
-CAPTURES = Path(__file__).parent.parent / "golden" / "real-senders.tar.xz"
 STOPPED: Final = (3, 4)
 MYSQL = ("--set", "ddl.source=mysql-8", "--timezone", "UTC")
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.fixture(scope="module")
-def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of them, unpacked."""
-    folder = tmp_path_factory.mktemp("real-senders")
-    with tarfile.open(CAPTURES) as archive:
-        archive.extractall(folder, filter="data")
-    return folder
-
-
 @pytest.mark.parametrize("server", ["target", "mysql_target"])
-def test_a_connector_that_restarts_again_and_again(captures: Path, server: str, request: pytest.FixtureRequest) -> None:
+def test_a_connector_that_restarts_again_and_again(
+    real_senders: Path, server: str, request: pytest.FixtureRequest
+) -> None:
     """Debezium sends rows again after each of its restarts: every table ends with the upstream's rows."""
     target = request.getfixturevalue(server)
-    folder = captures / "debezium-restarts"
+    folder = real_senders / "debezium-restarts"
     ended = bridge("replay", "--input", str(folder), "--protocol", "debezium", "--target", target, *MYSQL)
     assert ended.code == 0, ended.err
     state = json.loads((folder / "bank.expected.json").read_text(encoding="utf-8"))
@@ -108,7 +99,7 @@ UNLIKE: Final = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("server", ["target", "mysql_target"])
-def test_two_senders_of_the_same_statements(captures: Path, server: str, request: pytest.FixtureRequest) -> None:
+def test_two_senders_of_the_same_statements(real_senders: Path, server: str, request: pytest.FixtureRequest) -> None:
     """Canal and Debezium end alike: every table that both have carried whole is there, and has the same rows."""
     target = request.getfixturevalue(server)
     debezium = DEBEZIUM
@@ -118,7 +109,7 @@ def test_two_senders_of_the_same_statements(captures: Path, server: str, request
     for capture in (CANAL, debezium):
         with admin(target) as session:
             drop_all(session)
-        replay(captures, capture, target)
+        replay(real_senders, capture, target)
         ends.append(contents(target))
     of_canal, of_debezium = ends
     lost = {*CANAL.left_out, *debezium.left_out}
@@ -127,7 +118,7 @@ def test_two_senders_of_the_same_statements(captures: Path, server: str, request
     assert unlike == set(UNLIKE)
 
 
-def replay(captures: Path, capture: Capture, target: str) -> None:
+def replay(real_senders: Path, capture: Capture, target: str) -> None:
     """Replays a capture, and does at each stop what an operator would do."""
     if capture.protocol == "debezium":
         sql(target, "CREATE DATABASE app2", "SELECT 1")  # which was empty at the snapshot: its schema topic lacks it
@@ -135,7 +126,7 @@ def replay(captures: Path, capture: Capture, target: str) -> None:
     left = dict(capture.operator)
     while True:
         ended = bridge(
-            *("replay", "--input", str(captures / capture.folder), "--protocol", capture.protocol),
+            *("replay", "--input", str(real_senders / capture.folder), "--protocol", capture.protocol),
             *("--target", target, *MYSQL, *filters),
         )
         if ended.code == 0:

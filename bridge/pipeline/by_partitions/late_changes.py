@@ -13,6 +13,7 @@ from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
+from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.rows.grouping import distinct, ends, numbered
 from bridge.rows.moments import Moment, names_of, shown
 
@@ -75,6 +76,7 @@ class AppliedPlaces:
         change: SchemaChange,
         names: Names | None,
         applied: Mapping[PartitionId, AppliedRow],
+        unclear: UnclearRows | None = None,
     ) -> str:
         """Tells why a schema change came too late, "" for one that did not: rows that their places put behind it are in
         the target.  What only makes something new is never late: rows of it could not have come before.
@@ -82,13 +84,21 @@ class AppliedPlaces:
         where, moment: where it was read, and its moment.
         names: the tables whose rows it may touch, None where that may be any.
         applied: the last row of each partition in the target, of whichever table.
+        unclear: the rows that may be on either side of it, which count as behind it; of a Canal without GTIDs nothing
+            else tells that it is late.
         """
         if not moment.places or _only_makes(change):
             return ""
         rows = list((applied if names is None else self._started).items())
         rows += [one for name in names or () for one in self._last.get(name, {}).items()]
         for (topic, partition), row in sorted(rows):
-            if (topic, partition) != where and row.place and moment.shows_before(row.ts, row.place):
+            if (topic, partition) == where or not row.place:
+                continue
+            if moment.is_by_sending:
+                is_late = unclear is not None and unclear.may_hold(topic, row.ts, row.place)
+            else:
+                is_late = moment.shows_before(row.ts, row.place)
+            if is_late:
                 return _LATE.format(f"{topic}/{partition}", shown(row.place), shown(moment.places[0]))
         return ""
 

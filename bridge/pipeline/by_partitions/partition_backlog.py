@@ -17,27 +17,56 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.errors import ApplyError
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
 from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
-from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
+from bridge.pipeline.by_partitions.repeated_rows import (
+    Bools,
+    RepeatedRows,
+    come_after_restart,
+    copies_by_place,
+    last_applied,
+)
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
+from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
+from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order
+from bridge.rows.moments import Moment, in_order, last_ms
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
+
+_UNCLEAR: Final = (
+    "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"
+    " it by the second, and sent both in one batch, or was restarted in between. They would be applied behind it: where"
+    " they came before, compare the table with the upstream afterwards. canal.instance.gtidon=true tells it"
+)
+_IN_ANY_PARTITION: Final = (
+    "Debezium's connector sends each of them to any partition, so that nothing tells in which order they came, nor"
+    " which of them come again after a restart of the connector"
+)
+_IN_ONE_PARTITION: Final = (
+    "give the table a key: a primary key, or message.key.columns in the connector; or a topic of one partition"
+    " (topic.creation.default.partitions=1). Then begin anew, behind a new snapshot. Or leave it out with --filter"
+)
+_TWICE_FIX: Final = (
+    "Canal was restarted, and without GTIDs nothing tells what it has sent again: compare the table with the upstream"
+    " (bridge verify --against upstream); set canal.instance.gtidon=true, or give the table a key"
+)
+
+log = structlog.get_logger()
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
@@ -64,10 +93,11 @@ class _Barrier:
     change: SchemaChange
     moment: Moment
     columns: ColumnsTell | None
+    unclear: UnclearRows | None
 
-    def bound(self, began_anew: tuple[tuple[int, int], ...]) -> Bound:
+    def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
         """What rows may not pass before it has run.  began_anew: as of Moment."""
-        return self.columns or replace(self.moment, began_anew=began_anew)
+        return [self.columns or replace(self.moment, began_anew=began_anew), *([self.unclear] if self.unclear else [])]
 
 
 @dataclass(frozen=True)
@@ -139,6 +169,7 @@ class PartitionBacklog:
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
         self._ahead: list[RowsAhead] = []
+        self._may_be_doubled: set[tuple[str, str]] = set()
 
     # --- taking micro-batches
 
@@ -152,6 +183,7 @@ class PartitionBacklog:
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
+            self._check_keys(where[0], kept)
             self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(kept, now):
@@ -160,6 +192,24 @@ class PartitionBacklog:
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
+
+    def _check_keys(self, topic: str, events: pa.Table) -> None:
+        """Raises ApplyError for rows of Debezium's connector whose messages have no key, unless their topic has one
+        partition: Kafka's producer gives such a message to any partition (Kafka, BuiltInPartitioner)."""
+        count = sum(other == topic for other, _ in self._queues)
+        if count == 1 or events["place"].null_count == events.num_rows:
+            return
+        keyless = pc.and_(pc.equal(events["key"], NO_PRIMARY_KEY), pc.match_substring(events["place"], FILE))
+        if (at := pc.index(keyless, True).as_py()) >= 0:
+            schema, table, partition, offset = (
+                events[name][at].as_py() for name in ("schema", "table", "partition", "offset")
+            )
+            where = f"{topic}/{partition}/{offset}"
+            raise ApplyError(
+                f"rows of {schema}.{table} have no key in a topic of {count} partitions: {_IN_ANY_PARTITION}",
+                where=where,
+                fix=_IN_ONE_PARTITION,
+            )
 
     @property
     def snapshots_begun(self) -> list[PartitionId]:
@@ -259,10 +309,25 @@ class PartitionBacklog:
         found = {}
         for where, mine in rows:
             queue = self._queues[where]
+            self._warn_of_doubles(where, mine, queue)
             copies = copies_by_place(mine, queue.applied, partial(_seen_before, mine, queue.shown))
             if copies is not None:
                 found[where] = copies
         return found
+
+    def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
+        """Names the tables whose rows have no key and may have been sent again by a Canal without GTIDs."""
+        keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
+        if rows.table["place"].null_count or not pc.any(keyless).as_py():
+            return
+        again = come_after_restart(rows, queue.applied, _seen_before(rows, queue.shown))
+        doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
+        for schema, table in {(one["schema"], one["table"]) for one in doubled.to_pylist()} - self._may_be_doubled:
+            self._may_be_doubled.add((schema, table))
+            offset = rows.table["offset"][0].as_py()
+            log.warning(
+                "rows_may_be_twice", table=f"{schema}.{table}", behind=f"{where[0]}/{where[1]}/{offset}", fix=_TWICE_FIX
+            )
 
     def _counting(
         self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
@@ -348,7 +413,7 @@ class PartitionBacklog:
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.bound(anew))
+            bounds += self._barrier.bounds(anew)
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
 
     @property
@@ -378,12 +443,13 @@ class PartitionBacklog:
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
+                unclear = self._unclear_rows(where, stop)
                 moment = replace(stop.moment, began_anew=self._began_anew)
                 applied = {other: queue.applied for other, queue in self._queues.items()}
-                late = self._places.lateness(where, moment, change, self._tables_of(change), applied)
+                late = self._places.lateness(where, moment, change, self._tables_of(change), applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
-                self._barrier = _Barrier(where, stop, change, stop.moment, columns)
+                self._barrier = _Barrier(where, stop, change, stop.moment, columns, unclear)
                 return
             self._queues[where].drop(stop)
 
@@ -396,6 +462,16 @@ class PartitionBacklog:
         until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
         return replace(tell, until=min(until, default=tell.until))
 
+    def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
+        """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
+        change = stop.schema_change
+        others = self._queues[where].schema_changes()
+        is_repeated = any(
+            one.index > stop.index and one.moment.ts == change.commit_ts and one.event["text"] == change.text
+            for one in others
+        )
+        return UnclearRows.of(change, self._tables_of(change), is_repeated=is_repeated)
+
     def _tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
         return None if self._repeated_rows is None else self._repeated_rows.tables_of(change)
 
@@ -404,6 +480,10 @@ class PartitionBacklog:
         barrier = self._barrier
         if barrier is None or self.held_by():
             return ()
+        change, unclear = barrier.change, self._unclear_rows(barrier.where, replace(barrier.stop, index=0))
+        others = [queue for where, queue in self._queues.items() if where != barrier.where]
+        if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
+            change = replace(change, doubt=_UNCLEAR.format(", ".join(sorted(map(str, unclear.tables))) or "any table"))
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
         self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
         if self._repeated_rows is not None:
@@ -412,7 +492,7 @@ class PartitionBacklog:
         self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
-        return (barrier.change,)
+        return (change,)
 
     # --- waiting
 
@@ -436,7 +516,7 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        is_behind = queue.begins_behind([barrier.bound(self._began_anew), Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
@@ -446,7 +526,8 @@ class PartitionBacklog:
             return False
         if any(ahead.is_made_by(barrier.change) for ahead in waiting):
             return True
-        return not barrier.moment.places and (queue.head_time or 0) >= barrier.moment.ts
+        is_exact = barrier.moment.places and not barrier.moment.is_by_sending
+        return not is_exact and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,

@@ -44,7 +44,7 @@ class RowsAhead:
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""
-        rows = _rows_of(self.table, events)
+        rows = rows_of(self.table, events)
         return rows & _have(events, self.columns) if self.columns else rows
 
     def is_made_by(self, change: SchemaChange) -> bool:
@@ -78,7 +78,11 @@ class ColumnsTell:
         """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
         is exact, tells what is behind it."""
         known = classify(change.text, change.schema)
-        if moment.places or not is_whole_second(moment.ts) or not isinstance(known, Classified):
+        if (
+            (moment.places and not moment.is_by_sending)
+            or not is_whole_second(moment.ts)
+            or not isinstance(known, Classified)
+        ):
             return None
         if known.kind is not StatementKind.ALTER_TABLE:
             return None
@@ -106,7 +110,7 @@ class ColumnsTell:
         """
         before = start = 0
         for events in runs:
-            rows, times = _rows_of(self.table, events), events["commit_ts"].to_numpy()
+            rows, times = rows_of(self.table, events), events["commit_ts"].to_numpy()
             has_old, has_new = _have(events, self.gone), _have(events, self.come)
             lacks_old = ~has_old & (events["kind"].to_numpy() < int(Kind.DELETE)) & bool(self.gone)
             behind = _first(rows & (has_new | lacks_old))
@@ -129,7 +133,8 @@ def _last(found: Bools, start: int, otherwise: int) -> int:
     return start + int(places[-1]) + 1 if len(places) else otherwise
 
 
-def _rows_of(table: TableName, events: pa.Table) -> Bools:
+def rows_of(table: TableName, events: pa.Table) -> Bools:
+    """Tells which events (EVENT_SCHEMA) are rows of a table.  table: in lower case."""
     is_row: Bools = events["kind"].to_numpy() <= int(Kind.DELETE)
     for name, wanted in (("schema", table.schema), ("table", table.table)):
         if is_row.any():
