@@ -117,6 +117,9 @@ class SourceSection(Section):
     """Partitions (`topic/partition`) that the changefeed does not write to, since the topic has more of them than its
     `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge.  The progress
     keeps them, so it is enough to give them once; others, or `[]`, take their place."""
+    transaction_grace_seconds: float = Field(default=60, gt=0)
+    """Debezium's connector, with its topic of transactions: how long a transaction may lack rows when everything was
+    read, before the bridge stops and names what lacks."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)

@@ -54,6 +54,9 @@ class Kind(IntEnum):
     """A row of a table that is not replicated.  With a text: a row that must never be written (`reserved_schemas`), and
     why.  Without: the first row that a decoder sees of a table that the filter excludes (on request).  With CLASH as
     its columns: a row of a table that shares its target with another one, which the text names; it stops the bridge."""
+    TRANSACTION = 8
+    """The beginning or the end of a transaction, in `text`; without a text: a row of one that is not replicated.  Only
+    on request (`DecodeOptions.transactions`)."""
 
 
 class Code(StrEnum):

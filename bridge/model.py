@@ -118,7 +118,8 @@ class PartitionStart(NamedTuple):
         number means the order of the partitions, in which applied_ts is only a counter.
     begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
     place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
-    and 0 where none has.
+    and 0 where none has.  In the order of transactions every partition has the place of the last transaction in the
+    target, and `read` is the offset before which all its rows and schema changes of no transaction are in the target.
     seen: in the order of the partitions, the highest time (TSO) of what lies before `offset`, as far as it is known.
     rows, again: how many rows of that place are in the target, and how many of them the producer has still to send
         again, as it has begun to send again what is before them.
@@ -142,6 +143,11 @@ Positions = Mapping[PartitionId, PartitionStart]
 def goes_by_partition(positions: Positions) -> bool:
     """Tells whether changes are applied in the order of the partitions instead of commit ts."""
     return any(start.floor is not None for start in positions.values())
+
+
+def goes_by_transactions(positions: Positions) -> bool:
+    """Tells whether changes are applied in the order of Debezium's transactions."""
+    return any(start.floor is None and start.place for start in positions.values())
 
 
 def topic_begins(positions: Positions) -> dict[str, int]:

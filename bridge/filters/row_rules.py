@@ -19,10 +19,15 @@ class IgnoredRows:
 
 @dataclass(frozen=True)
 class RowRules:
-    """The rules for row changes.  They are sent to executors."""
+    """The rules for row changes.  They are sent to executors.
+
+    keeps_count: rows that are left out stay, as rows that are not replicated (Kind.TRANSACTION), since their
+        transaction counts them.
+    """
 
     ignored: tuple[IgnoredRows, ...] = ()
     routes: Routes = Routes()  # noqa: RUF009  # immutable
+    keeps_count: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.ignored or self.routes)

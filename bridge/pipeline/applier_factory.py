@@ -1,4 +1,4 @@
-"""Makes the applier of a pipeline: in the order of commit ts, or in the order of its partitions."""
+"""Makes the applier of a pipeline: in the order of commit ts, of the upstream's transactions, or of its partitions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf, driver_ro
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import MOST_IN_MEMORY, PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import Order, starts_of
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
@@ -38,6 +39,7 @@ class ApplierConfig:
     begins: where the topics begin that do not begin with the pipeline (TSO).
     routes: what tables are called on the target.
     waits_for_operator, gate: see Applier.
+    grace_seconds: see TransactionOrder.
     """
 
     tables: TableFilter = field(default_factory=TableFilter)
@@ -54,6 +56,7 @@ class ApplierConfig:
     waits_for_operator: bool = False
     gate: Gate | None = None
     unused: frozenset[PartitionId] = frozenset()
+    grace_seconds: float = 60
     clock: Callable[[], float] = time.monotonic
 
 
@@ -66,20 +69,24 @@ def make_applier(
     *,
     by_partition: bool,
     cascades_are_lost: bool = False,
+    transactions: PartitionId | None = None,
 ) -> Applier[Any]:
     """Makes an applier that continues from progress.
 
     lows: the first offset of every partition of the source.
     counts: the counts of the applier before it, which this one continues.
     cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
+    transactions: the partition of the topic of transactions, if their order is applied.
     """
     settled = writer.unreadable().settled
     config = replace(config, on_bad_message=replace(config.on_bad_message, settled=settled))
-    order: Order[Any] = (
-        _partition_order(writer, progress, lows, config, counts)
-        if by_partition
-        else _boundary_order(progress, lows, config, counts)
-    )
+    order: Order[Any]
+    if transactions is not None:
+        order = _transaction_order(writer, progress, lows, config, counts, transactions)
+    elif by_partition:
+        order = _partition_order(writer, progress, lows, config, counts)
+    else:
+        order = _boundary_order(progress, lows, config, counts)
     return Applier(
         writer,
         order,
@@ -106,6 +113,29 @@ def _boundary_order(
         until=config.until,
         boundary_seconds=config.boundary_seconds,
         rows_of=config.rows_of,
+        on_bad_message=config.on_bad_message,
+        clock=config.clock,
+    )
+
+
+def _transaction_order(
+    writer: Writer,
+    progress: Progress,
+    lows: Mapping[PartitionId, int],
+    config: ApplierConfig,
+    counts: Counts,
+    topic: PartitionId,
+) -> TransactionOrder:
+    return TransactionOrder(
+        progress,
+        starts_of(progress, lows, by_partition=False, begins=config.begins),
+        topic,
+        config.idle,
+        writer.changes_between,
+        tables=config.tables,
+        counts=counts,
+        grace_seconds=config.grace_seconds,
+        until=config.until,
         on_bad_message=config.on_bad_message,
         clock=config.clock,
     )

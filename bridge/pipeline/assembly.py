@@ -15,7 +15,7 @@ from bridge.ends.end import End, Ends
 from bridge.errors import UnansweredError, UsageError
 from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_partition
+from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_partition, goes_by_transactions
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.consistency import writer_of
@@ -46,8 +46,14 @@ from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
+from bridge.sources.transaction_topic import transaction_topic
 from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.kept_rows.window import Executors
+
+_BEGIN_ANEW = (
+    "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with another"
+    " --name"
+)
 
 log = structlog.get_logger()
 
@@ -137,9 +143,36 @@ class Assembly:
         """Makes the part that commits what is in the target to a consumer group, if the settings name one."""
         return GroupOffsets(self.source, self.settings.source.consumer_group)
 
-    def reading(self, topics: Mapping[str, str], end: End, stop: threading.Event, watch: Callable[[], None]) -> Reading:
-        """Makes the part that reads.  topics: the ids of the topics, by name.  end: the source."""
+    def transactions(self, progress: Progress, extents: Extents) -> PartitionId | None:
+        """Gives the partition of Debezium's topic of transactions, if changes are applied in their order: from the
+        beginning of a pipeline on, when that topic is among those that are read.  Raises UsageError as
+        `transaction_topic`, and when a pipeline that goes by it does not read it any more."""
+        is_begun = goes_by_transactions(progress.positions)
+        options = replace(self._decode_options(), transactions=True)
+        found = transaction_topic(self.source, self.protocol, options, extents)
+        if is_begun and found is None:
+            raise UsageError(
+                "the pipeline applies whole transactions, and their topic is not read",
+                where=f"pipeline {progress.name}",
+                fix="give the topic of transactions (PREFIX.transaction) with --topic",
+            )
+        if found is not None and progress.positions and not is_begun:
+            log.warning("transactions_in_parts", topic=found[0], fix=_BEGIN_ANEW)
+            return None
+        return found
+
+    def reading(
+        self,
+        topics: Mapping[str, str],
+        end: End,
+        stop: threading.Event,
+        watch: Callable[[], None],
+        transactions: PartitionId | None = None,
+    ) -> Reading:
+        """Makes the part that reads.  topics: the ids of the topics, by name.  end: the source.  transactions: the
+        partition of the topic of transactions, if their order is applied."""
         options, stream = self._decode_options(), self.settings.stream
+        options = replace(options, transactions=transactions is not None)
         return Reading(self.source, end, self.protocol, options, stream, topics, self._large_steps, stop, watch)
 
     def applier(
@@ -153,20 +186,22 @@ class Assembly:
         until: int | None,
         once: bool,
         gate: Gate,
+        transactions: PartitionId | None = None,
     ) -> Applier[Any]:
         """Makes an applier that continues from progress.
 
         extents: what the source holds.  begins: where the topics begin that do not begin with the pipeline (TSO).
-        until, gate: see ApplierConfig.  once: the pipeline ends at the end of the input.
+        until, gate: see ApplierConfig.  once: the pipeline ends at the end of the input.  transactions: see
+            `make_applier`.
         Raises UsageError or TargetError for tables where the target would change rows by itself.
         """
         lows = {partition: extent.low for partition, extent in extents.items()}
         if self.source.is_kafka:
             lows = first_offsets(progress, lows)
-        by_partition = self._goes_by_partition(progress)
-        # Messages from MySQL's binlog have no commit ts, so their order is that of the partitions.
-        sample = self.source.sample(HEAD_MESSAGES) if by_partition else []
-        cascades_are_lost = by_partition and is_mysql_born(sample)
+        by_partition = transactions is None and self._goes_by_partition(progress)
+        # Messages from MySQL's binlog have no commit ts, so their order is not that of commit ts.
+        sample = self.source.sample(HEAD_MESSAGES) if by_partition or transactions else []
+        cascades_are_lost = is_mysql_born(sample) if sample else False
         self._warn_of_losses(sample)
         writer.note_source(binlog_source(sample))
         self._refuse_side_effects(writer.end, cascades=cascades_are_lost)
@@ -178,6 +213,7 @@ class Assembly:
             counts,
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
+            transactions=transactions,
         )
 
     def _warn_of_losses(self, sample: Sample) -> None:
@@ -219,6 +255,7 @@ class Assembly:
             routes=settings.table_routes,
             waits_for_operator=not once,
             gate=gate,
+            grace_seconds=settings.source.transaction_grace_seconds,
             unused=unused_partitions(settings.source.unused, positions, extents)
             if self.source.is_kafka
             else frozenset(),

@@ -157,11 +157,14 @@ class Pipeline:
         writer, ends = working.writer, working.ends
         for topic in self._assembly.source.compacted():
             log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
-        reading = self._assembly.reading(self._keep_topics(owned, ends), ends.source, self._stop, working.watch)
+        transactions = self._assembly.transactions(owned.progress, extents)
+        reading = self._assembly.reading(
+            self._keep_topics(owned, ends), ends.source, self._stop, working.watch, transactions
+        )
         while True:
             progress = writer.progress()
             try:
-                return self._read_from(progress, reading, extents, counts, owned, working, plan)
+                return self._read_from(progress, reading, extents, counts, owned, working, plan, transactions)
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
             except ExecutorLost as lost:
@@ -187,6 +190,7 @@ class Pipeline:
         owned: _Owned,
         working: _Working,
         plan: _Plan,
+        transactions: PartitionId | None,
     ) -> tuple[Applier[Any], bool]:
         """Reads and applies from the progress on, with an applier of its own; returns that, and whether it reached the
         end of the input."""
@@ -199,6 +203,7 @@ class Pipeline:
             until=plan.until,
             once=plan.once,
             gate=working.gate,
+            transactions=transactions,
         )
         if self._assembly.source.is_kafka:
             check_retained(applier.order.positions, extents)

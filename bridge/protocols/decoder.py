@@ -94,6 +94,8 @@ class DecodeOptions:
     debezium: how a native Debezium connector is configured to write values; TiCDC's way is known.
     row_rules: what is done with rows that were decoded together (`batch_decode`); `decode` gives them as they came.
     ms_ahead: how far a TSO may lie ahead of the moment at which its message was read (milliseconds).
+    transactions: whether rows and schema changes tell their place among transactions, and every row is told, also those
+        that are not replicated (`protocols.debezium.transactions`).
     """
 
     timezone: str | None
@@ -105,6 +107,7 @@ class DecodeOptions:
     reserved: ReservedSchemas = field(default_factory=ReservedSchemas)
     row_rules: RowRules = field(default_factory=RowRules)
     ms_ahead: int = MS_AHEAD
+    transactions: bool = False
 
 
 class Decoder(Protocol):

@@ -17,12 +17,14 @@ from bridge.model import TableName
 
 def ruled(events: pa.Table, rules: RowRules) -> pa.Table:
     """Applies the rules to events (EVENT_SCHEMA, in any order)."""
-    return routed(without_ignored(events, rules.ignored_kinds), rules.routes)
+    return routed(without_ignored(events, rules.ignored_kinds, keeps_count=rules.keeps_count), rules.routes)
 
 
-def without_ignored(events: pa.Table, ignored_kinds: Callable[[str, str], Collection[Kind]]) -> pa.Table:
+def without_ignored(
+    events: pa.Table, ignored_kinds: Callable[[str, str], Collection[Kind]], *, keeps_count: bool = False
+) -> pa.Table:
     """Leaves out row changes of events (EVENT_SCHEMA, in any order).  ignored_kinds: gives the kinds that are left out
-    of a table."""
+    of a table.  keeps_count: they become rows that are not replicated."""
     names, numbers = _tables(events)
     ignored = [ignored_kinds(*name) for name in names]
     if not any(ignored):
@@ -31,6 +33,10 @@ def without_ignored(events: pa.Table, ignored_kinds: Callable[[str, str], Collec
     kept = np.ones(len(kinds), np.bool_)
     for number, some in enumerate(ignored):
         kept &= ~((numbers == number) & np.isin(kinds, [int(kind) for kind in some]))
+    if keeps_count:
+        at = EVENT_SCHEMA.get_field_index("kind")
+        told = pa.array(np.where(kept, kinds, int(Kind.TRANSACTION)), pa.int8())
+        return events.set_column(at, EVENT_SCHEMA.field(at), told)
     return events.filter(pa.array(kept))
 
 

@@ -233,6 +233,11 @@ class DriverRows:
         return cls(pa.concat_tables([in_order(pa.concat_tables([*others, last.slice(0, start)])), last.slice(start)]))
 
     @property
+    def table(self) -> pa.Table:
+        """The row changes (EVENT_SCHEMA)."""
+        return self._table
+
+    @property
     def count(self) -> int:
         """How many row changes there are."""
         return len(self._ts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -130,12 +131,15 @@ def opened(
     rules: RowRules | None = None,
     since: Since = from_the_beginning,
     trace: Callable[[str], None] = no_trace,
+    transactions: PartitionId | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
 
     writers: with any, the consistency is `parallel`, however little there is to write.
     rules: routes and filters, to be kept on record.
     since: where messages of some moment begin, which are read again when the filters are others than before.
+    transactions: the partition of Debezium's topic of transactions, if their order is applied.
     """
     target, table = Target(url, timeout_seconds=timeout_seconds), ProgressTable(name)
     ownership = Ownership(target, table)
@@ -169,6 +173,7 @@ def opened(
             on_bad_message=OnBadMessage(quarantine, protocol, cut_rows, frozenset(released)),
             waits_for_operator=waits_for_operator,
             gate=gate,
+            clock=clock,
         )
         applier = make_applier(
             writer,
@@ -178,6 +183,7 @@ def opened(
             Counts(),
             by_partition=goes_by_partition(progress.positions),
             cascades_are_lost=cascades_are_lost,
+            transactions=transactions,
         )
         applier.finish_pending(progress.pending)
         yield Pipeline(target, table, ownership, writer, applier)

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from bridge.ends.end import End, Ends
-from bridge.model import Advance, PartitionId, Positions, goes_by_partition
+from bridge.model import Advance, PartitionId, Positions, goes_by_partition, goes_by_transactions
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.routes_record import keep_routes, lets_more_in
@@ -65,9 +65,9 @@ def keep_filters(assembly: Assembly, ownership: Ownership, progress: Progress, e
 
 
 def _read_again(assembly: Assembly, end: End, progress: Progress) -> Positions:
-    """Returns where to read again.  In the order of the partitions the pipeline stays where it is: nothing tells which
-    of the messages before came after a copy."""
-    if goes_by_partition(progress.positions):
+    """Returns where to read again.  In the order of the partitions, and of transactions, the pipeline stays where it
+    is: nothing tells which of the messages before came after a copy."""
+    if goes_by_partition(progress.positions) or goes_by_transactions(progress.positions):
         return progress.positions
     since, offsets, source = 0, dict[PartitionId, int](), assembly.source
     for attempt in attempts_at(end, "offsets"):

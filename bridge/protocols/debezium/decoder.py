@@ -2,14 +2,16 @@
 those of the native connector for MySQL, which is CKafka's default format; sources: "TiCDC Debezium" and Debezium's own
 page on the connector for MySQL.
 
-`op` marks a row (c, u, d, r), a truncated table (t) or a watermark (m); `ddl` marks a schema change.  Tombstones,
-heartbeats and transaction metadata hold nothing that the other messages do not hold.
+`op` marks a row (c, u, d, r), a truncated table (t) or a watermark (m); `ddl` marks a schema change.  Tombstones and
+heartbeats hold nothing that the other messages do not hold; what they tell of transactions is read on request
+(`transactions`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -21,6 +23,7 @@ from bridge.protocols.debezium.columns import column_reader, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
 from bridge.protocols.debezium.keys import HandleKeys
+from bridge.protocols.debezium.transactions import mark_of, place_of_change, place_of_row
 from bridge.protocols.decoder import (
     FAILURES,
     MAX_CACHED,
@@ -99,7 +102,8 @@ class DebeziumDecoder(PlainDecoder):
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
-        self._modes = options.debezium
+        self._modes, self._tells_transactions = options.debezium, options.transactions
+        self.row_rules = replace(options.row_rules, keeps_count=options.transactions)
         self.envelopes = Envelopes()
         self._has_schemas = True
         self._states: dict[tuple[str | None, str, str, str], _TableState] = {}
@@ -115,16 +119,16 @@ class DebeziumDecoder(PlainDecoder):
             raise DecodeError(f"the payload is {shown(payload)}, not a JSON object")
         source, op = payload.get("source"), payload.get("op")
         if type(source) is not dict or op is None:
-            return _without_row(payload)
+            return self._without_row(payload)
         state = self._states.get((source.get("connector"), source["db"], source["table"], op))
         if state is None:
             if op == "m":
                 return [_watermark(source)]
             state = self._new_state(source, op)
         if state.image is None:
-            return [_truncation(payload, source)]
+            return [self._truncation(payload, source)]
         if not state.wanted:
-            return self._left_out(state.schema, state.table)
+            return [*self._left_out(state.schema, state.table), *self._counted(payload, source)]
         if state.modes is not TICDC_MODES and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
             payload = _without_unavailable(payload, state)
         return [self._row(key, payload, source, schema, state)]
@@ -184,9 +188,11 @@ class DebeziumDecoder(PlainDecoder):
             before, after = after, None
         elif kind is Kind.UPDATE and (old := payload.get("before")) is not None:
             before = image_before(layout, old, row)
-        commit_ts, by_time = source.get("commit_ts"), False
+        commit_ts, by_time, place = source.get("commit_ts"), False, None
         if type(commit_ts) is not int or not 0 < commit_ts <= MAX_COMMIT_TS:
             commit_ts, by_time = _commit_ts(payload, source)
+        if by_time:
+            place = self._transaction_place(payload, source) if self._tells_transactions else _place(source)
         fields = (
             kind,
             commit_ts,
@@ -199,9 +205,62 @@ class DebeziumDecoder(PlainDecoder):
             after,
             None,
             by_time,
-            _place(source) if by_time else None,
+            place,
         )
         return _new_event(Event, fields)
+
+    @staticmethod
+    def _transaction_place(payload: dict[str, Any], source: dict[str, Any]) -> str:
+        return place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source))
+
+    def _counted(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
+        """Gives the event of a row that is not replicated, where its transaction counts it."""
+        if not self._tells_transactions or not payload.get("transaction"):
+            return []
+        return [Event(Kind.TRANSACTION, 0, by_time=True, place=self._transaction_place(payload, source))]
+
+    def _without_row(self, payload: dict[str, Any]) -> list[Event]:
+        """Gives a schema change, and on request the beginning or end of a transaction; nothing for a heartbeat."""
+        if "ddl" in payload:
+            with reading_schema_change():
+                return self._schema_change(payload)
+        if payload.keys() >= {"status", "id", "event_count"}:
+            return [mark_of(payload)] if self._tells_transactions else []
+        if payload.keys() == {"ts_ms"}:
+            return []
+        raise DecodeError(_FLATTENED)
+
+    def _place_of_change(self, source: dict[str, Any], *, by_time: bool) -> str | None:
+        if not by_time:
+            return None
+        is_of_snapshot = _is_of_snapshot(source)
+        if self._tells_transactions:
+            return place_of_change(source, is_of_snapshot=is_of_snapshot)
+        return None if is_of_snapshot else _place(source)
+
+    def _schema_change(self, payload: dict[str, Any]) -> list[Event]:
+        source, sql = payload["source"], payload["ddl"]
+        if type(sql) is not str or not sql:
+            raise DecodeError(f"the statement is {shown(sql)}")
+        if _is_no_change(sql, source):
+            return []
+        sql = _whole_statement(sql)
+        schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
+        sql = with_told_databases(sql, schema, list(_tables_told(payload)))
+        commit_ts, by_time = _commit_ts(payload, source)
+        place = self._place_of_change(source, by_time=by_time)
+        if by_time and _is_of_snapshot(source):
+            commit_ts = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms")
+        return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, _table(source), text=sql, by_time=by_time, place=place)]
+
+    def _truncation(self, payload: dict[str, Any], source: dict[str, Any]) -> Event:
+        """Gives the schema change of `op` t, a TRUNCATE TABLE.  A connector may skip these (skipped.operations)."""
+        with reading_schema_change():
+            commit_ts, by_time = _commit_ts(payload, source)
+            place = self._place_of_change(source, by_time=by_time)
+        schema, table = source["db"], source["table"]
+        text = "TRUNCATE TABLE " + ".".join("`" + name.replace("`", "``") + "`" for name in (schema, table))
+        return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=text, by_time=by_time, place=place)
 
 
 def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
@@ -288,32 +347,6 @@ def _watermark(source: dict[str, Any]) -> Event:
     return Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))
 
 
-def _without_row(payload: dict[str, Any]) -> list[Event]:
-    """Gives a schema change; nothing for a heartbeat and for the beginning or end of a transaction."""
-    if "ddl" in payload:
-        with reading_schema_change():
-            return _schema_change(payload)
-    if payload.keys() == {"ts_ms"} or payload.keys() >= {"status", "id", "event_count"}:
-        return []
-    raise DecodeError(_FLATTENED)
-
-
-def _schema_change(payload: dict[str, Any]) -> list[Event]:
-    source, sql = payload["source"], payload["ddl"]
-    if type(sql) is not str or not sql:
-        raise DecodeError(f"the statement is {shown(sql)}")
-    if _is_no_change(sql, source):
-        return []
-    sql = _whole_statement(sql)
-    schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
-    sql = with_told_databases(sql, schema, list(_tables_told(payload)))
-    commit_ts, by_time = _commit_ts(payload, source)
-    place = _place(source) if by_time else None
-    if by_time and _is_of_snapshot(source):
-        commit_ts, place = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms"), None
-    return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, _table(source), text=sql, by_time=by_time, place=place)]
-
-
 def _table(source: dict[str, Any]) -> str:
     """Gives the table that the source of a schema change names, for people to read; "" where it lists several, as
     Debezium 3 does for a statement of several tables."""
@@ -355,13 +388,3 @@ def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
 
 def _is_of_snapshot(source: dict[str, Any]) -> bool:
     return source.get("snapshot") not in _NO_SNAPSHOT
-
-
-def _truncation(payload: dict[str, Any], source: dict[str, Any]) -> Event:
-    """Gives the schema change of `op` t, a TRUNCATE TABLE.  A connector may skip these (skipped.operations)."""
-    with reading_schema_change():
-        commit_ts, by_time = _commit_ts(payload, source)
-    schema, table = source["db"], source["table"]
-    quoted = ".".join("`" + name.replace("`", "``") + "`" for name in (schema, table))
-    text, place = f"TRUNCATE TABLE {quoted}", _place(source) if by_time else None
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=text, by_time=by_time, place=place)

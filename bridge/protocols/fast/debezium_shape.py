@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+import numpy as np
 import orjson
 
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
-from bridge.protocols.decoder import DecodeError, DecodeOptions
+from bridge.protocols.decoder import BatchResult, DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
 from bridge.protocols.fast.message_shape import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
 from bridge.protocols.fast.texts import Texts
@@ -34,6 +35,11 @@ class FastDebeziumDecoder(FastJsonDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         self._debezium = DebeziumDecoder(options)
         super().__init__(self._debezium)
+        self._leaves_all = options.transactions
+
+    def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
+        """Decodes as every fast decoder; leaves all messages whose places among transactions are asked for."""
+        return BatchResult([], np.arange(len(values))) if self._leaves_all else super().decode_batch(keys, values)
 
     def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         return _KINDS.kinds_of(texts)

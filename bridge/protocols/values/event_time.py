@@ -96,6 +96,15 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
     return place
 
 
+def file_and_position(file: str, position: int) -> tuple[str, int]:
+    """Gives the base name of a file of the binlog, and a number that ascends with the file and the position in it.
+    Raises DecodeError for another file or position."""
+    coordinate = _file(file)
+    if coordinate is None or not 0 <= position <= _POSITIONS:
+        raise DecodeError(f"no position of a binlog: {shown(file)}, {shown(position)}")
+    return coordinate[0], coordinate[1] + position
+
+
 def text_before_number(gtid: str) -> str | None:
     """Gives what stands before the number of a GTID of MySQL or MariaDB, which is the same in all of its server or
     domain that come from one server; None for another text."""

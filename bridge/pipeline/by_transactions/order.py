@@ -1,0 +1,302 @@
+"""The order of the upstream's transactions: gives each whole transaction commit_ts of its own, and applies them as the
+order of commit ts does (internals, decision 17)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from bridge.errors import SourceError
+from bridge.events import Kind
+from bridge.filters.table_filter import TableFilter
+from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
+from bridge.mysql.state.progress import Progress
+from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.by_boundaries.backlog import Backlog
+from bridge.pipeline.by_boundaries.frontier import Frontier
+from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.by_partitions.repeated_changes import is_same_place
+from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
+from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
+from bridge.pipeline.control_events import control_events
+from bridge.pipeline.decoded_batch import SortedBatch, UnsortedBatch, unsorted_batch
+from bridge.pipeline.order import Starts
+from bridge.pipeline.watching.counts import Counts
+from bridge.rows.amount import Amount, weights
+from bridge.rows.gathering import Longs, masked
+from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
+from bridge.rows.transactions import cut_transactions
+
+_ALWAYS = 1 << 62
+_LATE = (
+    "it came behind transactions that stand behind it in the binlog and are in the target: see whether its effect is"
+    " there, and whether rows of them are to be kept; then say that it is done, or approve it"
+)
+
+log = structlog.get_logger()
+
+
+class TransactionRows(DriverRows):
+    """A window of rows, each of which has a commit_ts of its own.
+
+    starts: the commit_ts at which transactions begin, ascending.
+    """
+
+    def __init__(self, ordered: pa.Table, starts: Longs) -> None:
+        super().__init__(ordered)
+        self._starts = starts
+
+    def between(self, low: int, high: int) -> TransactionRows:
+        """Gives the row changes with low <= commit_ts < high."""
+        start, end = np.searchsorted(self._ts, [low, high])
+        return TransactionRows(self._table.slice(start, end - start), self._starts)
+
+    def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
+        """Gives whole upstream transactions, cut by row count, and by bytes where there are many."""
+        ts = self._starts[np.searchsorted(self._starts, self._ts, "right") - 1].tolist()
+        for start, end in cut_transactions(ts, most.rows, weights(self._table, most)):
+            yield ts[end] if end < len(ts) else None, DriverRows(self._table.slice(start, end - start))
+
+
+class TransactionOrder(BoundaryOrder):
+    """Yields whole transactions in the order of the topic of transactions.
+
+    topic: the partition of that topic.
+    starts: where each partition begins.
+    idle: how long a schema change waits for what comes behind it, and where partitions end.
+    grace_seconds: how long a transaction may lack rows when everything was read, before the bridge stops.
+    changes_between: gives the schema changes on record.
+    """
+
+    on_executors: ClassVar[None] = None  # type: ignore[assignment]  # their transactions are counted in the driver
+
+    def __init__(
+        self,
+        progress: Progress,
+        starts: Starts,
+        topic: PartitionId,
+        idle: IdlePolicy,
+        changes_between: ChangesBetween,
+        *,
+        tables: TableFilter,
+        counts: Counts,
+        grace_seconds: float,
+        until: int | None = None,
+        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(
+            progress,
+            Frontier(((where, start.boundary) for where, start in starts.items()), clock),
+            Backlog(starts),
+            tables=tables,
+            counts=counts,
+            until=until,
+            rows_of=self._window,
+            on_bad_message=replace(on_bad_message, quarantine=False),
+            clock=clock,
+        )
+        told = [start.place for start in progress.positions.values() if start.place]
+        self._topic, self._idle, self._grace_seconds = topic, idle, grace_seconds
+        self._changes_between = changes_between
+        self._place = Place.read(told[0]) if told else NOWHERE
+        self._loose_ends = {where: start.read for where, start in starts.items()}
+        self._queue = TransactionQueue(topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts)
+        self._read = {where: start.offset for where, start in starts.items()}
+        self._places: list[tuple[int, Place]] = []
+        self._marks: list[Mark] = []
+        self._starts: Longs = np.empty(0, np.int64)
+        self._batch = self._settled = 0
+        self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
+        self._came_at = self._blocked_since = clock()
+        self._blocked = ""
+
+    # --- taking micro-batches
+
+    @staticmethod
+    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> UnsortedBatch:  # type: ignore[override]
+        """Makes a batch of the events as they were read."""
+        return unsorted_batch(events, ends, is_cut=is_cut)
+
+    def take(self, batch: UnsortedBatch) -> None:  # type: ignore[override]
+        """Takes one micro-batch."""
+        self._batch += 1
+        self._read.update({where: max(end, self._read.get(where, 0)) for where, end in batch.read.items()})
+        kinds = batch.events["kind"].to_numpy()
+        is_told = (kinds <= int(Kind.SCHEMA_CHANGE)) | (kinds == int(Kind.TRANSACTION))
+        if len(kinds):
+            self._came_at = self._clock()
+        taken = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
+        self._counts.repeated.update(taken.repeated)
+        late = tuple(change for one in taken.passed if (change := self._judged(one)) is not None)
+        self._settle()
+        self._hand_on(masked(batch.events, ~is_told), late)
+
+    def _judged(self, change: SchemaChange) -> SchemaChange | None:
+        """Gives a schema change whose place is passed, for the operator; None for one that the connector sent again."""
+        for one in self._changes_between(0, _ALWAYS):
+            is_truncation = "TRUNCATE" in one.text.upper() and "TRUNCATE" in change.text.upper()
+            if one.place == change.place and (one.statement_hash == change.statement_hash or is_truncation):
+                return None
+        return replace(change, doubt=_LATE)
+
+    def _settle(self) -> None:
+        """Notes behind which micro-batch all partitions were read to where they ended, and asks where they end now:
+        what the connector had sent before an END came is there then, and is counted with it."""
+        if self._ended:
+            self._settled = self._batch
+            return
+        while self._settled < self._batch:
+            if self._asked is None:
+                ends = self._idle.ends(list(self._read))
+                if ends is None:
+                    return
+                self._asked = self._batch, ends
+            batch, ends = self._asked
+            if any(self._read.get(where, 0) < end for where, end in ends.items()):
+                return
+            self._settled, self._asked = batch, None
+
+    def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
+        """Gives what is due to the order of commit ts, and the events that are neither rows, schema changes nor marks."""
+        now = self._clock()
+        is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
+        due = self._queue.due(self._settled, now, is_idle=is_idle or self._ended, is_end=self._ended)
+        late = tuple(replace(change, commit_ts=due.end + number) for number, change in enumerate(late))
+        self._queue.next_ts = due.end + len(late)
+        if (is_idle or self._ended) and self._queue.is_empty:  # an interrupted step may have ended later
+            self._queue.next_ts = max(self._queue.next_ts, self._begun_ts)
+        self._keep(due)
+        self._note_blocked(now)
+        firsts = self._queue.first_offsets()
+        control = control_events(others)
+        super().take(
+            SortedBatch(
+                TableStore(due.rows),
+                replace(
+                    control,
+                    boundaries=dict.fromkeys(self._read, self._queue.next_ts),
+                    changes=due.changes + late,
+                    bad=tuple(bad._replace(boundary=self._queue.next_ts) for bad in control.bad),
+                ),
+                {where: firsts.get(where, end) for where, end in self._read.items()},
+            )
+        )
+
+    def _keep(self, due: DueRows) -> None:
+        self._places += due.places
+        self._marks += due.marks
+        if len(due.starts):
+            self._starts = np.concatenate([self._starts, due.starts])
+
+    def _note_blocked(self, now: float) -> None:
+        if self._queue.reason != self._blocked or self._settled < self._batch:
+            self._blocked, self._blocked_since = self._queue.reason, now
+
+    def tick(self) -> None:
+        """Looks whether more was read, and stops when a transaction has lacked rows for too long.  Raises
+        SourceError."""
+        if self._queue.is_empty and self._queue.next_ts >= self._begun_ts:
+            return
+        self._settle()
+        self._hand_on(self._queue.rows.slice(0, 0))
+        waits = self._clock() - self._blocked_since
+        if self._queue.is_short and self._settled == self._batch and waits >= self._grace_seconds:
+            raise SourceError(
+                f"{self._blocked}; everything was read, and nothing more has come for {self._grace_seconds:g} s",
+                where=self._topic[0],
+                fix="read the topics of all tables of the connector, and leave tables out with --filter instead; a"
+                " transform of the connector that drops rows must not be; where rows or ENDs are gone for good (retention,"
+                " an upstream that was set back), begin again with a pipeline of another --name",
+            )
+
+    def end(self) -> None:
+        """Notes that nothing more will be read."""
+        super().end()
+        self._settle()
+        self._hand_on(self._queue.rows.slice(0, 0))
+
+    # --- what is due
+
+    def _window(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
+        tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
+        return TransactionRows(DriverRows.merged(tables).table, self._starts)
+
+    @staticmethod
+    def coming(batch: object) -> None:  # type: ignore[override]
+        """Guesses nothing: what is due depends on what all partitions have."""
+        del batch
+
+    @property
+    def _complete_ts(self) -> int:
+        """The resolved ts of the frontier; with `until` at most the end of the transaction in whose midst that is."""
+        resolved = self._frontier.resolved_ts
+        if self._until is None or self._until >= resolved:
+            return resolved
+        behind = int(np.searchsorted(self._starts, self._until, "left"))
+        first_behind = int(self._starts[behind]) if behind < len(self._starts) else resolved
+        last_rows = self._last_number_below(first_behind)
+        return max(self._until, min(first_behind, last_rows + 1))
+
+    def _last_number_below(self, ts: int) -> int:
+        """Gives the highest commit_ts of a waiting row below ts, -1 when there is none."""
+        found = [store.due(0, ts) for chunk in self._backlog.chunks if isinstance(store := chunk.store, TableStore)]
+        return max((int(rows["commit_ts"][-1].as_py()) for rows in found if rows.num_rows), default=-1)
+
+    # --- what a restart needs
+
+    def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
+        """Returns the change of progress; every partition's start has the place that is reached, and as `read` the
+        offset before which all its rows of no transaction are in the target."""
+        step = super().advance_to(high, end, changes)
+        place, ends = self._reached(high)
+        text = place.text()
+        positions: dict[PartitionId, PartitionStart] = {
+            where: start._replace(place=text, read=max(start.offset, ends.get(where, 0)))
+            for where, start in step.positions.items()
+        }
+        return replace(step, positions=positions)
+
+    def _reached(self, high: int) -> tuple[Place, dict[PartitionId, int]]:
+        place, ends = self._place, dict(self._loose_ends)
+        for number, one in self._places:
+            if number > high:
+                break
+            place = one
+        for where, numbers, behind in self._marks:
+            count = int(np.searchsorted(numbers, high, "left"))
+            ends[where] = int(behind[:count].max(initial=ends.get(where, 0)))
+        return place, ends
+
+    def moved(self, step: Advance) -> None:
+        """Notes that a transaction was committed."""
+        self._place, self._loose_ends = self._reached(step.new_ts)
+        super().moved(step)
+        self._places = [one for one in self._places if one[0] > step.new_ts]
+        self._marks = [mark for mark in self._marks if mark.numbers[-1] >= step.new_ts]
+        self._starts = self._starts[max(0, int(np.searchsorted(self._starts, step.new_ts, "left")) - 1) :]
+
+    # --- status
+
+    @property
+    def rows(self) -> int:
+        """The number of row changes that wait."""
+        return self._backlog.rows + self._queue.rows.num_rows
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """The bytes of the row changes that wait."""
+        return self._backlog.amount.bytes + self._queue.rows.nbytes
+
+    def waiting_for(self) -> str:
+        """Tells what the first transaction that is not whole lacks."""
+        if self._until is not None and self.applied_ts >= self._until:
+            return "nothing: --until is reached"
+        return self._blocked or "nothing: every transaction that is whole is in the target"

@@ -1,0 +1,489 @@
+"""Decides which transactions are whole, and numbers what is due.  Pure.
+
+The topic of transactions is the order: the first ENDs in it ascend as the binlog does.  A transaction is due when all
+rows that its END counts have been read, and all transactions before it are due.  Each of its rows gets a number of its
+own, so that the order within the transaction holds too; the numbers of transactions ascend with the order, and begin at
+the time that the END tells, or at the number behind the transaction before it (TSO).
+
+After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due, by
+file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END is also one if
+it has no rows and the next one is, since the connector leaves out only what it knows to be acknowledged: rows of the
+first transaction that it sends again.
+
+Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bridge.errors import SourceError
+from bridge.events import EVENT_SCHEMA, Kind
+from bridge.model import PartitionId, SchemaChange
+from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, TransactionRows, missing_rows
+from bridge.protocols.debezium.transactions import TransactionMark
+from bridge.protocols.values.event_time import SNAPSHOT_SERVER
+from bridge.rows.gathering import masked, taken
+from bridge.rows.grouping import distinct
+
+DOUBT_SECONDS: Final = 10.0
+"""How much longer a transaction is waited for that the connector began twice before its END came: the rows that were
+sent first may be as many as the END of the rest counts."""
+_CHANGE, _WHOLE, _LOOSE = range(3)
+"""The order of what is at one place: schema changes, transactions, rows of none."""
+
+
+class Place(NamedTuple):
+    """The last transaction, or schema change, that was due: whose binlog, file and position, and the last transaction's
+    id."""
+
+    server: str
+    number: int
+    id: str
+
+    def text(self) -> str:
+        """Writes it as progress keeps it."""
+        return f"{self.server}\n{self.number}\n{self.id}"
+
+    @classmethod
+    def read(cls, text: str) -> Place:
+        """Reads what `text` wrote."""
+        server, number, id_ = text.split("\n", 2)
+        return cls(server, int(number), id_)
+
+
+NOWHERE: Final = Place("", -1, "")
+
+
+@dataclass
+class _End:
+    """The first END of a transaction, or a later one that counts more.
+
+    batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds).
+    first_offset: that of its BEGIN.  next_id: the transaction of the END behind it, "" while there is none.
+    """
+
+    mark: TransactionMark
+    ts: int
+    batch: int
+    not_before: float
+    first_offset: int
+    next_id: str = ""
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """A schema change that waits."""
+
+    change: SchemaChange
+    number: int
+    batch: int
+    where: PartitionId
+    offset: int
+    is_of_snapshot: bool
+
+
+class Mark(NamedTuple):
+    """Rows of no transaction, or a schema change, of one partition.
+
+    numbers: the commit_ts that each got, ascending.  ends: the offset behind each.
+    """
+
+    where: PartitionId
+    numbers: Longs
+    ends: Longs
+
+
+@dataclass(frozen=True)
+class DueRows:
+    """What has become due.
+
+    rows: in order, each with its number as commit_ts.
+    starts: the commit_ts at which one may cut.
+    changes: schema changes with their numbers.
+    places: the place that is reached when everything below a commit_ts is in the target.
+    marks: what of it is of no transaction.
+    end: the number behind all of it.
+    """
+
+    rows: pa.Table
+    starts: Longs
+    changes: tuple[SchemaChange, ...]
+    places: tuple[tuple[int, Place], ...]
+    marks: tuple[Mark, ...]
+    end: int
+
+
+class Taken(NamedTuple):
+    """What is to be said of events that were taken: copies that were dropped, by partition, and schema changes whose
+    place is passed."""
+
+    repeated: Mapping[PartitionId, int]
+    passed: tuple[SchemaChange, ...]
+
+
+_Item = tuple[int, int, object]
+
+
+@dataclass
+class TransactionQueue:
+    """Holds the rows, schema changes and ENDs that are not due yet.
+
+    place: the last transaction that is in the target or was due.
+    next_ts: the first number that is free (TSO).
+    loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
+    start_ts: what tells an earlier time counts as in the target (TSO).
+    """
+
+    topic: PartitionId
+    place: Place
+    next_ts: int
+    loose_ends: Mapping[PartitionId, int]
+    start_ts: int = 0
+    _rows: ToldRows = field(default_factory=lambda: ToldRows.none(EVENT_SCHEMA.empty_table()))
+    _ends: dict[str, _End] = field(default_factory=dict)
+    _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
+    _gone: set[str] = field(default_factory=set)
+    """Transactions of which rows came again after they were due."""
+    _statements: list[_Statement] = field(default_factory=list)
+    _last_end: str = ""
+    _blocked: str = ""
+    _is_short: bool = False
+
+    @property
+    def rows(self) -> pa.Table:
+        """The rows that wait."""
+        return self._rows.table
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a transaction waits for rows, or for an END although later ones have come."""
+        return self._is_short
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not (len(self._rows) or self._ends or self._statements)
+
+    @property
+    def reason(self) -> str:
+        """What the first transaction that is not whole lacks; "" when there is none."""
+        return self._blocked
+
+    def first_offsets(self) -> dict[PartitionId, int]:
+        """Gives for each partition the offset of the first message that waits, where one does."""
+        firsts = self._rows.firsts()
+        for one in self._statements:
+            firsts[one.where] = min(one.offset, firsts.get(one.where, one.offset))
+        marks = [*(end.first_offset for end in self._ends.values()), *(first for first, _ in self._begun.values())]
+        if marks:
+            firsts[self.topic] = min(*marks, firsts.get(self.topic, marks[0]))
+        return firsts
+
+    # --- taking events
+
+    def take(self, events: pa.Table, batch: int, now: float) -> Taken:
+        """Takes the rows, schema changes and marks of a micro-batch (EVENT_SCHEMA).
+
+        batch: its number.  now: the clock's seconds.
+        Raises SourceError for places of two servers, and for marks in another topic.
+        """
+        kinds = events["kind"].to_numpy()
+        is_mark = (kinds == int(Kind.TRANSACTION)) & events["text"].is_valid().to_numpy()
+        is_change = kinds == int(Kind.SCHEMA_CHANGE)
+        self._take_marks(events.filter(pa.array(is_mark)), batch, now)
+        passed = self._take_changes(events.filter(pa.array(is_change)), batch)
+        is_row = (kinds <= int(Kind.DELETE)) | ((kinds == int(Kind.TRANSACTION)) & ~is_mark)
+        rows = events.filter(pa.array(is_row))
+        repeated = self._take_rows(ToldRows(rows, np.full(rows.num_rows, batch, np.int64)))
+        return Taken(repeated, passed)
+
+    def _take_marks(self, marks: pa.Table, batch: int, now: float) -> None:
+        names = ("topic", "partition", "offset", "commit_ts", "text")
+        found = sorted(zip(*(marks[name].to_pylist() for name in names), strict=True))
+        for topic, partition, offset, ts, text in found:
+            mark = TransactionMark.read(text)
+            if (topic, partition) != self.topic:
+                raise SourceError(
+                    f"the mark of a transaction is in {topic}/{partition}, not in the topic of transactions"
+                    f" {self.topic[0]}",
+                    where=f"{topic}/{partition}/{offset}",
+                    fix="give the topics of one connector only; the topic of transactions has one partition",
+                )
+            self._take_mark(mark, offset, ts, batch, now)
+
+    def _take_mark(self, mark: TransactionMark, offset: int, ts: int, batch: int, now: float) -> None:
+        is_known = mark.id in self._ends
+        first, times = self._begun.get(mark.id, (offset, 0))
+        if not mark.is_end:
+            if not is_known and mark.id != self.place.id:
+                self._begun[mark.id] = (first, times + 1)
+            return
+        self._begun.pop(mark.id, None)
+        if self._last_end in self._ends and self._last_end != mark.id:
+            self._ends[self._last_end].next_id = self._ends[self._last_end].next_id or mark.id
+        self._last_end = mark.id
+        if mark.id == self.place.id:
+            return
+        if not is_known:
+            not_before = now + DOUBT_SECONDS if times > 1 else now
+            self._ends[mark.id] = _End(mark, ts, batch, not_before, first)
+        elif self._ends[mark.id].mark.count < mark.count:
+            self._ends[mark.id].mark, self._ends[mark.id].batch = mark, batch
+
+    def _take_changes(self, changes: pa.Table, batch: int) -> tuple[SchemaChange, ...]:
+        passed = []
+        names = ("topic", "partition", "offset", "commit_ts", "schema", "table", "text", "place")
+        for topic, partition, offset, ts, schema, table, text, place in sorted(
+            zip(*(changes[name].to_pylist() for name in names), strict=True)
+        ):
+            position = f"{topic}/{partition}/{offset}"
+            if place is None:
+                raise _unplaced(position)
+            server, number = place.split("\n")[:2]
+            change = SchemaChange(ts, schema, table, text, position, place)
+            where, waiting = (topic, partition), [one.change for one in self._statements]
+            is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
+            if offset < self.loose_ends.get(where, 0):
+                continue
+            self._check_server([server], position)
+            if int(number) <= self.place.number and not is_of_snapshot:
+                passed.append(change)
+            elif all((change.place, change.statement_hash) != (o.place, o.statement_hash) for o in waiting):
+                self._statements.append(_Statement(change, int(number), batch, where, offset, is_of_snapshot))
+        return tuple(passed)
+
+    def _take_rows(self, rows: ToldRows) -> Mapping[PartitionId, int]:
+        if not len(rows):
+            return {}
+        if rows.table["place"].null_count:
+            raise _unplaced("a row")
+        topics, partitions, offsets = (rows.table[name] for name in ("topic", "partition", "offset"))
+        self._check_server(rows.servers, f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}")
+        is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
+        self._gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
+        if rows.is_loose.any():
+            where, codes = _partitions(rows.table)
+            done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
+            is_copy |= rows.is_loose & (offsets.to_numpy() < done)
+        repeated = {}
+        if is_copy.any():
+            dropped = rows.table.filter(pa.array(is_copy)).group_by(["topic", "partition"]).aggregate([([], "count_all")])
+            for topic, partition, count in zip(*(dropped[i].to_pylist() for i in range(3)), strict=True):
+                repeated[topic, partition] = count
+        kept = rows.only(~is_copy)
+        self._rows = self._rows.and_those(kept)
+        return repeated
+
+    def _check_server(self, servers: Sequence[str], position: str) -> None:
+        for server in servers:
+            if server.endswith(f"/{SNAPSHOT_SERVER}"):
+                continue
+            if self.place.server not in ("", server):
+                raise SourceError(
+                    f"the connector reads another binlog: {server}, and before it {self.place.server}; nothing tells"
+                    " which of its transactions are in the target",
+                    where=position,
+                    fix="everything before it is in the target; compare it with bridge verify --against upstream, and"
+                    " begin again behind the change with a pipeline of another --name",
+                )
+            self.place = self.place._replace(server=server)
+
+    # --- what is due
+
+    def due(self, settled: int, now: float, *, is_idle: bool, is_end: bool = False) -> DueRows:
+        """Takes what is due.
+
+        settled: the last micro-batch behind which all partitions were read to where they ended then.
+        is_idle: nothing has come for so long that a schema change may run behind which nothing stands yet.
+        is_end: nothing more will be read.
+        """
+        rows = self._rows
+        found = rows.transactions
+        whole = self._whole(found, settled, now, is_end=is_end)
+        last = max((found[end.mark.id].last for end in whole if end.mark.id in found), default=-1)
+        due_ids = {end.mark.id for end in whole}
+        others = [one.first for id_, one in found.items() if id_ not in due_ids]
+        is_known = all(id_ in found for id_ in self._ends)
+        limit: float = min(others, default=math.inf) - 1 if is_known else last
+        is_loose = rows.is_loose & (rows.batches <= settled) & (rows.numbers <= max(limit, last))
+        loose_number = int(rows.numbers[is_loose].max(initial=-1))
+        statements = [
+            one
+            for one in self._statements
+            if one.number < last
+            or (
+                one.batch <= settled
+                and one.number <= limit
+                and (one.is_of_snapshot or is_idle or is_end or one.number <= loose_number)
+            )
+        ]
+        items: list[_Item] = [(one.number, _CHANGE, one) for one in statements]
+        items += [(found[end.mark.id].last, _WHOLE, end) for end in whole if end.mark.id in found]
+        if is_loose.any():
+            at = np.flatnonzero(is_loose)
+            for number in np.unique(rows.numbers[at]).tolist():
+                items.append((number, _LOOSE, at[rows.numbers[at] == number]))
+        items.sort(key=lambda item: item[:2])
+        due = self._numbered(items, found)
+        self._drop(due_ids, statements, is_loose)
+        return due
+
+    def _whole(
+        self, found: Mapping[str, TransactionRows], settled: int, now: float, *, is_end: bool
+    ) -> list[_End]:
+        """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
+        lacks."""
+        whole: list[_End] = []
+        last, self._blocked, self._is_short = self.place.number, "", False
+        without_end = min(((one.first, id_) for id_, one in found.items() if id_ not in self._ends), default=None)
+        self._drop_copies(found)
+        for end in self._ends.values():
+            mark, rows = end.mark, found.get(end.mark.id)
+            if end.batch > settled or (now < end.not_before and not is_end):
+                self._blocked = f"the transaction {mark.id} has just come"
+                break
+            if rows is None or not rows.are_whole(mark.count, mark.tables):
+                lacks = rows.missing(mark.count, mark.tables) if rows else missing_rows(mark.count, mark.tables, {})
+                self._blocked, self._is_short = f"the transaction {mark.id} lacks rows: {lacks}", True
+                break
+            if without_end is not None and rows.last > without_end[0]:
+                self._blocked = f"the transaction {without_end[1]} has no END, and later ones have"
+                self._is_short = True
+                break
+            if rows.first <= last:
+                raise SourceError(
+                    f"the transaction {mark.id} comes behind a later one of the binlog",
+                    where=self.topic[0],
+                    fix="the topic of transactions must have one partition and one connector that writes to it; apply"
+                    " without that topic, in a pipeline of another --name",
+                )
+            last = rows.last
+            whole.append(end)
+        if not self._blocked and without_end is not None:
+            self._blocked = f"the transaction {without_end[1]} has no END yet"
+        return whole
+
+    def _drop_copies(self, found: Collection[str]) -> None:
+        """Drops the ENDs of transactions that were due before, and those that count nothing."""
+        copies: set[str] = set()
+        for id_, end in reversed(self._ends.items()):
+            is_copy = self._is_past(id_) or end.next_id in copies or bool(end.next_id and self._is_past(end.next_id))
+            if id_ not in found and (is_copy or not end.mark.count):
+                copies.add(id_)
+        for id_ in copies:
+            del self._ends[id_]
+
+    def _is_past(self, id_: str) -> bool:
+        return id_ in self._gone or id_ == self.place.id
+
+    def _numbered(self, items: Sequence[_Item], found: Mapping[str, TransactionRows]) -> DueRows:
+        rows, next_ts = self._rows, self.next_ts
+        at: list[Longs] = []
+        numbers: list[Longs] = []
+        starts: list[Longs] = []
+        changes: list[SchemaChange] = []
+        places: list[tuple[int, Place]] = []
+        marks: list[Mark] = []
+        place = self.place
+        for number, rank, item in items:
+            if isinstance(item, _Statement):
+                ts = max(next_ts, item.change.commit_ts)
+                if item.change.commit_ts >= self.start_ts:
+                    changes.append(replace(item.change, commit_ts=ts))
+                marks.append(Mark(item.where, np.array([ts]), np.array([item.offset + 1])))
+                if not item.is_of_snapshot:
+                    place = place._replace(number=number)
+                next_ts = ts + 1
+            elif isinstance(item, _End):
+                of_it = _once(found[item.mark.id])[: None if item.ts >= self.start_ts else 0]
+                ts = max(next_ts, item.ts)
+                at.append(of_it)
+                numbers.append(np.arange(ts, ts + len(of_it)))
+                starts.append(np.array([ts]))
+                place = place._replace(number=number, id=item.mark.id)
+                next_ts = ts + max(1, len(of_it))
+            elif isinstance(item, np.ndarray):
+                order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
+                loose = item[order]
+                times = rows.table["commit_ts"].to_numpy()[loose]
+                ts = max(next_ts, int(times.min()))
+                own = np.arange(ts, ts + len(loose))
+                at.append(loose[times >= self.start_ts])
+                numbers.append(own[times >= self.start_ts])
+                starts.append(own)
+                part = rows.table.select(["topic", "partition", "offset"]).take(pa.array(loose))
+                partitions, codes = _partitions(part)
+                ends = part["offset"].to_numpy() + 1
+                marks += [Mark(one, own[codes == code], ends[codes == code]) for code, one in enumerate(partitions)]
+                next_ts = ts + len(loose)
+            places.append((next_ts, place))
+        self.place, self.next_ts = place, next_ts
+        return DueRows(
+            _with_numbers(rows.table, at, numbers),
+            np.concatenate([np.empty(0, np.int64), *starts]),
+            tuple(changes),
+            tuple(places),
+            tuple(marks),
+            next_ts,
+        )
+
+    def _drop(self, due_ids: Collection[str], statements: Collection[_Statement], is_loose: Longs) -> None:
+        gone = [code for code, id_ in enumerate(self._rows.ids) if id_ in due_ids]
+        is_due = np.isin(self._rows.codes, gone) | is_loose
+        if is_due.any():
+            self._rows = self._rows.only(~is_due)
+        for id_ in due_ids:
+            self._ends.pop(id_, None)
+        done = set(map(id, statements))
+        self._statements = [one for one in self._statements if id(one) not in done]
+        self._begun = {id_: one for id_, one in self._begun.items() if id_ not in due_ids and not self._is_past(id_)}
+
+
+def _partitions(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
+    """Gives the partitions of rows, and for each row the number of its partition."""
+    topics, of_topic = distinct(rows, ("topic",))
+    numbers = rows["partition"].to_numpy().astype(np.int64)
+    width = int(numbers.max(initial=0)) + 1
+    found, codes = np.unique(of_topic * width + numbers, return_inverse=True)
+    return [(topics[one // width][0], one % width) for one in found.tolist()], codes
+
+
+def _once(rows: TransactionRows) -> Longs:
+    """Gives the numbers of a transaction's rows without those that have another number among its rows: the connector
+    began anew in its midst and sent them again."""
+    same = (
+        (rows.numbers[1:] == rows.numbers[:-1]) & (rows.rows[1:] == rows.rows[:-1]) & (rows.kinds[1:] == rows.kinds[:-1])
+    )
+    return rows.at[np.concatenate([[True], ~same])]
+
+
+def _with_numbers(table: pa.Table, at: Sequence[Longs], numbers: Sequence[Longs]) -> pa.Table:
+    which = np.concatenate([np.empty(0, np.int64), *at])
+    rows = taken(table, which)
+    ts = np.concatenate([np.empty(0, np.int64), *numbers])
+    is_row = rows["kind"].to_numpy() <= int(Kind.DELETE)
+    for name, column in (
+        ("commit_ts", pa.array(ts, pa.int64())),
+        ("by_time", pa.repeat(False, len(ts))),  # noqa: FBT003
+        ("place", pa.nulls(len(ts), pa.string())),
+    ):
+        field_at = EVENT_SCHEMA.get_field_index(name)
+        rows = rows.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
+    return masked(rows, is_row)
+
+
+def _unplaced(where: str) -> SourceError:
+    return SourceError(
+        "a message does not tell its place in the binlog, so that it has none among the transactions",
+        where=where,
+        fix="all topics beside the topic of transactions must be of the same Debezium connector for MySQL or MariaDB;"
+        " without the topic of transactions they are applied in the order of their partitions",
+    )

@@ -1,0 +1,145 @@
+"""Whole transactions of a real connector (golden/debezium-restarts) on servers: every state that a reader sees is one that
+the upstream had, wherever the bridge dies."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from bridge.mysql.connection.session import Session
+from tests.support.dying import Died, DyingAtNumber
+from tests.support.pipelines import admin, decoded, drop_all, opened, sql
+from tests.pipeline.test_crash_points import bank_total
+
+PREFIX = "nextring-bank-json-64504"
+TOPIC = (f"{PREFIX}.transaction", 0)
+TOTALS = {None, 60_000, 120_000, 180_000}
+"""The accounts open in three transactions."""
+
+
+@pytest.fixture(scope="module")
+def events(real_senders: Path) -> pa.Table:
+    """All messages, in the order in which Kafka took them."""
+    return decoded(real_senders / "debezium-restarts" / "bank.jsonl", "debezium", transactions=True)
+
+
+def partitions(events: pa.Table) -> list[tuple[str, int]]:
+    """Those of the capture."""
+    return sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
+
+
+def interleaved(events: pa.Table, draw: random.Random) -> pa.Table:
+    """The messages as a reader may meet them: each partition in its order, and any partition ahead of the others."""
+    waiting: dict[tuple[str, int], list[int]] = {}
+    for number, where in enumerate(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)):
+        waiting.setdefault(where, []).append(number)
+    order: list[int] = []
+    while waiting:
+        where = draw.choice(sorted(waiting))
+        count = draw.randint(1, 400)
+        order += waiting[where][:count]
+        waiting[where] = waiting[where][count:]
+        if not waiting[where]:
+            del waiting[where]
+    return events.take(pa.array(order))
+
+
+def rows_there(session: Session, expected: dict[str, object]) -> dict[str, list[list[str]]]:
+    """The rows of the tables, as the capture's end state has them."""
+    found = {}
+    for name, table in expected.items():
+        columns = ", ".join(f"CAST({column['expr']} AS CHAR)" for column in table["columns"])  # type: ignore[index]
+        found[name] = sorted([str(value) for value in row] for row in session.rows(f"SELECT {columns} FROM {name}"))
+    return found
+
+
+def run(url: str, events: pa.Table, batch: int, trace: Callable[[str], None], **options: object) -> None:
+    """One process from where progress says to the end, in micro-batches."""
+    with opened(url, partitions(events), trace=trace, transactions=TOPIC, **options) as pipeline:  # type: ignore[arg-type]
+        starts = pipeline.applier.order.positions
+        keep = [
+            offset >= starts[topic, partition].offset
+            for topic, partition, offset in zip(
+                *(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True
+            )
+        ]
+        rest = events.filter(pa.array(keep))
+        for start in range(0, max(1, rest.num_rows), batch):
+            pipeline.take(rest.slice(start, batch))
+        pipeline.applier.finish()
+
+
+@pytest.fixture
+def end_state(real_senders: Path) -> dict[str, object]:
+    """The upstream's tables at the end."""
+    text = (real_senders / "debezium-restarts" / "bank.expected.json").read_text(encoding="utf-8")
+    tables: dict[str, object] = json.loads(text)["tables"]
+    return tables
+
+
+def as_expected(tables: dict[str, object]) -> dict[str, list[list[str]]]:
+    """Its rows."""
+    return {name: sorted(map(list, table["rows"])) for name, table in tables.items()}  # type: ignore[index]
+
+
+class Reader:
+    """Looks at the bank whenever the bridge does anything."""
+
+    def __init__(self, session: Session, inner: Callable[[str], None] = lambda _: None) -> None:
+        self._session, self._inner, self.totals = session, inner, list[int | None]()
+
+    def __call__(self, step: str) -> None:
+        self.totals.append(bank_total(self._session))
+        self._inner(step)
+
+
+@pytest.fixture
+def session(request: pytest.FixtureRequest, server: str) -> Iterator[Session]:
+    """A reader's session."""
+    with admin(request.getfixturevalue(server)) as one:
+        yield one
+
+
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_state_is_one_of_the_upstream(
+    server: str, request: pytest.FixtureRequest, session: Session, events: pa.Table, end_state: dict[str, object], seed: int
+) -> None:
+    """Whatever partition is read ahead of others, in whatever micro-batches."""
+    url, draw = request.getfixturevalue(server), random.Random(seed)
+    reader = Reader(session)
+    run(url, interleaved(events, draw), draw.choice([150, 700, 3000]), reader, rows_per_transaction=50)
+    assert set(reader.totals) <= TOTALS
+    assert rows_there(session, end_state) == as_expected(end_state)
+
+
+@pytest.mark.parametrize("server", ["target"])
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_bridge_that_dies_again_and_again(
+    server: str, request: pytest.FixtureRequest, session: Session, events: pa.Table, end_state: dict[str, object], writers: int
+) -> None:
+    """Each process dies a few steps further on; the next one goes on from the target alone."""
+    url, draw, reader, deaths = request.getfixturevalue(server), random.Random(7), Reader(session), 0
+    for _ in range(400):
+        reader = Reader(session, DyingAtNumber(draw.randint(1, 90)))
+        with suppress(Died):
+            run(
+                url,
+                interleaved(events, draw),
+                draw.choice([200, 900, 10_000]),
+                reader,
+                rows_per_transaction=draw.choice([20, 300]),
+                writers=writers,
+                take_over=True,
+            )
+            break
+        deaths += 1
+        assert writers or set(reader.totals) <= TOTALS
+    assert deaths > 20
+    assert rows_there(session, end_state) == as_expected(end_state)
