@@ -51,8 +51,8 @@ from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.kept_rows.window import Executors
 
 _BEGIN_ANEW = (
-    "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with another"
-    " --name"
+    "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"
+    " another --name"
 )
 
 log = structlog.get_logger()

@@ -4,9 +4,8 @@ order of commit ts does (internals, decision 17)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,6 @@ from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy
-from bridge.pipeline.by_partitions.repeated_changes import is_same_place
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
@@ -75,7 +73,7 @@ class TransactionOrder(BoundaryOrder):
     changes_between: gives the schema changes on record.
     """
 
-    on_executors: ClassVar[None] = None  # type: ignore[assignment]  # their transactions are counted in the driver
+    on_executors = None  # type: ignore[assignment]  # rows are counted in the driver
 
     def __init__(
         self,
@@ -108,7 +106,9 @@ class TransactionOrder(BoundaryOrder):
         self._changes_between = changes_between
         self._place = Place.read(told[0]) if told else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
-        self._queue = TransactionQueue(topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts)
+        self._queue = TransactionQueue(
+            topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts
+        )
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
         self._marks: list[Mark] = []
@@ -165,7 +165,7 @@ class TransactionOrder(BoundaryOrder):
             self._settled, self._asked = batch, None
 
     def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
-        """Gives what is due to the order of commit ts, and the events that are neither rows, schema changes nor marks."""
+        """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
         now = self._clock()
         is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
         due = self._queue.due(self._settled, now, is_idle=is_idle or self._ended, is_end=self._ended)
@@ -212,9 +212,9 @@ class TransactionOrder(BoundaryOrder):
             raise SourceError(
                 f"{self._blocked}; everything was read, and nothing more has come for {self._grace_seconds:g} s",
                 where=self._topic[0],
-                fix="read the topics of all tables of the connector, and leave tables out with --filter instead; a"
-                " transform of the connector that drops rows must not be; where rows or ENDs are gone for good (retention,"
-                " an upstream that was set back), begin again with a pipeline of another --name",
+                fix="read the topics of all tables of the connector, and leave tables out with --filter instead; the"
+                " connector may have no transform that drops rows; where rows or ENDs are gone for good (retention, an"
+                " upstream that was set back), begin again with a pipeline of another --name",
             )
 
     def end(self) -> None:
@@ -230,14 +230,14 @@ class TransactionOrder(BoundaryOrder):
         return TransactionRows(DriverRows.merged(tables).table, self._starts)
 
     @staticmethod
-    def coming(batch: object) -> None:  # type: ignore[override]
+    def coming(batch: object) -> None:
         """Guesses nothing: what is due depends on what all partitions have."""
         del batch
 
     @property
     def _complete_ts(self) -> int:
         """The resolved ts of the frontier; with `until` at most the end of the transaction in whose midst that is."""
-        resolved = self._frontier.resolved_ts
+        resolved: int = self._frontier.resolved_ts
         if self._until is None or self._until >= resolved:
             return resolved
         behind = int(np.searchsorted(self._starts, self._until, "left"))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,8 @@ _OTHER_NONE = -1
 class TransactionRows:
     """The rows of one transaction that have been read, in the order of the binlog.
 
-    at: their numbers among the rows.  numbers, rows, orders, kinds, names: of each the file and position, the row in the
-        event, the number in the transaction, the kind and the table.
+    at: their numbers among the rows.  numbers, rows, orders, kinds, names: of each the file and position, the row in
+        the event, the number in the transaction, the kind and the table.
     """
 
     at: Longs
@@ -148,18 +149,21 @@ class ToldRows:
     @cached_property
     def codes(self) -> Longs:
         """For each row, the number of its transaction among `ids`."""
-        return self._ids.indices.to_numpy().astype(np.int64)
+        codes: Longs = self._ids.indices.to_numpy().astype(np.int64)
+        return codes
 
     @cached_property
     def kinds(self) -> Longs:
         """The kind of each event."""
-        return self.table["kind"].to_numpy().astype(np.int64)
+        kinds: Longs = self.table["kind"].to_numpy().astype(np.int64)
+        return kinds
 
     @cached_property
     def is_loose(self) -> Bools:
         """Which rows are of no transaction."""
         code = self.ids.index("") if "" in self.ids else _OTHER_NONE
-        return self.codes == code
+        is_loose: Bools = self.codes == code
+        return is_loose
 
     @cached_property
     def transactions(self) -> dict[str, TransactionRows]:
@@ -178,13 +182,11 @@ class ToldRows:
             (codes[1:] == codes[:-1]) & (numbers[1:] == numbers[:-1]) & (rows[1:] == rows[:-1])
             & (orders[1:] == orders[:-1]) & (kinds[1:] == kinds[:-1])
         )  # fmt: skip
-        at, kinds, orders, rows, numbers, codes = (
-            part[~is_copy] for part in (at, kinds, orders, rows, numbers, codes)
-        )
+        at, kinds, orders, rows, numbers, codes = (part[~is_copy] for part in (at, kinds, orders, rows, numbers, codes))
         texts = names.take(pa.array(at)).to_pylist()
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
         found = {}
-        for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for start, end in pairwise(bounds):
             part = slice(start, end)
             found[self.ids[int(codes[start])]] = TransactionRows(
                 at[part], numbers[part], rows[part], orders[part], kinds[part], tuple(texts[part])

@@ -2,12 +2,12 @@
 
 The topic of transactions is the order: the first ENDs in it ascend as the binlog does.  A transaction is due when all
 rows that its END counts have been read, and all transactions before it are due.  Each of its rows gets a number of its
-own, so that the order within the transaction holds too; the numbers of transactions ascend with the order, and begin at
-the time that the END tells, or at the number behind the transaction before it (TSO).
+own, so that the order within the transaction holds too; the numbers of transactions ascend with the order, and begin
+at the time that the END tells, or at the number behind the transaction before it (TSO).
 
-After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due, by
-file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END is also one if
-it has no rows and the next one is, since the connector leaves out only what it knows to be acknowledged: rows of the
+After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due,
+by file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END is also one
+if it has no rows and the next one is, since the connector leaves out only what it knows to be acknowledged: rows of the
 first transaction that it sends again.
 
 Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
@@ -26,7 +26,7 @@ import pyarrow as pa
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
-from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, TransactionRows, missing_rows
+from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, TransactionRows, missing_rows
 from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.gathering import masked, taken
@@ -66,7 +66,8 @@ class _End:
     """The first END of a transaction, or a later one that counts more.
 
     batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds).
-    first_offset: that of its BEGIN.  next_id: the transaction of the END behind it, "" while there is none.
+    first_offset: that of its BEGIN.  last_offset: that of its last copy.  next_id: the transaction of the END behind
+        that, "" while there is none.
     """
 
     mark: TransactionMark
@@ -74,6 +75,7 @@ class _End:
     batch: int
     not_before: float
     first_offset: int
+    last_offset: int
     next_id: str = ""
 
 
@@ -228,15 +230,18 @@ class TransactionQueue:
             return
         self._begun.pop(mark.id, None)
         if self._last_end in self._ends and self._last_end != mark.id:
-            self._ends[self._last_end].next_id = self._ends[self._last_end].next_id or mark.id
+            self._ends[self._last_end].next_id = mark.id
         self._last_end = mark.id
         if mark.id == self.place.id:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else now
-            self._ends[mark.id] = _End(mark, ts, batch, not_before, first)
-        elif self._ends[mark.id].mark.count < mark.count:
-            self._ends[mark.id].mark, self._ends[mark.id].batch = mark, batch
+            self._ends[mark.id] = _End(mark, ts, batch, not_before, first, offset)
+            return
+        known = self._ends[mark.id]
+        known.next_id, known.last_offset = "", offset
+        if known.mark.count < mark.count:
+            known.mark, known.batch = mark, batch
 
     def _take_changes(self, changes: pa.Table, batch: int) -> tuple[SchemaChange, ...]:
         passed = []
@@ -275,7 +280,9 @@ class TransactionQueue:
             is_copy |= rows.is_loose & (offsets.to_numpy() < done)
         repeated = {}
         if is_copy.any():
-            dropped = rows.table.filter(pa.array(is_copy)).group_by(["topic", "partition"]).aggregate([([], "count_all")])
+            dropped = (
+                rows.table.filter(pa.array(is_copy)).group_by(["topic", "partition"]).aggregate([([], "count_all")])
+            )
             for topic, partition, count in zip(*(dropped[i].to_pylist() for i in range(3)), strict=True):
                 repeated[topic, partition] = count
         kept = rows.only(~is_copy)
@@ -311,7 +318,7 @@ class TransactionQueue:
         last = max((found[end.mark.id].last for end in whole if end.mark.id in found), default=-1)
         due_ids = {end.mark.id for end in whole}
         others = [one.first for id_, one in found.items() if id_ not in due_ids]
-        is_known = all(id_ in found for id_ in self._ends)
+        is_known = all(id_ in found for id_, end in self._ends.items() if end.mark.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         is_loose = rows.is_loose & (rows.batches <= settled) & (rows.numbers <= max(limit, last))
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
@@ -336,17 +343,18 @@ class TransactionQueue:
         self._drop(due_ids, statements, is_loose)
         return due
 
-    def _whole(
-        self, found: Mapping[str, TransactionRows], settled: int, now: float, *, is_end: bool
-    ) -> list[_End]:
+    def _whole(self, found: Mapping[str, TransactionRows], settled: int, now: float, *, is_end: bool) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
-        whole: list[_End] = []
+        whole, empty = list[_End](), list[str]()
         last, self._blocked, self._is_short = self.place.number, "", False
         without_end = min(((one.first, id_) for id_, one in found.items() if id_ not in self._ends), default=None)
         self._drop_copies(found)
         for end in self._ends.values():
             mark, rows = end.mark, found.get(end.mark.id)
+            if rows is None and not mark.count:
+                empty.append(mark.id)
+                continue
             if end.batch > settled or (now < end.not_before and not is_end):
                 self._blocked = f"the transaction {mark.id} has just come"
                 break
@@ -367,17 +375,19 @@ class TransactionQueue:
                 )
             last = rows.last
             whole.append(end)
+        for id_ in empty:
+            del self._ends[id_]
         if not self._blocked and without_end is not None:
             self._blocked = f"the transaction {without_end[1]} has no END yet"
         return whole
 
     def _drop_copies(self, found: Collection[str]) -> None:
-        """Drops the ENDs of transactions that were due before, and those that count nothing."""
+        """Drops the ENDs of transactions that were due before."""
         copies: set[str] = set()
-        for id_, end in reversed(self._ends.items()):
-            is_copy = self._is_past(id_) or end.next_id in copies or bool(end.next_id and self._is_past(end.next_id))
-            if id_ not in found and (is_copy or not end.mark.count):
-                copies.add(id_)
+        without_rows = [end for id_, end in self._ends.items() if id_ not in found]
+        for end in sorted(without_rows, key=lambda end: end.last_offset, reverse=True):
+            if any(self._is_past(id_) or id_ in copies for id_ in (end.mark.id, end.next_id) if id_):
+                copies.add(end.mark.id)
         for id_ in copies:
             del self._ends[id_]
 
@@ -393,7 +403,7 @@ class TransactionQueue:
         places: list[tuple[int, Place]] = []
         marks: list[Mark] = []
         place = self.place
-        for number, rank, item in items:
+        for number, _, item in items:
             if isinstance(item, _Statement):
                 ts = max(next_ts, item.change.commit_ts)
                 if item.change.commit_ts >= self.start_ts:
@@ -435,7 +445,7 @@ class TransactionQueue:
             next_ts,
         )
 
-    def _drop(self, due_ids: Collection[str], statements: Collection[_Statement], is_loose: Longs) -> None:
+    def _drop(self, due_ids: Collection[str], statements: Collection[_Statement], is_loose: Bools) -> None:
         gone = [code for code, id_ in enumerate(self._rows.ids) if id_ in due_ids]
         is_due = np.isin(self._rows.codes, gone) | is_loose
         if is_due.any():
@@ -460,9 +470,12 @@ def _once(rows: TransactionRows) -> Longs:
     """Gives the numbers of a transaction's rows without those that have another number among its rows: the connector
     began anew in its midst and sent them again."""
     same = (
-        (rows.numbers[1:] == rows.numbers[:-1]) & (rows.rows[1:] == rows.rows[:-1]) & (rows.kinds[1:] == rows.kinds[:-1])
+        (rows.numbers[1:] == rows.numbers[:-1])
+        & (rows.rows[1:] == rows.rows[:-1])
+        & (rows.kinds[1:] == rows.kinds[:-1])
     )
-    return rows.at[np.concatenate([[True], ~same])]
+    first: Longs = rows.at[np.concatenate([[True], ~same])]
+    return first
 
 
 def _with_numbers(table: pa.Table, at: Sequence[Longs], numbers: Sequence[Longs]) -> pa.Table:
@@ -472,7 +485,7 @@ def _with_numbers(table: pa.Table, at: Sequence[Longs], numbers: Sequence[Longs]
     is_row = rows["kind"].to_numpy() <= int(Kind.DELETE)
     for name, column in (
         ("commit_ts", pa.array(ts, pa.int64())),
-        ("by_time", pa.repeat(False, len(ts))),  # noqa: FBT003
+        ("by_time", pa.repeat(False, len(ts))),
         ("place", pa.nulls(len(ts), pa.string())),
     ):
         field_at = EVENT_SCHEMA.get_field_index(name)

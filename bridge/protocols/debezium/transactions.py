@@ -3,8 +3,8 @@
 
 A row, or a schema change, tells its place: in whose binlog, at which file and position, which row of the event, which
 transaction, its number among the transaction's rows, and its table as an END names it; joined by newlines.  What is of
-no transaction (schema changes, rows of a snapshot) has the transaction "".  The topic of transactions has a BEGIN and an
-END of each, with how many rows the connector has sent, in all and by table.
+no transaction (schema changes, rows of a snapshot) has the transaction "".  The topic of transactions has a BEGIN and
+an END of each, with how many rows the connector has sent, in all and by table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TransactionMark(NamedTuple):
 
     id: str
     is_end: bool
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     tables: dict[str, int]
 
     @classmethod

@@ -1,5 +1,5 @@
-"""Whole transactions of a real connector (golden/debezium-restarts) on servers: every state that a reader sees is one that
-the upstream had, wherever the bridge dies."""
+"""Whole transactions of a real connector (golden/debezium-restarts) on servers: every state that a reader sees is one
+that the upstream had, wherever the bridge dies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from bridge.mysql.connection.session import Session
-from tests.support.dying import Died, DyingAtNumber
-from tests.support.pipelines import admin, decoded, drop_all, opened, sql
 from tests.pipeline.test_crash_points import bank_total
+from tests.support.dying import Died, DyingAtNumber
+from tests.support.pipelines import admin, decoded, opened
 
 PREFIX = "nextring-bank-json-64504"
 TOPIC = (f"{PREFIX}.transaction", 0)
@@ -109,7 +109,12 @@ def session(request: pytest.FixtureRequest, server: str) -> Iterator[Session]:
 @pytest.mark.parametrize("server", ["target", "mysql_target"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_every_state_is_one_of_the_upstream(
-    server: str, request: pytest.FixtureRequest, session: Session, events: pa.Table, end_state: dict[str, object], seed: int
+    server: str,
+    request: pytest.FixtureRequest,
+    session: Session,
+    events: pa.Table,
+    end_state: dict[str, object],
+    seed: int,
 ) -> None:
     """Whatever partition is read ahead of others, in whatever micro-batches."""
     url, draw = request.getfixturevalue(server), random.Random(seed)
@@ -122,7 +127,12 @@ def test_every_state_is_one_of_the_upstream(
 @pytest.mark.parametrize("server", ["target"])
 @pytest.mark.parametrize("writers", [0, 2])
 def test_a_bridge_that_dies_again_and_again(
-    server: str, request: pytest.FixtureRequest, session: Session, events: pa.Table, end_state: dict[str, object], writers: int
+    server: str,
+    request: pytest.FixtureRequest,
+    session: Session,
+    events: pa.Table,
+    end_state: dict[str, object],
+    writers: int,
 ) -> None:
     """Each process dies a few steps further on; the next one goes on from the target alone."""
     url, draw, reader, deaths = request.getfixturevalue(server), random.Random(7), Reader(session), 0

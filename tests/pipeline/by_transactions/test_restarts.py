@@ -1,0 +1,153 @@
+"""Genuine messages of a connector that was killed four times, applied to a bank in memory by processes that die too."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from bridge.events import Kind
+from bridge.filters.table_filter import TableFilter
+from bridge.model import Advance, PartitionId, SchemaChange
+from bridge.mysql.state.progress import Progress, dump_positions, load_positions
+from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.order import starts_of
+from bridge.pipeline.watching.counts import Counts
+from bridge.rows.amount import Amount
+from tests.pipeline.by_transactions.feeding import Feed
+from tests.support.models import Clock
+from tests.support.pipelines import decoded
+
+TOPIC = ("nextring-bank-json-64504.transaction", 0)
+TABLES = ("acc_a", "acc_b", "acc_c")
+
+
+class Died(Exception):  # noqa: N818  # the end of a process, not an error
+    """The process is gone."""
+
+
+class Bank:
+    """What is in the target: the accounts, how far the pipeline is, and the schema changes that ran."""
+
+    def __init__(self) -> None:
+        self.applied_ts, self.positions = 0, "{}"
+        self.rows: dict[tuple[str, int], int] = {}
+        self.journal: list[SchemaChange] = []
+        self.seen: set[int] = set()
+        self.applied = 0
+
+    def progress(self) -> Progress:
+        """As a new process reads it."""
+        return Progress("bridge", 1, self.applied_ts, 0, load_positions(self.positions), (), self.applied_ts)
+
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """What is on record."""
+        return [one for one in self.journal if low <= one.commit_ts < high]
+
+    def commit(self, step: Advance, rows: pa.Table | None) -> None:
+        """One target transaction."""
+        step.check()
+        assert step.old_ts == self.applied_ts
+        self.applied_ts, self.positions = step.new_ts, dump_positions(step.positions)
+        self.journal += step.pending
+        names = ("kind", "table", "columns", "before", "after")
+        for kind, table, columns, before, after in (
+            zip(*(rows[name].to_pylist() for name in names), strict=True) if rows is not None else ()
+        ):
+            row = dict(zip(columns.split("\0\0")[0].split("\0"), (after or before).split("\0"), strict=True))
+            if kind == Kind.UPDATE:  # nothing may come twice, nor out of order
+                old = dict(zip(columns.split("\0\0")[0].split("\0"), before.split("\0"), strict=True))
+                assert self.rows[table, int(old["id"])] == int(old["balance"])
+            self.rows[table, int(row["id"])] = int(row["balance"])
+            self.applied += 1
+        self.seen.add(sum(self.rows.values()))
+
+
+def order_of(
+    bank: Bank, partitions: Sequence[PartitionId], ends: Callable[[], Mapping[PartitionId, int]]
+) -> TransactionOrder:
+    """The order of a new process."""
+    progress = bank.progress()
+    return TransactionOrder(
+        progress,
+        starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
+        TOPIC,
+        IdlePolicy(10, lambda _: ends()),
+        bank.changes_between,
+        tables=TableFilter(),
+        counts=Counts(),
+        grace_seconds=60,
+        clock=Clock(),
+    )
+
+
+def apply_due(order: TransactionOrder, bank: Bank, most: int, steps: Callable[[], None]) -> None:
+    """What the applier does."""
+    for segment, rows, _ in order.due():
+        end: int | None = 0
+        for end, piece in rows.pieces(Amount(most, 1 << 40)) if rows is not None else ():
+            step = order.advance_to(
+                segment.high if end is None else end, segment.high, segment.changes if end is None else ()
+            )
+            steps()
+            bank.commit(step, piece.table)  # type: ignore[attr-defined]
+            steps()
+            order.moved(step)
+        if end is not None:
+            step = order.advance_to(segment.high, segment.high, segment.changes)
+            bank.commit(step, None)
+            order.moved(step)
+
+
+@pytest.fixture(scope="module")
+def events(real_senders: Path) -> pa.Table:
+    """All messages, in the order in which Kafka took them."""
+    return decoded(real_senders / "debezium-restarts" / "bank.jsonl", "debezium", transactions=True)
+
+
+@pytest.fixture(scope="module")
+def end_state(real_senders: Path) -> dict[tuple[str, int], int]:
+    """The upstream's balances at the end."""
+    text = (real_senders / "debezium-restarts" / "bank.expected.json").read_text(encoding="utf-8")
+    tables: dict[str, Any] = json.loads(text)["tables"]
+    return {(table, int(row[0])): int(row[1]) for table in TABLES for row in tables[f"bank.{table}"]["rows"]}
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_processes_that_die(events: pa.Table, end_state: dict[tuple[str, int], int], seed: int) -> None:
+    """Each reads the partitions in an order of its own, in micro-batches of its own, and dies before or after a commit:
+    every committed state has the right sum, and no row comes twice or out of order."""
+    draw, bank, deaths = random.Random(seed), Bank(), 0
+    while True:
+        feed = Feed(events, draw)
+        life = draw.randint(1, 40)
+
+        def steps() -> None:
+            nonlocal life
+            life -= 1
+            if life == 0:
+                raise Died
+
+        order = order_of(bank, feed.partitions, feed.sent)
+        feed.begin({where: start.offset for where, start in order.positions.items()})
+        try:
+            while (batch := feed.next()) is not None:
+                order.take(order.batch(batch.events, batch.ends, is_cut=False))
+                apply_due(order, bank, draw.choice([3, 7, 100]), steps)
+            order.end()
+            apply_due(order, bank, 40, steps)
+            break
+        except Died:
+            deaths += 1
+    assert deaths > 3
+    assert bank.seen <= {0, 60_000, 120_000, 180_000}
+    assert bank.rows == end_state
+    assert bank.applied == 4_180
+    assert len(bank.journal) == 11
+    assert order.rows == 0

@@ -1,0 +1,332 @@
+"""Which transactions are whole, in which order they are due, and what is a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+
+from bridge.errors import SourceError
+from bridge.events import EVENT_SCHEMA, Kind
+from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
+
+TOPIC = ("p.transaction", 0)
+SERVER = "p/binlog/1"
+Happening = tuple[str, ...]
+Said = dict[str, Any]
+_EMPTY: Said = {"partition": 0, "commit_ts": 0, "index": 0, "schema": "", "table": "", "by_time": True}
+
+
+def row(
+    id_: str, order: int, pos: int, name: str = "s.a", *, row: int = 0, kind: Kind = Kind.UPDATE,
+    offset: int | None = None, server: str = SERVER, partition: int = 0, ts: int = 5,
+) -> Said:  # fmt: skip
+    """A row of a transaction; of none, where that is ""."""
+    place = f"{server}\n{pos}\n{row}\n{order}\n{id_}\n{name if id_ else ''}"
+    schema, table = name.split(".")
+    said = {
+        "topic": f"p.{name}",
+        "offset": pos * 10 + row if offset is None else offset,
+        "kind": int(kind),
+        "place": place,
+    }
+    return _EMPTY | said | {"schema": schema, "table": table, "commit_ts": ts, "partition": partition}
+
+
+def begin(id_: str, offset: int) -> Said:
+    """A BEGIN."""
+    return _mark(id_, offset, is_end=False, tables={})
+
+
+def end(id_: str, offset: int, ts: int = 5, **tables: int) -> Said:
+    """An END; of each table of the database s, how many rows it counts."""
+    return _mark(id_, offset, is_end=True, tables={f"s.{name}": rows for name, rows in tables.items()}, ts=ts)
+
+
+def _mark(id_: str, offset: int, *, is_end: bool, tables: dict[str, int], ts: int = 5) -> Said:
+    text = orjson.dumps([id_, is_end, sum(tables.values()), tables]).decode()
+    return _EMPTY | {"topic": TOPIC[0], "offset": offset, "kind": int(Kind.TRANSACTION), "text": text, "commit_ts": ts}
+
+
+def change(text: str, pos: int, *, server: str = SERVER, offset: int | None = None) -> Said:
+    """A schema change."""
+    at = {"topic": "p", "offset": pos if offset is None else offset, "place": f"{server}\n{pos}\n0\n0\n\n"}
+    return _EMPTY | at | {"kind": int(Kind.SCHEMA_CHANGE), "text": text, "schema": "s", "commit_ts": 5}
+
+
+def events(said: Sequence[Said]) -> pa.Table:
+    """As they come out of the decoder."""
+    return pa.Table.from_pylist(list(said), schema=EVENT_SCHEMA)
+
+
+def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
+    """A queue behind a place."""
+    return TransactionQueue(TOPIC, place, 0, more.pop("loose_ends", {}), **more)
+
+
+class Fed:
+    """A queue that is fed micro-batches, each of which is settled."""
+
+    def __init__(self, one: TransactionQueue) -> None:
+        self.queue, self.batch, self.passed, self.repeated = one, 0, list[str](), 0
+
+    def __call__(self, *said: Said, now: float = 0.0, settled: bool = True, idle: bool = False) -> list[str]:
+        """Takes a micro-batch, and tells what is due: rows by position and row, schema changes by text, in order."""
+        taken = self.queue.take(events(said), self.batch, now)
+        self.passed += [one.text for one in taken.passed]
+        self.repeated += sum(taken.repeated.values())
+        due = self.queue.due(self.batch if settled else self.batch - 1, now, is_idle=idle)
+        self.batch += 1
+        return shown(due)
+
+
+def shown(due: DueRows) -> list[str]:
+    """What is due, in the order of its commit_ts."""
+    names = ("commit_ts", "offset")
+    found = [(ts, str(offset)) for ts, offset in zip(*(due.rows[n].to_pylist() for n in names), strict=True)]
+    return [text for _, text in sorted(found + [(one.commit_ts, one.text) for one in due.changes])]
+
+
+def test_a_transaction_is_due_when_all_its_rows_are_there() -> None:
+    """And nothing behind it before."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), end("1", 1, a=1, b=1), row("2", 1, 20), end("2", 3, a=1)) == []
+    assert fed.queue.reason == "the transaction 1 lacks rows: s.b: 0 of 1"
+    assert fed(row("1", 2, 11, "s.b")) == ["100", "110", "200"]
+
+
+def test_rows_without_an_end_wait() -> None:
+    """The END may be on its way."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10)) == []
+    assert not fed.queue.is_short
+    assert fed(end("1", 1, a=1)) == ["100"]
+
+
+def test_an_end_is_settled_first() -> None:
+    """When it has just come, rows and schema changes that were sent before it may not have been read."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), end("1", 1, a=1), settled=False) == []
+    assert fed(change("ALTER", 5)) == ["ALTER", "100"]
+
+
+def test_the_order_within_a_transaction_is_that_of_the_binlog() -> None:
+    """Also between topics, whose offsets tell nothing."""
+    fed = Fed(queue())
+    assert fed(row("1", 2, 11, "s.b", offset=1), row("1", 1, 10, offset=7), end("1", 1, a=1, b=1)) == ["7", "1"]
+
+
+def test_a_key_that_moves_is_two_rows_of_one_position() -> None:
+    """A delete and an insert, which are counted both."""
+    fed = Fed(queue())
+    moved = (row("1", 1, 10, kind=Kind.DELETE, offset=1), row("1", 2, 10, kind=Kind.INSERT, offset=2))
+    assert fed(*moved, end("1", 1, a=2)) == ["1", "2"]
+
+
+def test_counts_by_table_have_to_agree() -> None:
+    """Two rows of one table are not one of each."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), row("1", 2, 11), end("1", 1, a=1, b=1)) == []
+    assert fed.queue.is_short
+
+
+def test_copies_of_rows_and_ends() -> None:
+    """After a restart of the connector, before and after the transaction was due."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), row("1", 1, 10, offset=101), end("1", 1, a=1), end("1", 2, a=1)) == ["100"]
+    assert fed(row("2", 1, 20), end("2", 3, a=1)) == ["200"]
+    assert fed(end("1", 4, a=1), row("1", 1, 10, offset=102), end("2", 5, a=1), row("2", 1, 20, offset=201)) == []
+    assert fed.queue.is_empty
+    assert fed.repeated == 2
+
+
+def test_an_end_that_counts_nothing_behind_one_that_counts() -> None:
+    """A connector before 3.7 that begins anew behind the last row of a transaction: the larger count holds."""
+    fed = Fed(queue())
+    assert fed(begin("1", 0), end("1", 1, a=1), begin("1", 2), end("1", 3)) == []
+    assert fed(row("1", 1, 10)) == ["100"]
+
+
+def test_a_connector_that_begins_anew_in_the_midst() -> None:
+    """Before 3.7 the rest is numbered from 1 on, and the END counts the rest alone (dbz#633)."""
+    fed = Fed(queue())
+    first = [row("1", n, 10 + n) for n in (1, 2, 3)]
+    assert fed(begin("1", 0), *first) == []
+    assert fed(begin("1", 1), end("1", 2, a=2)) == []  # three rows are not two
+    assert fed(row("1", 2, 15), now=DOUBT_SECONDS) == []
+    assert fed(row("1", 1, 14), now=DOUBT_SECONDS) == ["110", "120", "130", "140", "150"]
+
+
+def test_the_rest_may_begin_before_the_last_row_that_was_sent() -> None:
+    """Rows that were sent and not acknowledged come again with other numbers, and are written once."""
+    fed = Fed(queue())
+    assert fed(begin("1", 0), *(row("1", n, 10 + n) for n in (1, 2, 3))) == []
+    rest = [row("1", n, 12 + n, offset=200 + n) for n in (1, 2)]
+    assert fed(begin("1", 1), *rest, end("1", 2, a=2), now=DOUBT_SECONDS) == []
+    assert fed(now=2 * DOUBT_SECONDS) == ["110", "120", "201", "202"]
+
+
+def test_half_a_transaction_that_looks_whole_is_doubted() -> None:
+    """The first half has as many rows as the END of the second counts: what comes within ten seconds tells."""
+    fed = Fed(queue())
+    assert fed(begin("1", 0), row("1", 1, 11), begin("1", 1), end("1", 2, a=1)) == []
+    assert fed(row("1", 1, 12), now=DOUBT_SECONDS - 1) == []
+    assert fed(now=DOUBT_SECONDS) == ["110", "120"]
+
+
+def test_the_end_of_a_rest_without_rows() -> None:
+    """Its END was not sent when the connector died; all its rows had been acknowledged."""
+    fed = Fed(queue())
+    assert fed(begin("1", 0), row("1", 1, 10), begin("1", 1), end("1", 2), row("2", 1, 20), end("2", 3, a=1)) == []
+    assert fed(now=DOUBT_SECONDS) == ["100", "200"]
+
+
+def test_ends_of_what_is_in_the_target_without_rows() -> None:
+    """After a restart of the bridge, the connector sends again from the midst of a transaction long past: that one has
+    no row, the next ones have all of theirs."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(end("1", 7, a=1)) == []
+    assert fed.queue.is_short
+    assert fed(end("2", 8, a=1), row("2", 1, 20)) == []
+    assert fed.queue.is_empty
+    assert fed(end("3", 9, a=1), row("3", 1, 30), row("4", 1, 40), end("4", 10, a=1)) == ["400"]
+
+
+def test_an_end_without_rows_that_is_not_past() -> None:
+    """The connector died with the rows unsent, and sends again from a transaction that is in the target."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(end("4", 7, a=1), end("3", 8, a=1)) == []
+    assert fed(row("3", 1, 30), row("4", 1, 40), end("4", 9, a=1)) == ["400"]
+
+
+def test_the_last_copy_of_an_end_tells() -> None:
+    """It came again behind one that is past, and its rows may still be unread."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(end("4", 7, a=1), end("2", 8), end("3", 9, a=1), row("3", 1, 30), end("4", 10, a=1), end("5", 11, a=1)) == []
+    assert fed(row("5", 1, 50), row("4", 1, 40)) == ["400", "500"]
+
+
+def test_a_transaction_without_rows_tells_nothing_of_the_one_before() -> None:
+    """It changed tables that the connector leaves out; the rows of the one before are still to be read."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(end("4", 7, a=1), end("5", 8), row("6", 1, 60), end("6", 9, a=1)) == []
+    assert fed(row("4", 1, 40)) == ["400", "600"]
+    assert fed.queue.is_empty
+
+
+def test_ends_of_what_is_in_the_target_with_one_that_counts_nothing_between() -> None:
+    """What stands behind it tells."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(end("1", 7, a=1), end("2", 8), end("3", 9, a=1)) == []
+    assert fed.queue.is_empty
+
+
+def test_an_end_that_never_came() -> None:
+    """Later ones have: nothing behind it is due."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), row("2", 1, 20), end("2", 2, a=1)) == []
+    assert fed.queue.is_short
+    assert "1 has no END" in fed.queue.reason
+
+
+def test_rows_that_are_not_replicated_are_counted() -> None:
+    """A filter does not make a transaction short."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2)) == ["100"]
+    assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
+    assert fed.queue.place == Place(SERVER, 20, "2")
+
+
+def test_schema_changes_stand_between_transactions() -> None:
+    """By their place in the binlog; one behind which nothing stands yet waits for that."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 15)) == ["100"]
+    assert fed() == []
+    assert fed(row("2", 1, 20), end("2", 2, a=1)) == ["ALTER", "200"]
+    assert fed(change("DROP", 25), idle=True) == ["DROP"]
+
+
+def test_a_schema_change_waits_for_transactions_before_it() -> None:
+    """Also when all is idle."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), change("TRUNCATE", 15), idle=True) == []
+    assert fed(end("1", 1, a=1), idle=True) == ["100", "TRUNCATE"]
+
+
+def test_a_schema_change_whose_place_is_passed() -> None:
+    """It is told apart: it may be a copy, and may have come late."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(change("TRUNCATE", 25)) == []
+    assert fed.passed == ["TRUNCATE"]
+
+
+def test_a_snapshot_comes_first() -> None:
+    """Its schema changes, then its rows, as they come; then what is in the binlog."""
+    fed, snapshot = Fed(queue()), "p/binlog/0"
+    assert fed(row("", 0, 9, server=snapshot, offset=0), change("CREATE", 9, server=snapshot), row("1", 1, 10)) == [
+        "CREATE",
+        "0",
+    ]
+    assert fed(row("", 0, 9, server=snapshot, offset=1), end("1", 1, a=1)) == ["1", "100"]
+
+
+def test_rows_of_a_chunk_come_behind_the_changes_before_them() -> None:
+    """A row of an incremental snapshot is no older than what its partition held before it."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), row("", 0, 12), row("2", 1, 20), end("1", 1, a=1)) == ["100", "120"]
+    assert fed(row("", 0, 22), end("2", 2, a=1)) == ["200", "220"]
+
+
+def test_rows_of_no_transaction_are_not_written_twice() -> None:
+    """Where a new process reads them again."""
+    fed = Fed(queue(Place(SERVER, 30, "3"), loose_ends={("p.s.a", 0): 121}))
+    assert fed(row("", 0, 12), row("", 0, 13)) == ["130"]
+
+
+def test_what_tells_an_earlier_time_is_in_the_target() -> None:
+    """A pipeline that begins at a moment."""
+    fed = Fed(queue(start_ts=100))
+    assert fed(row("1", 1, 10), end("1", 1, a=1, ts=99), change("ALTER", 15), row("", 0, 16, ts=99)) == []
+    assert fed(row("2", 1, 20), end("2", 2, a=1, ts=100)) == ["200"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [row("1", 1, 10), row("2", 1, 20, server="p/binlog/2")],
+        [row("1", 1, 10), change("ALTER", 20, server="q/binlog/1")],
+        [row("2", 1, 20), row("1", 1, 10), end("2", 1, a=1), end("1", 2, a=1)],
+        [_mark("1", 0, is_end=True, tables={}) | {"topic": "q.transaction"}],
+        [row("1", 1, 10) | {"place": None}],
+        [change("ALTER", 10) | {"place": None}],
+    ],
+    ids=["another server", "another connector", "out of order", "two topics", "a row elsewhere", "a change elsewhere"],
+)
+def test_what_tells_no_order_stops(said: list[Said]) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(SourceError):
+        Fed(queue())(*said)
+
+
+def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
+    """Each row has its own; they begin at the time of the END, or behind the transaction before."""
+    one = queue()
+    one.take(
+        events([row("1", 1, 10), row("1", 2, 11), end("1", 1, 1000, a=2), row("2", 1, 20), end("2", 2, 7, a=1)]), 0, 0
+    )
+    due = one.due(0, 0.0, is_idle=False)
+    assert due.rows["commit_ts"].to_pylist() == [1000, 1001, 1002]
+    assert due.starts.tolist() == [1000, 1002]
+    assert due.places == ((1002, Place(SERVER, 11, "1")), (1003, Place(SERVER, 20, "2")))
+    assert Place.read(due.places[1][1].text()) == due.places[1][1]
+
+
+def test_where_reading_begins_anew() -> None:
+    """At the first message of each partition that waits; in the topic of transactions at the BEGIN."""
+    one = queue()
+    one.take(events([begin("1", 4), end("1", 6, a=2), row("1", 2, 11), row("1", 1, 12), change("ALTER", 15)]), 0, 0)
+    one.due(0, 0.0, is_idle=False)
+    assert one.first_offsets() == {TOPIC: 4, ("p.s.a", 0): 110, ("p", 0): 15}
