@@ -149,7 +149,7 @@ class Assembly:
         `transaction_topic`, and when a pipeline that goes by it does not read it any more."""
         is_begun = goes_by_transactions(progress.positions)
         options = replace(self._decode_options(), transactions=True)
-        found = transaction_topic(self.source, self.protocol, options, extents)
+        found = transaction_topic(self.protocol, options, extents, lambda: self.source.heads(1))
         if is_begun and found is None:
             raise UsageError(
                 "the pipeline applies whole transactions, and their topic is not read",

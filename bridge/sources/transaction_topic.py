@@ -2,52 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from bridge.errors import UsageError
 from bridge.events import Kind
 from bridge.model import PartitionId
-from bridge.protocols import DecodeError, DecodeOptions, make_decoder
-from bridge.sources.source import Extent, Source
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.sources.source import KeyAndValue
 
 _SUFFIX = ".transaction"
 
 
 def transaction_topic(
-    source: Source, protocol: str, options: DecodeOptions, extents: Mapping[PartitionId, Extent]
+    protocol: str,
+    options: DecodeOptions,
+    partitions: Collection[PartitionId],
+    heads: Callable[[], Iterable[tuple[PartitionId, Iterable[KeyAndValue]]]],
 ) -> PartitionId | None:
     """Gives the partition of the topic of transactions, by its first message, or by its name while it is empty; None
     where none is read.  A table may be called `transaction` too.
 
-    options: those with `transactions`.
+    options: those with `transactions`.  heads: gives the first messages of each partition that holds any; called where
+        a topic may be the one.
     Raises UsageError for more than one such topic, and for one with several partitions.
     """
-    topics = {topic for topic, _ in extents}
+    topics = {topic for topic, _ in partitions}
     named = {topic for topic in topics if topic.endswith(_SUFFIX)}
     if protocol != "debezium" or not named:
         return None
     decoder, tells = make_decoder(protocol, options), dict[str, bool]()
-    for (topic, _), messages in source.heads(1):
-        for key, value in messages:
-            if topic in named:
-                try:
-                    events = decoder.decode(key, value)
-                except DecodeError:
-                    events = []
-                tells[topic] = any(event.kind is Kind.TRANSACTION and event.text for event in events)
+    for (topic, _), messages in heads():
+        for key, value in messages if topic in named else ():
+            events = decode_message(decoder, key, value)
+            tells[topic] = any(event.kind is Kind.TRANSACTION and event.text for event in events)
+            break
     found = sorted(topic for topic in named if tells.get(topic, is_named_so(topic, topics - {topic})))
     if not found:
         return None
-    partitions = [where for where in extents if where[0] == found[0]]
-    if len(found) > 1 or len(partitions) > 1:
-        what = f"{len(found)} topics of transactions" if len(found) > 1 else f"{len(partitions)} partitions"
+    of_it = [where for where in partitions if where[0] == found[0]]
+    if len(found) > 1 or len(of_it) > 1:
+        what = f"{len(found)} topics of transactions" if len(found) > 1 else f"{len(of_it)} partitions"
         raise UsageError(
             f"the order of transactions needs one topic with one partition, and there are {what}",
             where=", ".join(found),
             fix="give the topics of one connector only, and make its topic of transactions with one partition; without"
             " that topic, changes are applied in the order of their partitions",
         )
-    return partitions[0]
+    return of_it[0]
 
 
 def is_named_so(topic: str, others: Collection[str]) -> bool:

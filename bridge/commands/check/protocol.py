@@ -30,6 +30,7 @@ from bridge.protocols.plausible_times import highest_ts
 from bridge.protocols.sender_losses import losses
 from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
 from bridge.sources.source import KeyAndValue
+from bridge.sources.transaction_topic import transaction_topic
 from bridge.tso import tso_time
 
 TAKES_ZONE: Final = frozenset({"canal-json", "open-protocol", "ckafka"})
@@ -122,7 +123,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
     probe = probed(facts, found, settings)
     if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
         yield from kafka.judge_boundaries(facts, found.tails)
-    yield _judge_order(probe)
+    yield _judge_transactions(facts, found, settings) or _judge_order(probe)
 
 
 def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryProbe:
@@ -202,6 +203,31 @@ def _is_bad(event: Event) -> bool:
     return event.kind is Kind.BAD
 
 
+def _judge_transactions(facts: SourceFacts, found: Decoded, settings: Settings) -> Finding | None:
+    """Tells what Debezium's topic of transactions allows; None where it is not read."""
+    options = replace(settings.decode_options(), transactions=True)
+    try:
+        topic = transaction_topic(found.protocol, options, facts.extents or facts.heads, facts.heads.items)
+    except UsageError as error:
+        return fail("order", error.what, error.fix)
+    if topic is None:
+        return None
+    decoder = make_decoder(found.protocol, options)
+    for (name, _), messages in [*facts.heads.items(), *facts.tails.items()]:
+        for event in (event for key, value in messages for event in decode_message(decoder, key, value)):
+            if _is_bad(event):
+                return fail(
+                    "order",
+                    f"{name}: {event.text}",
+                    f"have the connector write these topics anew, or leave out {topic[0]}",
+                )
+    return ok(
+        "order",
+        f"{topic[0]} tells the upstream's transactions: a pipeline that begins with it applies them whole, in the order of"
+        " their commits, exactly once",
+    )
+
+
 def _judge_order(probe: BoundaryProbe) -> Finding:
     """Tells which order and which guarantees the topic allows."""
     if probe.by_partition:
@@ -210,7 +236,8 @@ def _judge_order(probe: BoundaryProbe) -> Finding:
             f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
             " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
             " may be lost (bridge verify --against upstream shows it)",
-            "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; others send no boundaries",
+            "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; or in Debezium's connector"
+            " provide.transaction.metadata=true, and read its topic PREFIX.transaction in a new pipeline",
         )
     if probe.by_partition is None:
         return warn(

@@ -210,7 +210,7 @@ class TransactionOrder(BoundaryOrder):
         waits = self._clock() - self._blocked_since
         if self._queue.is_short and self._settled == self._batch and waits >= self._grace_seconds:
             raise SourceError(
-                f"{self._blocked}; everything was read, and nothing more has come for {self._grace_seconds:g} s",
+                f"everything was read, and nothing more has come for {self._grace_seconds:g} s: {self._blocked}",
                 where=self._topic[0],
                 fix="read the topics of all tables of the connector, and leave tables out with --filter instead; the"
                 " connector may have no transform that drops rows; where rows or ENDs are gone for good (retention, an"
