@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
 from bridge.secret_settings import read_secret
-from bridge.settings import kafka_names
+from bridge.settings import kafka_names, places
 from bridge.settings.load import load_settings
 from bridge.settings.toml_lines import lines_of
+from tests.support.kubernetes import service_links
 
 
 def load(
@@ -216,10 +217,18 @@ def _answer(name: str) -> str:
     return said if is_no_text or f'No such configuration property: "{name}"' in said else ""
 
 
-def test_variables_of_kubernetes_are_no_settings(tmp_path: Path) -> None:
-    """Every pod has them beside a Service that is called bridge."""
-    names = ("BRIDGE_SERVICE_HOST", "BRIDGE_SERVICE_PORT_METRICS", "BRIDGE_PORT", "BRIDGE_PORT_9000_TCP_ADDR")
-    assert load(tmp_path, environment=dict.fromkeys(names, "10.0.0.1")).name == "bridge"
+@pytest.mark.parametrize("service", ["bridge", "bridge-orders", "bridge-target", "bridge-2", "bridge-service-port"])
+def test_variables_of_kubernetes_are_no_settings(tmp_path: Path, service: str) -> None:
+    """Every pod has them beside a Service, whatever that is called; no setting is called like one of them."""
+    links = service_links(service)
+    assert load(tmp_path, environment=links).name == "bridge"
+    assert not links.keys() & places.variables().keys()
+
+
+def test_a_port_that_kubernetes_did_not_set_is_a_mistake(tmp_path: Path) -> None:
+    """Only Kubernetes' form is passed over, so that a wrong name is still found."""
+    with pytest.raises(UsageError, match="BRIDGE_WATCH_PORT"):
+        load(tmp_path, environment={"BRIDGE_WATCH_PORT": "9464"})
 
 
 LINES = """

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 import yaml
 
 from bridge.cli.stop_signals import END_SECONDS
+from tests.support.kubernetes import service_links
 
 PROJECT = Path(__file__).parent.parent
 DEPLOY = PROJECT / "conf" / "deploy"
@@ -82,7 +86,7 @@ def test_the_dashboard_has_no_two_panels_in_one_place() -> None:
 
 
 def test_kubernetes_runs_one_bridge_and_gives_it_time_to_end() -> None:
-    """One replica, never two at once; probes; no root; the password from a secret."""
+    """One replica, never two at once; probes that start no process; no root; the password from a secret."""
     config, deployment, service = documents("kubernetes.yaml")
     spec = deployment["spec"]
     assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
@@ -92,7 +96,9 @@ def test_kubernetes_runs_one_bridge_and_gives_it_time_to_end() -> None:
     (container,) = pod["containers"]
     probes = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
     assert probes == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
-    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == service["spec"]["selector"]
+    assert all(container[name]["timeoutSeconds"] > 1 for name in probes)
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == labels == service["spec"]["selector"]
     assert service["spec"]["ports"][0]["port"] == container["ports"][0]["containerPort"]
     secret = next(volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume)
     mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
@@ -100,15 +106,43 @@ def test_kubernetes_runs_one_bridge_and_gives_it_time_to_end() -> None:
     assert secret == config["metadata"]["name"] == "bridge-orders"
 
 
-def test_the_settings_in_kubernetes_are_settings(tmp_path: Path) -> None:
-    """The bridge reads them."""
-    from bridge.settings.load import load_settings
+def test_kubernetes_bounds_what_the_bridge_may_write() -> None:
+    """Nothing but the scratch volume, of a bounded size that the node's limit has room for."""
+    pod = documents("kubernetes.yaml")[1]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    written = [mount["name"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
+    (scratch,) = [volume for volume in pod["volumes"] if volume["name"] in written]
+    bounds = [scratch["emptyDir"]["sizeLimit"], container["resources"]["limits"]["ephemeral-storage"]]
+    scratch_size, limit = (int(bound.removesuffix("Gi")) for bound in bounds)
+    assert scratch_size < limit
 
-    path = tmp_path / "bridge.toml"
-    path.write_text(documents("kubernetes.yaml")[0]["data"]["bridge.toml"], encoding="utf-8")
-    settings = load_settings(path, {}, {}, [])
-    assert settings.name == "orders"
-    assert settings.watch.listen == "0.0.0.0:9464"
+
+def test_a_change_of_the_settings_starts_the_bridge_anew() -> None:
+    """The pod carries their checksum, and not an image that may become another one under its name."""
+    config, deployment, _ = documents("kubernetes.yaml")
+    template = deployment["spec"]["template"]
+    checksum = hashlib.sha256(config["data"]["bridge.toml"].encode()).hexdigest()
+    assert template["metadata"]["annotations"]["checksum/settings"] == checksum
+    assert template["spec"]["containers"][0]["image"] == f"bridge:{version('bridge')}"
+
+
+def test_the_pod_of_kubernetes_has_settings(tmp_path: Path) -> None:
+    """The bridge reads its file in the environment that the kubelet makes beside its Service."""
+    config, deployment, service = documents("kubernetes.yaml")
+    assert deployment["spec"]["template"]["spec"]["enableServiceLinks"] is False
+    (tmp_path / "bridge.toml").write_text(config["data"]["bridge.toml"], encoding="utf-8")
+    (tmp_path / "target-password").write_text("secret\n", encoding="utf-8")
+    environment = service_links(service["metadata"]["name"]) | service_links("kubernetes")
+    shown = subprocess.run(
+        [sys.executable, "-m", "bridge", "check", "--show", "--config", str(tmp_path / "bridge.toml")],
+        env={"PATH": os.environ["PATH"], "HOSTNAME": "bridge-orders-0", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert re.search(r'listen +"0\.0\.0\.0:9464', shown.stdout), shown.stdout
 
 
 def test_compose_shows_a_working_pipeline() -> None:

@@ -18,8 +18,11 @@ from bridge.settings.places import PREFIX, Place
 from bridge.settings.problems import not_a_section, unknown
 from bridge.settings.toml_lines import lines_of
 
-_OF_KUBERNETES: Final = re.compile(r"BRIDGE_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)")
-"""Kubernetes gives these to every pod beside a Service that is called `bridge`."""
+_OF_KUBERNETES: Final = re.compile(
+    r"BRIDGE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=.*|PORT=\w+://.*)"
+)
+"""What Kubernetes gives to every pod beside a Service whose name begins with `bridge`, unless `enableServiceLinks` is
+false (Kubernetes, "Accessing the Service"); no setting is called so."""
 _EXAMPLES: Final = "`bridge config example` lists files that can be read"
 
 
@@ -112,7 +115,9 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
     """Takes the variables that begin with BRIDGE_; an empty one counts as not given."""
     names = [name for name, value in environment.items() if name.startswith(PREFIX) and value]
     known = places.variables()
-    strange = sorted(name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(name))
+    strange = sorted(
+        name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
+    )
     problems = [unknown((name,), "the environment", known) for name in strange]
     given = (Given(known[name], _split(known[name], environment[name]), name) for name in names if name in known)
     return Layer(given, problems)
