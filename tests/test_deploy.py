@@ -183,6 +183,16 @@ def test_the_image_runs_as_a_user_and_fetches_nothing_at_its_start() -> None:
     compile(program, "HEALTHCHECK", "exec")
 
 
+def test_the_first_process_of_the_container_takes_every_signal() -> None:
+    """It is an init, since Linux keeps signals from a first process that has not taken them yet."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert re.search(r"apt-get install .*\btini\b", text)
+    assert 'ENTRYPOINT ["tini", "--", "bridge"]' in text
+    services = yaml.safe_load((PROJECT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    assert services["producer"]["entrypoint"][0] == "tini"
+    assert not [name for name in ("bridge", "producer") if services[name].get("init")]
+
+
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     """And stops the bridge so that it can end by itself."""
     text = (DEPLOY / "bridge@.service").read_text(encoding="utf-8")
