@@ -37,6 +37,9 @@ def load(
         ({}, "bridge"),
         ({"toml": 'name = "file"'}, "file"),
         ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": "env"}}, "env"),
+        ({"environment": {"BRIDGE_DEFAULT_NAME": "image"}}, "image"),
+        ({"toml": 'name = "file"', "environment": {"BRIDGE_DEFAULT_NAME": "image"}}, "file"),
+        ({"environment": {"BRIDGE_DEFAULT_NAME": "image", "BRIDGE_NAME": "env"}}, "env"),
         ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": ""}}, "file"),
         ({"environment": {"BRIDGE_NAME": "env"}, "assignments": ("name=set",)}, "set"),
         ({"environment": {"BRIDGE_NAME": "env"}, "flags": {"name": "flag"}}, "flag"),
@@ -45,7 +48,7 @@ def load(
     ],
 )
 def test_the_later_source_wins(tmp_path: Path, sources: dict[str, Any], name: str) -> None:
-    """File, then environment, then flags; what was not given does not count."""
+    """An image's default, then file, environment, flags; what was not given does not count."""
     assert load(tmp_path, **sources).name == name
 
 

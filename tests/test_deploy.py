@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from bridge.cli.stop_signals import END_SECONDS
+from bridge.settings.load import load_settings
 from tests.support.kubernetes import service_links
 
 PROJECT = Path(__file__).parent.parent
@@ -178,9 +179,25 @@ def test_the_image_runs_as_a_user_and_fetches_nothing_at_its_start() -> None:
     user, prepared = lines.index("USER 10001:10001"), lines.index("RUN bridge setup")
     assert user < prepared
     assert not [line for line in lines[user + 1 :] if line.startswith("USER")]
-    health = next(line for line in lines if line.strip().startswith('CMD ["python"'))
-    program = json.loads(health.strip().removeprefix("CMD "))[2]
-    compile(program, "HEALTHCHECK", "exec")
+
+
+def test_the_image_has_defaults_that_a_file_overrides_and_its_health_check_follows(tmp_path: Path) -> None:
+    """Where it listens is the last word of whoever writes the settings; the check starts no interpreter."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    (environment,) = (dict(pair.split("=") for pair in line[4:].split()) for line in set_in(text) if "WATCH" in line)
+    assert load_settings(None, environment, {}, []).watch.listen == "0.0.0.0:9464"
+    (tmp_path / "bridge.toml").write_text('watch.listen = "8000"', encoding="utf-8")
+    settings = load_settings(tmp_path / "bridge.toml", environment, {}, [])
+    assert (settings.watch.listen, settings.watch.address_file) == ("8000", "/tmp/bridge-address")
+    copied = re.search(r"^COPY (\S+) (\S+)$\nHEALTHCHECK .*\n +CMD (.*)", text, re.MULTILINE)
+    assert copied is not None
+    source, folder, command = copied.groups()
+    assert json.loads(command) == ["bash", folder + (PROJECT / source).resolve(strict=True).name]
+
+
+def set_in(dockerfile: str) -> list[str]:
+    """The lines of a Dockerfile that set variables."""
+    return [line for line in dockerfile.splitlines() if line.startswith("ENV ")]
 
 
 def test_the_first_process_of_the_container_takes_every_signal() -> None:

@@ -1,4 +1,4 @@
-"""The four sources of settings, as pydantic-settings merges them: file, environment, `--set`, flags."""
+"""The sources of settings, as pydantic-settings merges them: an image's defaults, file, environment, `--set`, flags."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _OF_KUBERNETES: Final = re.compile(
 )
 """What Kubernetes gives to every pod beside a Service whose name begins with `bridge`, unless `enableServiceLinks` is
 false (Kubernetes, "Accessing the Service"); no setting is called so."""
+DEFAULT_PREFIX: Final = f"{PREFIX}DEFAULT_"
 _EXAMPLES: Final = "`bridge config example` lists files that can be read"
 
 
@@ -111,10 +112,22 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         raise UsageError(f"the configuration {path} is not TOML: {error}", fix=_EXAMPLES) from error
 
 
+def default_layer(environment: Mapping[str, str]) -> Layer:
+    """Takes the variables that begin with BRIDGE_DEFAULT_: an image sets them for whoever gives no other value, not
+    even in a file."""
+    return _variables(environment, DEFAULT_PREFIX)
+
+
 def environment_layer(environment: Mapping[str, str]) -> Layer:
-    """Takes the variables that begin with BRIDGE_; an empty one counts as not given."""
-    names = [name for name, value in environment.items() if name.startswith(PREFIX) and value]
-    known = places.variables()
+    """Takes the other variables that begin with BRIDGE_; an empty one counts as not given."""
+    return _variables(
+        {name: value for name, value in environment.items() if not name.startswith(DEFAULT_PREFIX)}, PREFIX
+    )
+
+
+def _variables(environment: Mapping[str, str], prefix: str) -> Layer:
+    names = [name for name, value in environment.items() if name.startswith(prefix) and value]
+    known = {f"{prefix}{name.removeprefix(PREFIX)}": place for name, place in places.variables().items()}
     strange = sorted(
         name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
     )
