@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
+from bridge.mysql.connection.tls import Tls
 from bridge.secret_settings import read_secret
 from bridge.settings import kafka_names, places
 from bridge.settings.load import load_settings
@@ -270,6 +274,35 @@ def test_files_with_a_byte_order_mark(tmp_path: Path) -> None:
     settings = load(tmp_path, f'\ufeff[target]\nurl = "mysql://u@h/"\npassword_file = "{secret}"')
     assert settings.target.url == "mysql://u@h/"
     assert read_secret(str(secret), "target.password_file") == "s3cret"
+
+
+@contextmanager
+def _without_rights(path: Path) -> Iterator[int]:
+    """Of this file; gives the uid that reads it then."""
+    path.chmod(0)
+    own = os.geteuid()
+    os.seteuid(own or 65534)  # root reads everything
+    try:
+        yield os.geteuid()
+    finally:
+        os.seteuid(own)
+
+
+def test_a_file_without_the_right_to_read_it(tmp_path: Path) -> None:
+    """The error names who wanted to read it, which in a container nobody sees, and the command that helps."""
+    path = tmp_path / "file"
+    path.write_text("")
+    readers = (
+        lambda: read_secret(str(path), "target.password_file"),
+        lambda: load_settings(path, {}, {}, ()),
+        lambda: Tls("required", cert=str(path)).driver_settings(),
+    )
+    for read in readers:
+        with _without_rights(path) as uid, pytest.raises(UsageError) as raised:
+            read()
+        assert f"cannot be read: Permission denied; fix: the bridge runs as uid {uid}: chown {uid} {path}" in str(
+            raised.value
+        )
 
 
 def test_no_password_in_the_file_or_shown(tmp_path: Path) -> None:

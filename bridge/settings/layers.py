@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, fix_of_reading
 from bridge.secret_settings import refuse_secrets
 from bridge.settings import places
 from bridge.settings.places import PREFIX, Place
@@ -98,7 +98,8 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix="see --config") from error
+        fix = fix_of_reading(error, path, "see --config")
+        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix=fix) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"the configuration {path} is not UTF-8: {error}", fix=_EXAMPLES) from error
 
