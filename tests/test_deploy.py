@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from bridge.cli.stop_signals import END_SECONDS
+from bridge.pipeline.watching.heartbeat import HEARTBEAT_SECONDS
 from bridge.settings.load import load_settings
 from tests.support.kubernetes import service_links
 
@@ -61,6 +62,55 @@ def test_prometheus_accepts_its_rules_and_settings(tmp_path: Path) -> None:
             ["promtool", "check", *check], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+RULE_TESTS = """
+rule_files: [alerts.yml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'bridge_build_info{job="kubernetes-pods",pipeline="orders",instance="10.0.0.7:9464"}', values: "1x10"}
+      - {series: 'bridge_build_info{job="kubernetes-pods",pipeline="stock",instance="10.0.0.8:9464"}', values: "1x200"}
+      - {series: 'bridge_source_lag_seconds{job="kubernetes-pods",instance="10.0.0.8:9464"}', values: "0x200"}
+      - {series: 'bridge_apply_lag_seconds{job="kubernetes-pods",instance="10.0.0.8:9464"}', values: "0x20 90x180"}
+    alert_rule_test:
+      - {eval_time: 10m, alertname: BridgeDown, exp_alerts: []}
+      - eval_time: 30m
+        alertname: BridgeDown
+        exp_alerts:
+          - exp_labels: {severity: critical, pipeline: orders}
+            exp_annotations: {summary: The bridge orders does not answer, description: DESCRIPTION}
+      - {eval_time: 30m, alertname: BridgeSourceLag, exp_alerts: []}
+      - {eval_time: 15m, alertname: BridgeApplyLag, exp_alerts: []}
+  - interval: 1m
+    input_series: []
+    alert_rule_test:
+      - eval_time: 5m
+        alertname: BridgeDown
+        exp_alerts:
+          - exp_labels: {severity: critical}
+            exp_annotations: {summary: No bridge answers, description: DESCRIPTION}
+"""
+
+
+def test_a_bridge_that_is_absent_is_an_alert(tmp_path: Path) -> None:
+    """Whatever job it was of, and also when none has ever answered; one at rest has no lag."""
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not there")
+    shutil.copy(DEPLOY / "alerts.yml", tmp_path)
+    (down,) = (rule for rule in documents("alerts.yml")[0]["groups"][0]["rules"] if rule["alert"] == "BridgeDown")
+    said = json.dumps(down["annotations"]["description"])
+    (tmp_path / "tests.yml").write_text(RULE_TESTS.replace("DESCRIPTION", said), encoding="utf-8")
+    tested = subprocess.run(
+        ["promtool", "test", "rules", "tests.yml"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def test_no_rule_depends_on_the_name_of_a_job() -> None:
+    """Discovery by annotations gives another one than prometheus.yml."""
+    assert not [expression for expression in expressions() if "job=" in expression]
 
 
 def test_every_rule_says_what_to_do() -> None:
@@ -165,6 +215,20 @@ def test_compose_shows_a_working_pipeline() -> None:
     assert f"{folder}/bridge.json" in files.values()
 
 
+def test_the_trial_goes_on_by_itself_unless_that_would_not_help() -> None:
+    """Every service starts again; the bridge not after 2 and 5, as with systemd.  What Kafka keeps is bounded."""
+    services = yaml.safe_load((PROJECT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    assert all(service["restart"] in {"unless-stopped", "on-failure"} for service in services.values())
+    unit = (DEPLOY / "bridge@.service").read_text(encoding="utf-8")
+    prevented = re.search(r"^RestartPreventExitStatus=(.*)$", unit, re.MULTILINE)
+    assert prevented is not None
+    codes = [part for code in prevented[1].split() for part in ("-e", code)]
+    assert services["bridge"]["restart"] == "on-failure"
+    assert services["bridge"]["entrypoint"] == ["tini", *codes, "--", "bridge"]
+    bounds = [services["kafka"]["environment"][f"KAFKA_LOG_RETENTION_{unit}"] for unit in ("MS", "BYTES")]
+    assert all(int(bound) > 0 for bound in bounds)
+
+
 def test_nothing_that_is_published_reaches_beyond_this_machine() -> None:
     """The trial has no passwords but one."""
     services = yaml.safe_load((PROJECT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
@@ -224,3 +288,21 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     checked = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     said = [line for line in checked.stderr.splitlines() if "bridge@" in line]
     assert (checked.returncode, said) == (0, [])
+    security = ["systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=30", str(unit)]
+    rated = subprocess.run(security, capture_output=True, text=True, check=False)
+    if "unrecognized option" in rated.stderr:  # before systemd 250
+        pytest.skip(rated.stderr)
+    assert rated.returncode == 0, rated.stdout[-300:]
+
+
+def test_systemd_starts_the_bridge_for_as_long_as_that_may_help() -> None:
+    """No limit of starts leaves it down after an outage; it says that it is alive far more often than it has to."""
+    text = (DEPLOY / "bridge@.service").read_text(encoding="utf-8")
+    assert "\nStartLimitIntervalSec=0\n" in text
+    assert "\nType=notify\n" in text
+    watchdog = re.search(r"^WatchdogSec=(\d+)$", text, re.MULTILINE)
+    assert watchdog is not None
+    assert int(watchdog[1]) > 10 * HEARTBEAT_SECONDS
+    credential = re.search(r"^LoadCredential=([\w-]+):", text, re.MULTILINE)
+    assert credential is not None
+    assert f"\nEnvironment=BRIDGE_TARGET_PASSWORD_FILE=%d/{credential[1]}\n" in text
