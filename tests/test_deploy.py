@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.cli.service_manager import TOLD_SECONDS
 from bridge.cli.stop_signals import END_SECONDS
-from bridge.pipeline.watching.heartbeat import HEARTBEAT_SECONDS
 from bridge.settings.load import load_settings
 from tests.support.kubernetes import service_links
 
@@ -302,7 +302,7 @@ def test_systemd_starts_the_bridge_for_as_long_as_that_may_help() -> None:
     assert "\nType=notify\n" in text
     watchdog = re.search(r"^WatchdogSec=(\d+)$", text, re.MULTILINE)
     assert watchdog is not None
-    assert int(watchdog[1]) > 10 * HEARTBEAT_SECONDS
+    assert int(watchdog[1]) > 10 * TOLD_SECONDS
     credential = re.search(r"^LoadCredential=([\w-]+):", text, re.MULTILINE)
     assert credential is not None
     assert f"\nEnvironment=BRIDGE_TARGET_PASSWORD_FILE=%d/{credential[1]}\n" in text

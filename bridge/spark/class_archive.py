@@ -32,7 +32,7 @@ from bridge.spark.session import is_submitted, start_session
 _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 300
 _UNUSED_SECONDS: Final = 30 * 86_400
-"""After this, an archive (70 MB) is of a Java or of jars that are no longer there."""
+"""After this, an archive (some 150 MB) is of a Java or of jars that are no longer there."""
 _SETTLED_SECONDS: Final = 60.0
 """A bridge that has just started may have a backlog, and needs the machine itself."""
 _LEAST_BYTES: Final = 4 << 30
