@@ -113,15 +113,6 @@ def _is_local(given: Mapping[str, str]) -> bool:
     return given.get("spark.master", "local").startswith("local")
 
 
-def starts_workers_here(settings: Mapping[str, str]) -> bool:
-    """Tells whether Spark, which this process starts with `settings`, starts its Python workers on this machine by
-    `bridge.spark.python_daemon`, with the Python of this process."""
-    python = Path(shutil.which(settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", "")) or "")
-    own = Path(sys.executable)
-    is_own = python == Path() or (python.parent == own.parent and python.samefile(own))
-    return is_own and _is_local(settings) and _DAEMON not in settings and not is_submitted()
-
-
 def _show_log(session: SparkSession, level: str) -> None:
     """Shows Spark's log from a level on.  In a JVM that serves Python, Spark drops what is below WARN unless a logger
     has a level of its own, whatever `spark.log.level` says."""
