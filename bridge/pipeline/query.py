@@ -114,10 +114,10 @@ class Reading:
         intake = self._intake(session, applier, worker)
         query: StreamingQuery | None = None
         try:
+            stream = self._stream(session, applier, once=once)
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
             _warm_up(spark)
-            stream = self._stream(session, applier, once=once)
             intake.start()
             query = self._start_query(
                 of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
