@@ -122,6 +122,7 @@ def test_kafka_is_never_asked_without_a_pause(clock: Clock) -> None:
     began = clock.now
     planner = OffsetPlanner(brokers.ends, cast("Any", brokers), {A: 1}, 100, 0.0, once=False)
     assert planner.next(waits, all_of_it) is None
+    assert clock.now - began >= 50 * 0.009
 
 
 def test_kafka_is_asked_sooner_while_messages_come(clock: Clock) -> None:
