@@ -47,9 +47,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.support.fixtures"]
 
-settings.register_profile("bridge", deadline=None)
+settings.register_profile("bridge", deadline=None, derandomize=True)
 settings.load_profile("bridge")
-"""An example that takes long on a busy machine is no failure."""
+"""An example that takes long on a busy machine is no failure; and every run has the same examples, so that none fails
+by chance.  Others are for the soak."""
 
 AnySqlServer = TypeVar("AnySqlServer", bound=SqlServer)
 
@@ -339,6 +340,17 @@ def golden() -> Iterator[Path]:
     with (
         tempfile.TemporaryDirectory(prefix="bridge-golden-") as folder,
         tarfile.open(Path(__file__).parent / "golden" / "captures.tar.xz") as captures,
+    ):
+        captures.extractall(folder, filter="data")
+        yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def real_senders() -> Iterator[Path]:
+    """The folder of genuine captures of official senders, unpacked (tests/golden/README.md)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-senders-") as folder,
+        tarfile.open(Path(__file__).parent / "golden" / "real-senders.tar.xz") as captures,
     ):
         captures.extractall(folder, filter="data")
         yield Path(folder)

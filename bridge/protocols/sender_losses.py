@@ -142,8 +142,9 @@ class _Connector:
         if self._keyless:
             yield Loss(
                 f"rows of {_few(self._keyless)} have no key, so that Kafka gives them to any partition of their topic:"
-                " what the connector sends again after a restart may be there twice",
-                "give such tables a key, or their topics one partition; nothing to do where they have one",
+                " the bridge stops at such rows in a topic of several partitions",
+                "give such tables a key (message.key.columns), or their topics one partition; nothing to do where they"
+                " have one",
             )
 
     def _of_databases(self) -> Iterator[Loss]:
@@ -165,8 +166,9 @@ def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Itera
     )
     if not any(message.get("gtid") for message in messages):
         yield Loss(
-            "Canal without GTIDs dates a TRUNCATE, DROP or RENAME by its start: one that waited for a lock may come"
-            " before rows of other partitions that it came behind",
+            "Canal without GTIDs does not always tell whether a TRUNCATE, DROP or RENAME came before rows of other"
+            " partitions: it is held then; and where partitions are chosen by key, a row whose key changed may come"
+            " back",
             "set canal.instance.gtidon=true, with GTIDs on the server; nothing to do where topics have one partition",
         )
     if not is_filtered:

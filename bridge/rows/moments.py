@@ -7,7 +7,8 @@ event_time`) are therefore compared by it where one of the two times is in whole
 times are those of the commit (GTIDs of MySQL 8).
 
 Two places are compared by GTIDs of one server or domain; else by file and position, within one server; else they tell
-nothing of each other, and the times decide.  So after a failover GTIDs go on, and files begin anew.
+nothing of each other, and the times decide.  So after a failover GTIDs go on, and files begin anew.  Where Canal tells
+no more than when it sent a message, that decides as far as it is sure (`compared_by_sending`).
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.protocols.values.event_time import (
+    BATCH_BITS,
     COORDINATES_SEP,
     FILE,
     GTID,
     NUMBER_DIGITS,
     POSITION_BITS,
+    SENT,
     SNAPSHOT_SERVER,
 )
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
@@ -58,7 +61,10 @@ class Places:
         """Reads the places (`Event.place`) of events."""
         if texts.null_count == len(texts):
             return cls({}, len(texts))
-        parts = pc.split_pattern(_whole(texts), COORDINATES_SEP)
+        whole = _whole(texts)
+        if (alike := _read_alike(whole)) is not None:
+            return cls(alike, len(texts))
+        parts = pc.split_pattern(whole, COORDINATES_SEP)
         coordinates, events = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
         names = pc.dictionary_encode(pc.utf8_slice_codeunits(coordinates, 0, -NUMBER_DIGITS - 1))
         found = pc.cast(pc.utf8_slice_codeunits(coordinates, -NUMBER_DIGITS), pa.int64()).to_numpy()
@@ -67,6 +73,25 @@ class Places:
             numbers[name] = np.full(len(texts), _ABSENT, np.int64)
             numbers[name][events[codes == code]] = found[codes == code]
         return cls(numbers, len(texts))
+
+    def ranks(self) -> Longs | None:
+        """Gives numbers that ascend with the places; None where these are not all comparable: those of several servers,
+        or of events of which some tell none, or when they were sent.  Sets of transactions ascend with how many they
+        have."""
+        if (
+            not self.numbers
+            or SENT in self.numbers
+            or any((numbers == _ABSENT).all() for numbers in self.numbers.values())
+        ):
+            return None
+        are_sets = all(name.startswith(f"{GTID}/") for name in self.numbers)
+        files = [name for name in self.numbers if name.startswith(FILE)]
+        names = [*self.numbers] if are_sets else files or [*self.numbers]
+        told = [self.numbers[name] for name in names]
+        if (len(told) > 1 and not are_sets) or any((numbers == _ABSENT).any() for numbers in told):
+            return None
+        total: Longs = np.sum(told, axis=0)
+        return total
 
     def slice(self, start: int, end: int) -> Places:
         """Gives those of a part of the events, which share the memory."""
@@ -88,6 +113,10 @@ class Places:
                     is_behind = numbers > number
                     behind |= here & (is_behind if is_sure else is_behind & ~is_earlier)
                     is_comparable |= here if is_sure else here & ~(is_behind & is_earlier)
+        if SENT in mine and SENT in self.numbers:
+            is_told, is_later = compared_by_sending(self.numbers[SENT], mine[SENT])
+            is_told &= (self.numbers[SENT] != _ABSENT) & ~(is_later & is_earlier)
+            return is_comparable | is_told, behind | (is_told & is_later)
         return is_comparable, behind
 
     def _by_gtid(self, place: Mapping[str, int]) -> tuple[Bools, Bools]:
@@ -139,6 +168,11 @@ class Moment:
         width = (_SECOND_MS if is_whole_second(ts) else 1) if by_time else 0
         return cls(ts, ms_tso(tso_ms(ts) + width) - 1 if by_time else ts, () if place is None else (place,))
 
+    @property
+    def is_by_sending(self) -> bool:
+        """Whether nothing but its sending tells its place, so that times and columns may tell more."""
+        return bool(self.places) and is_of_sending(self.places[-1])
+
     @classmethod
     def at(cls, ts: int, places: Iterable[str] = ()) -> Moment:
         """Gives the moment to which only times above `ts` are later."""
@@ -175,7 +209,7 @@ class Moment:
         times = events["commit_ts"].to_numpy()
         millis, at = times >> TSO_LOGICAL_BITS, tso_ms(self.ts)
         earlier: Bools = latest_beside(millis, at) < at
-        if not self.places or events["place"].null_count == events.num_rows:
+        if not self.places or self.is_by_sending or events["place"].null_count == events.num_rows:
             return earlier
         places = Places.of(events["place"])
         for place in self.places:
@@ -193,6 +227,26 @@ class Moment:
         if is_comparable[0] and self._are_of_one_binlog(times)[0]:
             return bool(behind[0])
         return ts > self.last and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+
+
+def compared_by_sending(numbers: Longs, number: int) -> tuple[Bools, Bools]:
+    """Compares messages by their sending: tells of which the order is sure, and which of these are later.
+
+    numbers, number: of coordinates SENT.  It is sure where time and batch tell the same.  They contradict each other
+    where Canal was restarted in between, which numbers batches anew; in one batch and millisecond they tell nothing.
+    """
+    half = 1 << (BATCH_BITS - 1)
+    later = (numbers >> BATCH_BITS) - (number >> BATCH_BITS)
+    batches = (numbers - number) & ((1 << BATCH_BITS) - 1)
+    batches = np.where(batches >= half, batches - 2 * half, batches)
+    is_later: Bools = (later >= 0) & (batches >= 0) & ((later > 0) | (batches > 0))
+    is_earlier: Bools = (later <= 0) & (batches <= 0) & ((later < 0) | (batches < 0))
+    return is_later | is_earlier, is_later
+
+
+def is_of_sending(place: str) -> bool:
+    """Tells whether a place (`Event.place`) is that of a sending."""
+    return place.startswith(f"{SENT} ")
 
 
 def _readers_of(place: str) -> set[str]:
@@ -252,6 +306,14 @@ def latest_beside(millis: Longs, other: Longs | int) -> Longs:
     return np.where(is_wider, millis + _SECOND_MS - 1, millis)
 
 
+def last_ms(event_times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Gives the last millisecond that each event time (TSO) may mean: a whole second means all of it, since MySQL's
+    binlog has no other times.  So what may lie behind the beginning is applied, not dropped."""
+    times = pc.shift_right(event_times, TSO_LOGICAL_BITS)
+    seconds = pc.multiply(pc.divide(times, _SECOND_MS), _SECOND_MS)
+    return pc.if_else(pc.equal(times, seconds), pc.add(times, _SECOND_MS - 1), times)
+
+
 def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, str]:
     """Gives the last place of events (EVENT_SCHEMA, in the order of their partition) for each set of names that their
     places have, the newest last.  places: the events' places, where they have been read already."""
@@ -302,7 +364,9 @@ def shown(place: str) -> str:
     """Shows a place to people: binlog.000003/4711 of server 1, or the last number of each GTID."""
     parts = []
     for name, number in coordinates_of(place).items():
-        if name.startswith(GTID):
+        if name == SENT:
+            parts.append(f"batch {number & ((1 << BATCH_BITS) - 1)} of Canal, made at {number >> BATCH_BITS} ms")
+        elif name.startswith(GTID):
             parts.append(f"{name.removeprefix(GTID).rpartition('/')[2]}:{number}")
         else:
             base, _, server = name.removeprefix(FILE).rpartition("/")
@@ -328,6 +392,27 @@ def _are_by_place(ts: int, times: Longs) -> Bools:
         return np.ones(len(times), np.bool_)
     by_place: Bools = (times == ts) | ((times >> TSO_LOGICAL_BITS) % _SECOND_MS == 0)
     return by_place
+
+
+def _read_alike(texts: pa.StringArray) -> dict[str, Longs] | None:
+    """Reads places that have the same names, as nearly all do, without splitting them; None where some are others."""
+    first = texts[0].as_py()
+    if texts.null_count or first is None:
+        return None
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    if not (np.diff(offsets) == len(first)).all() or not first.isascii():
+        return None
+    characters = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(len(texts), -1)
+    numbers, start = {}, 0
+    for name in coordinates_of(first):
+        digits = start + len(name) + 1
+        if (characters[:, start:digits] != characters[0, start:digits]).any():
+            return None
+        told = np.zeros(len(texts), np.int64)
+        for at in range(digits, digits + NUMBER_DIGITS):
+            told = told * 10 + (characters[:, at] - ord("0"))
+        numbers[name], start = told, digits + NUMBER_DIGITS + 1
+    return numbers
 
 
 def _whole(found: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -19,6 +19,7 @@ from bridge.errors import AheadOfTargetError, ApplyError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct, ends
+from bridge.rows.keys.json_spellings import one_spelling
 from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
 from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
@@ -338,7 +339,8 @@ def _row_images(table: Table, changes: pa.Table) -> Iterator[RowImages[Image]]:
 
 
 def _keyless_images(table: Table, changes: pa.Table) -> Iterator[tuple[int, str, str | None, str | None]]:
-    """Gives commit ts, columns and both images of row changes of a table without a key."""
+    """Gives commit ts, columns and both images of row changes of a table without a key, JSON in one spelling."""
+    spellings = {columns: one_spelling(table, columns) for columns in set(changes["columns"].to_pylist())}
     names = ("commit_ts", "kind", "columns", "before", "after")
     for commit_ts, kind, columns, before, after in zip(*(changes[n].to_pylist() for n in names), strict=True):
         if before is None and kind != Kind.INSERT:
@@ -347,6 +349,8 @@ def _keyless_images(table: Table, changes: pa.Table) -> Iterator[tuple[int, str,
                 where=f"{table.name}, commit ts {commit_ts}",
                 fix="give the table a primary key upstream and on the target, or let the changefeed send old values",
             )
+        if spell := spellings[columns]:
+            before, after = before and spell(before), after and spell(after)
         yield commit_ts, columns, before, after
 
 

@@ -20,12 +20,12 @@ import typer
 from bridge.local import Kafka, MariaDB
 from tests.bench import catching_up, growth, large, on_cluster, report, steady
 from tests.bench.bridges import Servers
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS
 from tests.bench.workload import WORKLOADS
 
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=1")
 
-Protocol = StrEnum("Protocol", [(name, name) for name in ENCODERS])
+Protocol = StrEnum("Protocol", [(name, name) for name in SENDERS])
 WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])
 Consistency = StrEnum("Consistency", [(name, name) for name in catching_up.CONNECTIONS])
 AxisName = StrEnum("AxisName", [(name, name) for name in growth.axes(0)])

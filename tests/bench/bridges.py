@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.local import Kafka, MariaDB
+from tests.bench.encoders import SETTINGS, protocol_of
 from tests.bench.processes import BRIDGE, Usage
 
 
@@ -58,9 +59,9 @@ def command(
     """What follows `bridge run` and `bridge replay`."""
     binary = ["--set", "ckafka.binary=base64"] if protocol == "ckafka" else []
     return [
-        "--name", name, "--protocol", protocol, "--topic", topic, "--bootstrap-servers",
+        "--name", name, "--protocol", protocol_of(protocol), "--topic", topic, "--bootstrap-servers",
         servers.kafka.bootstrap_servers, "--target", servers.mariadb.url, "--consistency", consistency,
-        "--timezone", "UTC", *binary, *more,
+        "--timezone", "UTC", *binary, *SETTINGS.get(protocol, ()), *more,
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from bridge.demo.encode import EncodedMessage
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.spark.process_memory import keep_freed_memory
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS, protocol_of
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, Workload
 
 ROWS = 10_000
@@ -37,7 +37,7 @@ LENGTH = 8
 
 def rows_of(protocol: str, workload: Workload, rows: int = ROWS) -> list[EncodedMessage]:
     """Messages of at least so many row changes."""
-    encoder, upstream = ENCODERS[protocol](PARTITIONS), Upstream(workload)
+    encoder, upstream = SENDERS[protocol](PARTITIONS), Upstream(workload)
     return [message for transaction in upstream.transactions(rows) for message in encoder.transaction(transaction)]
 
 
@@ -75,7 +75,7 @@ def measured(protocol: str, workload: Workload, size: int) -> dict[str, float]:
     """What one row change costs in lots of a size, and the ratio."""
     rows = rows_of(protocol, workload)
     lots = lots_of(rows, size)
-    decoder = make_decoder(protocol, DecodeOptions("UTC", ckafka_binary="base64"))
+    decoder = make_decoder(protocol_of(protocol), DecodeOptions("UTC", ckafka_binary="base64"))
     documents = [document for row in rows for document in documents_of(protocol, row.value or b"")]
 
     def decode() -> None:
@@ -93,5 +93,5 @@ def measured(protocol: str, workload: Workload, size: int) -> dict[str, float]:
 if __name__ == "__main__":
     gc.disable()
     keep_freed_memory()
-    found = {name: {protocol: measured(protocol, *case) for protocol in ENCODERS} for name, case in CASES.items()}
+    found = {name: {protocol: measured(protocol, *case) for protocol in SENDERS} for name, case in CASES.items()}
     print(json.dumps(found, indent=2))

@@ -8,7 +8,7 @@ from typing import Any
 from bridge.demo.encode import EncodedMessage, Encoder
 from tests.bench.bridges import Servers
 from tests.bench.catching_up import Case, Topic, replayed
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, START_TS, TICK, WORKLOADS, Upstream, messages
 
@@ -44,9 +44,7 @@ def measure(
         servers.kafka.create_topic(name, PARTITIONS)
         upstream = Upstream(WORKLOADS["sysbench"])
         say(f"making a {shape} of {rows:,} row changes")
-        sent = fill(
-            servers.kafka.bootstrap_servers, name, SHAPES[shape](upstream, ENCODERS[protocol](PARTITIONS), rows)
-        )
+        sent = fill(servers.kafka.bootstrap_servers, name, SHAPES[shape](upstream, SENDERS[protocol](PARTITIONS), rows))
         topic = Topic(name, upstream.workload, sent, upstream.fingerprint())
         del upstream
         run = replayed(servers, topic, Case("sysbench", protocol, consistency), name)

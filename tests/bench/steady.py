@@ -27,7 +27,7 @@ from bridge.demo.watcher import Watcher
 from bridge.mysql.connection.target import Target
 from tests.bench.bridges import Servers, command, started
 from tests.bench.database import connect
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS
 from tests.bench.processes import BRIDGE, Usage
 from tests.bench.topics import send
 from tests.bench.workload import PARTITIONS
@@ -162,7 +162,7 @@ def measure(
         cursor.execute(f"DROP DATABASE IF EXISTS {SCHEMA}")
     bank = Bank(1)
     watcher = Watcher(Target(servers.mariadb.url))
-    encoder = ENCODERS[protocol](PARTITIONS)
+    encoder = SENDERS[protocol](PARTITIONS)
     with (
         Feed(servers.kafka.bootstrap_servers, name, bank, encoder, watcher.expect) as feed,
         Probe(servers.mariadb.url, feed.sent) as probe,

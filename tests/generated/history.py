@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from bridge.pipeline.by_partitions.event_times import last_ms
+from bridge.rows.moments import last_ms
 from bridge.tso import tso_ms
 from tests.generated.cases import Case
 from tests.generated.decisions import UNLIKE, DecidedTable

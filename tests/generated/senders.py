@@ -1,14 +1,14 @@
 """Models of the programs that write messages without boundaries: which message goes where, and what it tells.
 
 Written after what they do: Canal 1.1.7 (MQMessageUtils, CanalKafkaProducer, LogEventConvert), Debezium's connectors for
-MySQL and MariaDB 3.x, and TiCDC's Canal-JSON and Debezium without their extension.
+MySQL and MariaDB 3.x, Kafka's producer (BuiltInPartitioner), TiCDC's Canal-JSON and Debezium without their extension.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 from zlib import crc32
@@ -61,7 +61,7 @@ class Sender:
 
     name: how the names of its topics begin.  partitions: of each topic of rows.  by_table: whether a partition is
     chosen by table; otherwise by the row's key.  has_topics: whether each table has a topic of its own.
-    has_gtids: whether the upstream has GTIDs.
+    has_gtids: whether the upstream has GTIDs.  restarts: how often it is restarted.
     """
 
     random: Random
@@ -70,6 +70,7 @@ class Sender:
     by_table: bool = False
     has_topics: bool = False
     has_gtids: bool = False
+    restarts: int = 0
     protocol: ClassVar[str] = ""
     source: ClassVar[str] = "mysql-8"
     compares_bytes: ClassVar[bool] = False
@@ -78,14 +79,18 @@ class Sender:
     """The upstream's log dates a schema change by its start, which a lock may delay."""
     rereads: ClassVar[bool] = False
     """It can read rows of a table again while it goes on (incremental snapshots)."""
+    splits_moves: ClassVar[bool] = True
+    """A changed key is a delete and an insert, each in the partition of its key."""
     tells_servers: ClassVar[bool] = False
     """Messages tell which server wrote them."""
+    spreads_keyless: ClassVar[bool] = False
+    """A row of a table without a key goes to any partition of its topic."""
 
     @property
     def tells_late(self) -> bool:
         """Whether it dates schema changes by their start, and tells otherwise when they ran.  In several partitions of
-        a Canal without GTIDs nothing does, and rows of the time in between may come on the wrong side."""
-        return self.dates_by_start and self.tells_order
+        a Canal without GTIDs that is when it sent them, which rows that it sends again do not tell."""
+        return self.dates_by_start and (self.tells_order or not self.restarts)
 
     @property
     def tells_order(self) -> bool:
@@ -94,11 +99,19 @@ class Sender:
         is_one = self.partitions == 1 and not self.has_topics
         return self.tells_servers or self.has_gtids or not self.dates_by_start or is_one
 
+    @property
+    def tells_places(self) -> bool:
+        """Whether messages tell their places in the binlog."""
+        return self.tells_servers or self.has_gtids
+
     def messages(self, happened: Happened) -> Iterator[Message]:
         """What it sends of it."""
         if happened.text:
             for message in self.schema_change(happened):
                 yield message._replace(value=message.value[:-1]) if happened.is_cut else message
+        elif self.splits_moves and _moves(happened):
+            yield self.row(replace(happened, after=None))
+            yield self.row(replace(happened, before=None))
         else:
             yield self.row(happened)
 
@@ -123,7 +136,7 @@ class Sender:
 
     def sent(self, history: Sequence[Happened]) -> list[Message]:
         """Everything in the order in which it is sent: after a restart it begins somewhat before where it was."""
-        order, at, restarts = list[Happened](), 0, self.random.choice((0, 1, 3))
+        order, at, restarts = list[Happened](), 0, self.restarts
         while at < len(history):
             order.append(history[at])
             at += 1
@@ -137,6 +150,12 @@ class Sender:
         return max(0, at - self.random.randrange(8))
 
 
+def _moves(happened: Happened) -> bool:
+    """Whether a row has another key afterwards."""
+    before, after = happened.before, happened.after
+    return before is not None and after is not None and any(before[name] != after[name] for name in happened.key)
+
+
 def _second(ms: int) -> int:
     return ms // 1000 * 1000
 
@@ -148,9 +167,34 @@ def _type_word(text: str) -> str:
 
 class CanalServer(Sender):
     """Canal: times are whole seconds, schema changes go to partition 0 and are dated by their start, a message has the
-    database that the statement or the session names, `gtid` is that of the transaction where the server reads by it."""
+    database that the statement or the session names, `gtid` is that of the transaction where the server reads by it.  A
+    changed key is one message, in the partition of the new key (MQMessageUtils.messagePartition)."""
 
-    protocol = "canal-json"
+    protocol, splits_moves = "canal-json", False
+    _batch = _ms = 0
+    """The number of the batch, and when the present message is made."""
+
+    def sent(self, history: Sequence[Happened]) -> list[Message]:
+        """The same, in batches: the next one is taken when Kafka has the one before.  When Kafka fails, or the server
+        is killed, each partition has the first messages of a batch, which then comes again in another one."""
+        messages, at, restarts = list[Message](), 0, self.restarts
+        while at < len(history):
+            self._batch += 1
+            taken = history[at : at + self.random.choice((1, 1, 2, 5, 20))]
+            self._ms = max(self._ms, *(one.ms for one in taken)) + self.random.choice((1, 30, 900))
+            batch = list[Message]()
+            for one in taken:
+                self._ms += self.random.choice((0, 0, 1))
+                batch += self.messages(one)
+            if restarts and self.random.random() < 0.3:
+                restarts -= 1
+                ends = {(one.topic, one.partition): self.random.randrange(len(batch) + 1) for one in batch}
+                messages += [one for n, one in enumerate(batch) if n < ends[one.topic, one.partition]]
+                if self.random.random() < 0.6:  # killed: the note of what was confirmed may be a second old
+                    at, self._batch, self._ms = max(0, at - self.random.randrange(8)), 0, self._ms + 4000
+                continue
+            messages, at = messages + batch, at + len(taken)
+        return messages
 
     def schema_change(self, happened: Happened) -> Iterator[Message]:
         words = happened.text.replace("`", "").split()
@@ -179,7 +223,7 @@ class CanalServer(Sender):
     def _head(self, happened: Happened) -> dict[str, Any]:
         gtid = f"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-{happened.number}" if self.has_gtids else ""
         ms = _second(happened.ms)
-        return {"id": 7, "database": happened.session, "es": ms, "ts": ms + 900, "gtid": gtid}
+        return {"id": self._batch, "database": happened.session, "es": ms, "ts": self._ms, "gtid": gtid}
 
 
 class Ticdc(Sender):
@@ -243,7 +287,7 @@ class Debezium(Sender):
     """Debezium's connector: every message tells its place in the binlog, and the server; rows have topics by table,
     schema changes one of their own; times are whole seconds; a changed key is a delete and a create."""
 
-    protocol, rereads, tells_servers = "debezium", True, True
+    protocol, rereads, tells_servers, spreads_keyless = "debezium", True, True, True
 
     def schema_change(self, happened: Happened) -> Iterator[Message]:
         value = {
@@ -270,7 +314,8 @@ class Debezium(Sender):
         assert row is not None
         key = compact({name: row[name] for name in happened.key}) if happened.key else None
         topic = self.topic(happened.table) if self.has_topics else f"{self.name}.rows"
-        return Message(topic, self.partition(happened), key, compact(value), happened.number)
+        partition = self.partition(happened) if happened.key else self.random.randrange(self.partitions)
+        return Message(topic, partition, key, compact(value), happened.number)
 
     def _source(self, happened: Happened) -> dict[str, Any]:
         file, event = divmod(happened.number - (happened.server - 1) * 1000, 9)
@@ -303,6 +348,7 @@ def drawn(kind: str, random: Random) -> Sender:
         by_table=random.random() < 0.3,
         has_topics=sender in (CanalServer, Debezium) and random.random() < 0.5,
         has_gtids=sender in (CanalServer, Debezium) and random.random() < 0.5,
+        restarts=random.choice((0, 1, 3)),
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import tarfile
+from pathlib import Path
 from typing import Any
 
 import lz4.frame
@@ -11,7 +14,7 @@ from cramjam import snappy
 
 from bridge.events import NO_PRIMARY_KEY, Event, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.values.event_time import place_in_gtid_set
+from bridge.protocols.values.event_time import place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
 from tests.support.wire import TSO, canal, canal_event, compact, decode, names_of, reason, row_of, split, untyped
 
@@ -263,8 +266,8 @@ def test_official_partial_rows() -> None:
 
 @pytest.mark.parametrize("gtid", ["", None, "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5", "0-1-5", 7])
 def test_official_gtids_are_places(gtid: object) -> None:
-    """Of rows and of schema changes; without them there is no place."""
-    place = place_in_gtid_set(gtid) if isinstance(gtid, str) else None
+    """Of rows and of schema changes; without them the place is when the message was sent."""
+    place = place_in_gtid_set(gtid) if gtid and isinstance(gtid, str) else place_of_sending(1700000000123, 41)
     empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
     [change] = official(type="TRUNCATE", isDdl=True, sql="TRUNCATE t", gtid=gtid, **empty)
     assert {event.place for event in (*official(gtid=gtid), change)} == {place}
@@ -280,7 +283,10 @@ def test_official_schema_change(kind: str, sql: str) -> None:
     """isDdl decides, whatever the type is called."""
     empty = dict.fromkeys(("data", "old", "mysqlType", "sqlType", "pkNames"))
     [event] = official(type=kind, isDdl=True, sql=sql, **empty)
-    assert event == Event(Kind.SCHEMA_CHANGE, ms_tso(1700000000000), 0, "shop", "goods", text=sql, by_time=True)
+    place = place_of_sending(1700000000123, 41)
+    assert event == Event(
+        Kind.SCHEMA_CHANGE, ms_tso(1700000000000), 0, "shop", "goods", text=sql, by_time=True, place=place
+    )
 
 
 @pytest.mark.parametrize(("kind", "sql"), [("QUERY", "# INSERT INTO t VALUES (1)"), ("XACOMMIT", "XA COMMIT 'x'")])
@@ -468,3 +474,16 @@ def test_timestamp_goes_to_utc() -> None:
     columns = {"v": ("timestamp(3)", "2024-01-01 00:00:00.100"), "w": ("datetime", "2024-01-01 00:00:00")}
     event = canal_event(canal("INSERT", columns), "+08:00")
     assert split(event.after) == ["'2023-12-31 16:00:00.100'", "'2024-01-01 00:00:00'"]
+
+
+def test_genuine_sendings_are_in_the_order_of_the_binlog() -> None:
+    """Canal 1.1.7 into one partition: neither the batch nor the time of making goes back, and one batch has several."""
+    with tarfile.open(Path(__file__).parent.parent / "golden" / "real-senders.tar.xz") as archive:
+        file = archive.extractfile("canal-1.1.7/server.jsonl")
+        assert file is not None
+        values = [base64.b64decode(orjson.loads(line)["value"]) for line in file]
+    sent = [(message["id"], message["ts"]) for message in map(orjson.loads, values)]
+    assert (sent, len({batch for batch, _ in sent})) == (sorted(sent), 27)
+    assert [ts for _, ts in sent] == sorted(ts for _, ts in sent)
+    places = [event.place for value in values for event in decode("canal-json", None, value)]
+    assert places == sorted(place for place in places if place)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
-from bridge.rows.moments import Moment, in_order, latest_beside, newest_places
+from bridge.rows.moments import Moment, Places, in_order, latest_beside, newest_places
 from bridge.tso import ms_tso
 from tests.support.upstreams import events_table, row_change
 
@@ -171,3 +172,19 @@ def test_files_without_a_number(file: str) -> None:
 def test_a_whole_second_stands_for_all_of_itself_beside_milliseconds(row: int, beside: int, latest: int) -> None:
     """Or a row would count as earlier than a schema change of its second that came before it."""
     assert latest_beside(np.array([row]), beside).tolist() == [latest]
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        [canal(f"{U1}:1-7"), canal(f"{U1}:1-123456789012345678")],
+        [at(1, 3), at(1, 2147483647, position=(1 << 32) - 1)],
+        [at(1, 3, gtid=f"{U1}:7"), at(1, 4, gtid=f"{U1}:9")],
+    ],
+)
+def test_places_that_are_alike_are_read_as_others_are(places: list[str]) -> None:
+    """Those with the same names go a faster way, also as a part of an array."""
+    alike = Places.of(pa.array(["x", *places, "y"]).slice(1, len(places)))
+    others = Places.of(pa.array([*places, at(9, 9)]))
+    for name, numbers in alike.numbers.items():
+        assert numbers.tolist() == others.numbers[name].tolist()[: len(places)]

@@ -105,6 +105,11 @@ class Process:
         return self.log.splitlines()
 
     @property
+    def last_line(self) -> str:
+        """The last line of the command's own, "" without one: the JVM may write behind it."""
+        return next((line for line in reversed(self.lines) if line.startswith("bridge: ")), "")
+
+    @property
     def code(self) -> int | None:
         """Its exit code, None while it runs."""
         return self._process.poll()

@@ -1,7 +1,7 @@
 """Messages of about 1 MB that ask for as much time and memory as they can, and a process that measures what they get.
 
-`python -m tests.support.gluttons PROTOCOL` prints a JSON object: name to [bytes, seconds of processor time, MB of
-memory].
+`python -m tests.support.gluttons PROTOCOL` prints a JSON object: name to [bytes, processor time as a multiple of
+`yardstick`, MB of memory].
 """
 
 from __future__ import annotations
@@ -167,6 +167,16 @@ def gluttons(protocol: str) -> Iterator[tuple[str, Message]]:
         yield name, (b"", content)
 
 
+def yardstick() -> float:
+    """Seconds of processor time that plain Python takes for a megabyte of small rows, which differ between machines and
+    with what else runs there."""
+    rows = b"[" + b'{"a":"1"},' * (MB // 10) + b"{}]"
+    began = time.process_time()
+    for row in json.loads(rows):
+        ",".join([str(int(value)) for value in row.values()])
+    return time.process_time() - began
+
+
 def measured(protocol: str, message: Message) -> tuple[float, float]:
     """Seconds of processor time, and MB that the process grew to beyond what it had."""
     decoder = make_decoder(protocol, DecodeOptions("Europe/Berlin"))
@@ -188,5 +198,7 @@ def size(message: Message) -> int:
 
 
 if __name__ == "__main__":
+    before = yardstick()
     costs = {name: (size(message), *measured(sys.argv[1], message)) for name, message in gluttons(sys.argv[1])}
-    print(json.dumps(costs))
+    unit = max(before, yardstick())
+    print(json.dumps({name: (length, seconds / unit, mb) for name, (length, seconds, mb) in costs.items()}))

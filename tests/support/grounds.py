@@ -124,7 +124,7 @@ class Ground:
                 self.ends[process.code or 0] += 1
                 self.logs.append(process.log)
                 if process.code not in {0, -signal.SIGKILL}:
-                    self.reasons[f"exit {process.code}: {process.lines[-1] if process.lines else 'no word'}"] += 1
+                    self.reasons[f"exit {process.code}: {process.last_line or 'no word'}"] += 1
 
     def revive(self) -> None:
         """Starts a target again that has ended by itself, as a service manager does.  Nothing else may happen to it.

@@ -19,7 +19,7 @@ from bridge.events import Event, Kind
 from bridge.protocols import DECODERS, DecodeOptions, Decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.decoder import FastDecoder
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS, protocol_of
 
 WARM = 40
 """Messages after which their form is known."""
@@ -48,7 +48,7 @@ def events_of(events: pa.Table) -> list[Event]:
 
 def decoder_of(protocol: str, **options: Any) -> FastDecoder:
     """A decoder with both paths."""
-    return DECODERS[protocol](DecodeOptions("UTC", ckafka_binary="base64", **options))
+    return DECODERS[protocol_of(protocol)](DecodeOptions("UTC", ckafka_binary="base64", **options))
 
 
 def plain(protocol: str) -> Decoder:
@@ -56,7 +56,7 @@ def plain(protocol: str) -> Decoder:
     return decoder_of(protocol)
 
 
-ORACLES = {protocol: plain(protocol) for protocol in ENCODERS}
+ORACLES = {protocol: plain(protocol) for protocol in SENDERS}
 
 Pair = tuple[bytes | None, bytes | None]
 """Key and value of a message."""
@@ -114,7 +114,7 @@ TS = 470611868434825218
 
 def messages_of(protocol: str, changes: list[tuple[Any, Any]]) -> list[EncodedMessage]:
     """One for each change of SHAPE, (old row, new row)."""
-    encoder = ENCODERS[protocol](1)
+    encoder = SENDERS[protocol](1)
     transactions = (Transaction(TS + n, 0, (Change(SHAPE, *pair),), MOMENT) for n, pair in enumerate(changes))
     return [message for transaction in transactions for message in encoder.transaction(transaction)]
 
@@ -137,4 +137,4 @@ def taught(protocol: str) -> FastDecoder:
     return decoder
 
 
-TAUGHT = {protocol: taught(protocol) for protocol in ENCODERS}
+TAUGHT = {protocol: taught(protocol) for protocol in SENDERS}

@@ -218,7 +218,7 @@ def decoded(
         return [None if m[name] is None else base64.b64decode(m[name]) for m in messages]
 
     captured = Messages(
-        ["cdc"] * len(messages),
+        [m.get("topic") or "cdc" for m in messages],
         [m["partition"] for m in messages],
         [m["offset"] for m in messages],
         column("key"),
@@ -227,8 +227,9 @@ def decoded(
     )
     decoder = make_decoder(protocol, DecodeOptions(timezone, **options))
     events = decode_messages(decoder, captured)
-    lines = {where: line for line, where in enumerate(zip(captured.partition, captured.offset, strict=True))}
-    where = zip(events["partition"].to_pylist(), events["offset"].to_pylist(), strict=True)
+    places = zip(captured.topic, captured.partition, captured.offset, strict=True)
+    lines = {where: line for line, where in enumerate(places)}
+    where = zip(*(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
     order = np.lexsort((events["index"].to_numpy(), [lines[one] for one in where]))
     return events.take(pa.array(order)).combine_chunks()
 

@@ -28,6 +28,8 @@ ENDING: Final = "ending"
 LAST_WORDS: Final = b"the last row of the upstream"
 STREAMS: Final = "- Starting streaming"
 """Debezium's log says so once its snapshot is done: a table that is altered before ends it."""
+READS: Final = "the next step is binlog dump"
+"""Canal's log says so once it knows the tables, which it takes as they are then, whatever its place."""
 SENT_SECONDS: Final = 120.0
 SHOWN: Final = 4000
 """Characters of a sender's log."""
@@ -92,12 +94,11 @@ class Round:
 
     def finish(self) -> list[Line]:
         """Writes the last row upstream; gives all messages, once the sender has sent that row."""
-        sql(
-            self.upstream.url,
-            f"CREATE TABLE {DATABASE}.{ENDING} (id INT PRIMARY KEY, v TEXT)",
-            f"INSERT INTO {DATABASE}.{ENDING} VALUES (1, '{LAST_WORDS.decode()}')",
-            "SELECT 1",
-        )
+        say_last_words(self.upstream)
+        return self.messages()
+
+    def messages(self) -> list[Line]:
+        """Gives all messages, once the sender has sent the last row upstream.  Fails with the end of its log."""
         try:
             return messages_until(self.kafka.bootstrap_servers, self.topics, LAST_WORDS)
         except AssertionError as error:
@@ -113,6 +114,16 @@ class Round:
             *("--protocol", self.kind.protocol, "--target", target, "--timezone", "UTC"),
             *("--set", f"ddl.source={self.kind.source}"),
         ]
+
+
+def say_last_words(upstream: SqlServer) -> None:
+    """Writes the last row upstream."""
+    sql(
+        upstream.url,
+        f"CREATE TABLE {DATABASE}.{ENDING} (id INT PRIMARY KEY, v TEXT)",
+        f"INSERT INTO {DATABASE}.{ENDING} VALUES (1, '{LAST_WORDS.decode()}')",
+        "SELECT 1",
+    )
 
 
 @contextmanager
@@ -144,9 +155,8 @@ def sending(
             servers, upstream.port, DATABASE, name, schemas=False, release=kind.release, more=LOSSLESS
         )
     with sender:
-        if kind.release:
-            log = sender.folder / "server.log"
-            wait_for(lambda: STREAMS in log.read_text(errors="replace"), "its snapshot is not done", SENT_SECONDS)
+        log, says = sender.folder / "server.log", STREAMS if kind.release else READS
+        wait_for(lambda: says in log.read_text(errors="replace"), f"it has not said {says!r}", SENT_SECONDS)
         yield Round(kind, kafka, upstream, sender, topics)
 
 

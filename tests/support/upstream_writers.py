@@ -56,8 +56,12 @@ class Writer:
 
     A schema change names the database everywhere or nowhere, since its session is in it.
 
-    for_canal: without what Canal 1.1.7 garbles or cannot read: text that is no UTF-8, and CREATE TABLE IF NOT EXISTS
-    ... LIKE of a table that is there, whose columns it takes for those of the other from then on.
+    What senders garble is left out.  Both: CREATE TABLE IF NOT EXISTS ... LIKE of a table that is there, whose columns
+    they take for those of the other from then on.  Canal 1.1.7: text that is no UTF-8, and on MariaDB a character set
+    in CREATE TABLE, whose event in the binlog it cannot read.  Debezium: zero dates in columns without NULL, which
+    become the column's default.
+
+    for_canal: whether Canal reads it, or else Debezium.
     has_keyless: whether there are tables without a key, whose rows Debezium sends to any partition of their topic.
     """
 
@@ -71,14 +75,19 @@ class Writer:
         self._for_canal = for_canal
         self._keys = _KEYS if has_keyless else _KEYS[:-1]
         self._session = Target(url).connect(autocommit=True)
+        is_mariadb = "MariaDB" in str(self._session.value("SELECT VERSION()"))
+        charsets = (" DEFAULT CHARSET=utf8mb4", " DEFAULT CHARSET=latin1")
+        self._options = ["", " ENGINE=InnoDB COMMENT='it''s'"]
+        self._options += charsets[: not is_mariadb] if for_canal else charsets
 
     def close(self) -> None:
         """Ends its session."""
         self._session.close()
 
     def begin(self) -> None:
-        """Makes the database and its tables."""
-        self._run(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        """Makes the tables, and the database where it is not there yet."""
+        if not self._session.rows("SHOW DATABASES LIKE %s", (DATABASE,)):
+            self._run(f"CREATE DATABASE {DATABASE}")
         self._session.execute(f"USE {DATABASE}")
         for name in NAMES[:4]:
             self._run(self._create(name))
@@ -182,16 +191,14 @@ class Writer:
     def _create(self, table: str) -> str:
         dice = self._random
         columns = [dice.choice(self._keys), *(self._column() for _ in range(dice.randrange(1, 6)))]
-        others = () if self._for_canal else (" DEFAULT CHARSET=latin1",)
-        option = dice.choice(("", " DEFAULT CHARSET=utf8mb4", " ENGINE=InnoDB COMMENT='it''s'", *others))
-        return f"CREATE TABLE {self._named(table)} ({', '.join(columns)}){option}"
+        return f"CREATE TABLE {self._named(table)} ({', '.join(columns)}){dice.choice(self._options)}"
 
     def _column(self) -> str:
         self._columns += 1
         kind = self._random.choice(self._types)
         if "NULL" not in kind and self._random.random() < 0.3:
             value = _TYPES[kind][0]
-            if kind not in {"JSON", "TEXT", "BLOB"}:
+            if kind not in {"JSON", "TEXT", "BLOB"} and (self._for_canal or not kind.startswith("DATE")):
                 kind += f" NOT NULL DEFAULT {value}"
         return f"c{self._columns} {kind}"
 
@@ -250,8 +257,7 @@ class Writer:
 
     def _like(self, table: str) -> list[str]:
         to = self._random.choice(NAMES)
-        words = "CREATE TABLE" if self._for_canal else "CREATE TABLE IF NOT EXISTS"
-        return [f"{words} {DATABASE}.{to} LIKE {DATABASE}.{table}"]
+        return [f"CREATE TABLE {DATABASE}.{to} LIKE {DATABASE}.{table}"]
 
     def _recreate(self, table: str) -> list[str]:
         return [f"DROP TABLE IF EXISTS {DATABASE}.{table}", self._create(table)]

@@ -45,7 +45,7 @@ def ends_with_0(process: Process, number: signal.Signals) -> None:
     process.signal(number)
     assert process.wait(60) == 0, process.end_of_log
     assert "Traceback" not in process.log, process.log
-    assert process.lines[-1].startswith("bridge: stopped; everything below"), process.end_of_log
+    assert process.last_line.startswith("bridge: stopped; everything below"), process.end_of_log
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ def test_sigterm_ends_it_with_0(bridge_at_work: Running) -> None:
     finally:
         bridge("ctl", "resume", "--target", bridge_at_work.target)
     assert process.wait() == 0, process.end_of_log
-    assert process.lines[-1].startswith("bridge: stopped; everything below ")
+    assert process.last_line.startswith("bridge: stopped; everything below ")
     assert "Traceback" not in process.log
     found = status(bridge_at_work.target)
     assert found is not None

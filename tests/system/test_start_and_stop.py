@@ -107,7 +107,7 @@ def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         delete_topic(kafka.bootstrap_servers, name)
         assert process.wait() == 3, process.end_of_log
-        assert process.lines[-1].startswith("bridge: ")
+        assert process.last_line.startswith("bridge: ")
         assert "Traceback" not in process.log
 
 
@@ -127,10 +127,10 @@ def test_partitions_beyond_partition_num_are_left_out_until_a_message_comes(
         producer.produce(name, b"{}", partition=PARTITIONS)
         producer.flush()
         assert process.wait() == 3, process.end_of_log
-        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.lines[-1]
+        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.last_line
     with running(tmp_path / "again", kafka.bootstrap_servers, name, target) as process:  # it is kept in the progress
         assert process.wait() == 3, process.end_of_log
-        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.lines[-1]
+        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.last_line
 
 
 @pytest.mark.soak
@@ -153,7 +153,7 @@ def test_messages_that_are_dropped_while_it_runs_stop_it_with_3(
             process.signal_group(signal.SIGCONT)
             assert process.wait() == 3, process.end_of_log
             assert "Traceback" not in process.log
-            assert "Kafka no longer holds the messages from offset" in process.lines[-1]
+            assert "Kafka no longer holds the messages from offset" in process.last_line
     assert applied_ts(target) == end
 
 
@@ -333,7 +333,7 @@ def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, t
         made_anew(kafka, name)
         process.signal_group(signal.SIGCONT)
         assert process.wait() == 3, process.end_of_log
-        assert "was deleted and created again" in process.lines[-1]
+        assert "was deleted and created again" in process.last_line
         assert "Traceback" not in process.log
     assert applied_ts(target) == end
     assert_equal(target, feed.bank)

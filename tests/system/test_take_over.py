@@ -121,7 +121,7 @@ def test_an_owner_that_slept_through_a_take_over_ends_with_5(
             feed.schedule(feed.bank.create_table)
             first.signal_group(signal.SIGCONT)
             assert first.wait() == 5, first.end_of_log
-            assert "another bridge has taken over the pipeline 'bridge'" in first.lines[-1]
+            assert "another bridge has taken over the pipeline 'bridge'" in first.last_line
             assert "Traceback" not in first.log
             boundary = feed.finish()
             second.wait_for(lambda: applied_ts(target) >= boundary, "the end")

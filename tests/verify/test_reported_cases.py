@@ -3,26 +3,25 @@ lacks what an earlier bridge got wrong."""
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from bridge.config import Settings
-from bridge.errors import BridgeError
-from bridge.filters.table_filter import TableFilter
-from bridge.protocols import make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.verify.report import Report
 from tests.generated.verifying import verify_events
-from tests.support.captures import read_lines
-from tests.support.pipelines import run_all, sql
+from tests.pipeline.test_reported_cases import (
+    CASES_OF_REPORTS,
+    Case,
+    events_of,
+    in_any_order,
+    rows_of,
+    settings_of,
+    stop_of,
+)
+from tests.support.pipelines import run_all
 from tests.support.verify_servers import execute
-from tests.system.test_cases import CASES, CASES_OF_REPORTS, Case, in_any_order, rows_of
 
 BY_NAME = {case.name: case for case in CASES_OF_REPORTS}
 LEFT_OUT = {
@@ -38,31 +37,8 @@ class Replayed:
     """A case that was replayed on a target, without Spark.  misread: what the bridge took the messages for."""
 
     def __init__(self, case: Case, url: str, misread: Callable[[pa.Table], pa.Table] = lambda events: events) -> None:
-        self._case, self._url = case, url
-        given = dict(flag.split("=", 1) for flag in case.flags if "=" in flag)
-        filters = tuple(case.flags[at + 1] for at, flag in enumerate(case.flags) if flag == "--filter")
-        ddl = {key.removeprefix("ddl."): value for key, value in given.items()}
-        ignored = {"ignore": (ddl.pop("ignore"),)} if "ignore" in ddl else {}
-        self._settings = Settings.model_validate({"timezone": "UTC", "filter": filters, "ddl": {**ddl, **ignored}})
-        self.events = self._decoded()
-        if case.before:
-            sql(url, *case.before)
-        options: dict[str, Any] = {"ddl": self._settings.ddl_rules(), "tables": TableFilter(self._settings.filter)}
-        self.has_stopped = True
-        with suppress(BridgeError):
-            run_all(url, misread(self.events), protocol=case.protocol, **options)
-            self.has_stopped = False
-
-    def _decoded(self) -> pa.Table:
-        lines = read_lines(CASES / f"{self._case.name}.jsonl")
-
-        def column(name: str) -> list[bytes | None]:
-            return [None if line[name] is None else base64.b64decode(line[name]) for line in lines]
-
-        topics, partitions = [line.get("topic", "cdc") for line in lines], [line["partition"] for line in lines]
-        offsets = [line["offset"] for line in lines]
-        messages = Messages(topics, partitions, offsets, column("key"), column("value"), [])
-        return decode_messages(make_decoder(self._case.protocol, self._settings.decode_options()), messages)
+        self._case, self._url, self.events = case, url, events_of(case)
+        self.has_stopped = stop_of(case, url, misread(self.events)) is not None
 
     @property
     def is_right(self) -> bool:
@@ -75,7 +51,7 @@ class Replayed:
 
     def verified(self) -> Report:
         """What verify says."""
-        return verify_events(self._url, self.events, self._case.protocol, settings=self._settings)
+        return verify_events(self._url, self.events, self._case.protocol, settings=settings_of(self._case))
 
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in LEFT_OUT])

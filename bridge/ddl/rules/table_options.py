@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -75,7 +75,8 @@ def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | 
         other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
         if other and "ROW_FORMAT" in words:
             yield from without_options(statement, {"ROW_FORMAT"}, why)
-        if "COMPRESSED" not in words or not _BLOCKS & {token.text for scope in scopes for token in scope}:
+        sizes = _BLOCKS if "COMPRESSED" in words else frozenset[str]()
+        if not all(size in sizes | {"0"} for size in _block_sizes(scopes)):  # 0 takes back the size that it had
             yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
     if site.target.has(Feature.MARIADB_SYNTAX):
         return
@@ -83,6 +84,13 @@ def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | 
         for i, token, depth in with_depth(scope):
             if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
                 yield from take_out(statement, scope, i, i + 3, _WHY)
+
+
+def _block_sizes(scopes: Iterable[Sequence[Token]]) -> Iterator[str]:
+    for scope in scopes:
+        for i, token in enumerate(scope):
+            if token.word == "KEY_BLOCK_SIZE":
+                yield at(scope, i + 1 + (at(scope, i + 1).text == "=")).text
 
 
 def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

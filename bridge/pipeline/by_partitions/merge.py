@@ -1,6 +1,7 @@
 """Merges the next row changes of several partitions into one order, and numbers them.  Pure.
 
-Without boundaries (internals, decision 13), only the order within each partition is known.  Every message gets a number
+Without boundaries (internals, decision 13), the order within each partition is known, and that between partitions
+where all rows tell their places in one binlog; else their event times are all that tells.  Every message gets a number
 in the place of its commit_ts: its event time, or more, so that the numbers ascend from the applied ts.  Rows with a TSO
 share the number of their commit_ts.  So all code that moves the target by commit_ts works for them, too.
 """
@@ -19,6 +20,7 @@ from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken
+from bridge.rows.moments import Places
 
 Longs = npt.NDArray[np.int64]
 _HIGHEST: Final = 1 << 62
@@ -54,24 +56,32 @@ class Merged:
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
 
 
-def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount) -> Merged:
-    """Merges row changes by event time; each partition keeps its order.
+def merge(
+    waiting: Sequence[tuple[PartitionId, Rows]],
+    first: int,
+    most: Amount,
+    began_anew: Sequence[tuple[int, int]] = (),
+) -> Merged:
+    """Merges row changes by their places in one binlog, else by event time; each partition keeps its order.
 
     waiting: the rows of each partition, at least one in all.
     first: the lowest number.
     most: about how much to take; neither a message nor the rows of one TSO are divided.
+    began_anew: as of `Moment`.
     """
     times = np.concatenate([_merge_times(rows) for _, rows in waiting])
     message_ts = np.concatenate([rows.times for _, rows in waiting])
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
     by_time = np.concatenate([rows.by_time for _, rows in waiting])
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
-    order = np.argsort(times, kind="stable")
-    units = _units(times[order], message_ts[order], partitions[order], offsets[order], by_time[order])
+    ranks = _ranks(waiting, times, began_anew) if len(waiting) > 1 else None
+    order = np.argsort(times if ranks is None else ranks, kind="stable")
+    times = np.maximum.accumulate(times[order])
+    units = _units(times, message_ts[order], partitions[order], offsets[order], by_time[order])
     table = pa.concat_tables([rows.table for _, rows in waiting])
     end = int(np.searchsorted(units, units[_count_to_take(table, order, most) - 1], "right"))
     order, units = order[:end], units[:end]
-    numbers = _numbers(times[order], units, first)
+    numbers = _numbers(times[:end], units, first)
     if end < table.num_rows or not np.array_equal(order, np.arange(end)):
         table = taken(table, order)
     position = EVENT_SCHEMA.get_field_index("commit_ts")
@@ -100,6 +110,25 @@ def _merge_times(rows: Rows) -> Longs:
     last_of_message = np.searchsorted(rows.offsets, rows.offsets, "right") - 1
     latest: Longs = rising[last_of_message]
     return latest
+
+
+def _ranks(
+    waiting: Sequence[tuple[PartitionId, Rows]], times: Longs, began_anew: Sequence[tuple[int, int]]
+) -> Longs | None:
+    """Numbers rows in the order of their places, which never go back within the partition; None where places do not
+    tell the order of all of them.
+
+    An event time tells less where it is in whole seconds: a statement that waited for another's lock is dated by its
+    own start, and may come behind rows of a later second.
+    """
+    ranks = Places.of(pa.chunked_array([piece for _, rows in waiting for piece in rows.table["place"].chunks])).ranks()
+    if ranks is None:
+        return None
+    if began_anew:
+        ranks = np.unique(ranks, return_inverse=True)[1]
+        ranks += len(ranks) * np.sum([times >= first for _, first in began_anew], axis=0)
+    bounds = np.cumsum([len(rows.times) for _, rows in waiting])[:-1]
+    return np.concatenate([np.maximum.accumulate(mine) for mine in np.split(ranks, bounds)])
 
 
 def _units(times: Longs, message_ts: Longs, partitions: Longs, offsets: Longs, by_time: npt.NDArray[np.bool_]) -> Longs:

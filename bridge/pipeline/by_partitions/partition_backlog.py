@@ -18,34 +18,44 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.ddl.classes import ChangeClass
-from bridge.ddl.parser import Classified, classify
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.errors import ApplyError
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.event_times import last_ms
-from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows, merge
+from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
+from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
+from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
-from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, copies_by_place, last_applied
+from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, last_applied, seen_before
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
+from bridge.pipeline.by_partitions.step_rows import StepRows
+from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
+from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order, shown
+from bridge.rows.moments import Moment, in_order, last_ms
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
 
-_LATE: Final = (
-    "it came too late: rows of {} that were written behind it are in the target already (the last one at {}, the"
-    " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
-    " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
-    " compare the table with the upstream"
+_UNCLEAR: Final = (
+    "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"
+    " it by the second, and sent both in one batch, or was restarted in between. They would be applied behind it: where"
+    " they came before, compare the table with the upstream afterwards. canal.instance.gtidon=true tells it"
 )
-_ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
+_IN_ANY_PARTITION: Final = (
+    "Debezium's connector sends each of them to any partition, so that nothing tells in which order they came, nor"
+    " which of them come again after a restart of the connector"
+)
+_IN_ONE_PARTITION: Final = (
+    "give the table a key: a primary key, or message.key.columns in the connector; or a topic of one partition"
+    " (topic.creation.default.partitions=1). Then begin anew, behind a new snapshot. Or leave it out with --filter"
+)
+
 
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
@@ -55,7 +65,7 @@ for one that the filter excludes."""
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
     commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
-    partition were left out, since they are sent again from before a schema change."""
+    partition were left out, since they are sent again, or were overtaken by rows of other partitions."""
 
     rows: pa.Table
     high: int
@@ -72,27 +82,11 @@ class _Barrier:
     change: SchemaChange
     moment: Moment
     columns: ColumnsTell | None
+    unclear: UnclearRows | None
 
-    def bound(self, began_anew: tuple[tuple[int, int], ...]) -> Bound:
+    def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
         """What rows may not pass before it has run.  began_anew: as of Moment."""
-        return self.columns or replace(self.moment, began_anew=began_anew)
-
-
-@dataclass(frozen=True)
-class _StepRows:
-    """The rows of the present step.  numbers: their commit_ts in the step, and their offsets, by partition.
-    after_rows: the next offset of each partition after these rows.  rows: those of each partition, as they were read.
-    before: the last row of each partition before them.  copies: which rows are sent again, by their places.  passed:
-    the schema change behind these rows.  shown: the highest time of each partition before them."""
-
-    high: int
-    rows: Mapping[PartitionId, Rows]
-    before: Mapping[PartitionId, AppliedRow]
-    copies: Mapping[PartitionId, Bools]
-    passed: _Barrier | None
-    shown: Mapping[PartitionId, int]
-    numbers: Mapping[PartitionId, tuple[Longs, Longs]]
-    after_rows: Mapping[PartitionId, int]
+        return [self.columns or replace(self.moment, began_anew=began_anew), *([self.unclear] if self.unclear else [])]
 
 
 class PartitionBacklog:
@@ -130,15 +124,14 @@ class PartitionBacklog:
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if until is None else until - 1
         self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
+        self._counting = CountingRows(self._queues, repeated_rows)
+        self._places = AppliedPlaces({where: queue.applied for where, queue in self._queues.items()})
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
-        self._shown_at_change = {where: start.seen for where, start in positions.items()}
-        """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
-        behind it, though its time is earlier, was not shown then."""
-        self._step_rows: _StepRows | None = None
+        self._step_rows: StepRows[_Barrier] | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
         self._ahead: list[RowsAhead] = []
@@ -155,6 +148,7 @@ class PartitionBacklog:
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
+            self._check_keys(where[0], kept)
             self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(kept, now):
@@ -163,6 +157,24 @@ class PartitionBacklog:
             self._queues[where].read = end
         self.positions = self._at(self._offsets())
         return dropped
+
+    def _check_keys(self, topic: str, events: pa.Table) -> None:
+        """Raises ApplyError for rows of Debezium's connector whose messages have no key, unless their topic has one
+        partition: Kafka's producer gives such a message to any partition (Kafka, BuiltInPartitioner)."""
+        count = sum(other == topic for other, _ in self._queues)
+        if count == 1 or events["place"].null_count == events.num_rows:
+            return
+        keyless = pc.and_(pc.equal(events["key"], NO_PRIMARY_KEY), pc.match_substring(events["place"], FILE))
+        if (at := pc.index(keyless, True).as_py()) >= 0:
+            schema, table, partition, offset = (
+                events[name][at].as_py() for name in ("schema", "table", "partition", "offset")
+            )
+            where = f"{topic}/{partition}/{offset}"
+            raise ApplyError(
+                f"rows of {schema}.{table} have no key in a topic of {count} partitions: {_IN_ANY_PARTITION}",
+                where=where,
+                fix=_IN_ONE_PARTITION,
+            )
 
     @property
     def snapshots_begun(self) -> list[PartitionId]:
@@ -231,19 +243,20 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
-        merged = merge(rows, self._next_ts, self._most) if rows else None
-        table, repeated, copies = EVENT_SCHEMA.empty_table(), dict[PartitionId, int](), dict[PartitionId, Bools]()
+        merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
+        counted, copies = Counted.none(), dict[PartitionId, Bools]()
         if merged is not None:
-            copies = self._copies(rows)
-            table, repeated = self._without_repeated(merged, rows, copies)
+            copies = self._counting.copies(rows)
+            counted = self._counting.among(merged, rows, copies, self._began_anew)
         shown_before = {where: queue.shown for where, queue in self._queues.items()}
         if merged is not None:
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
                 queue, count = self._queues[where], merged.taken[where]
                 queue.advance(count)
-                seen = partial(_seen_before, mine, queue.shown)
-                queue.applied = last_applied(mine, count, queue.applied, copies.get(where), seen)
+                queue.applied = last_applied(
+                    mine, count, queue.applied, copies.get(where), partial(seen_before, mine, queue.shown)
+                )
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
@@ -251,43 +264,19 @@ class PartitionBacklog:
         if merged is None and not changes:
             return None
         numbers = merged.numbers if merged else {}
-        self._step_rows = _StepRows(
-            self._next_ts, dict(rows), before, copies, passed, shown_before, numbers, after_rows
+        self._step_rows = StepRows(
+            self._next_ts,
+            dict(rows),
+            before,
+            copies,
+            passed,
+            shown_before,
+            numbers,
+            after_rows,
+            counted.table,
+            counted.times,
         )
-        return Step(table, self._next_ts, changes, repeated)
-
-    def _copies(self, rows: Sequence[tuple[PartitionId, Rows]]) -> dict[PartitionId, Bools]:
-        """Tells which rows are sent again, by their places; only of partitions that have such rows."""
-        found = {}
-        for where, mine in rows:
-            queue = self._queues[where]
-            copies = copies_by_place(mine, queue.applied, partial(_seen_before, mine, queue.shown))
-            if copies is not None:
-                found[where] = copies
-        return found
-
-    def _without_repeated(
-        self, merged: Merged, rows: Sequence[tuple[PartitionId, Rows]], copies: Mapping[PartitionId, Bools]
-    ) -> tuple[pa.Table, dict[PartitionId, int]]:
-        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change.
-        Also returns how many, by partition."""
-
-        def seen() -> Longs:
-            before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
-            return np.concatenate(before)[merged.order]
-
-        found = None
-        if self._repeated_rows is not None:
-            found = self._repeated_rows.among(merged.table, merged.message_ts, seen)
-        if copies:
-            by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
-            found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
-        if found is None:
-            return merged.table, {}
-        partitions = np.repeat(np.arange(len(rows)), [len(mine.times) for _, mine in rows])[merged.order]
-        counts = np.bincount(partitions[found], minlength=len(rows)).tolist()
-        repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return merged.table.filter(pa.array(~found)), repeated
+        return Step(counted.table, self._next_ts, changes, counted.repeated)
 
     def shown(self, change: SchemaChange) -> int:
         """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
@@ -304,16 +293,17 @@ class PartitionBacklog:
         until one has run, or `forget_ahead`."""
         step, self._step_rows, self._barrier = self._step_rows, None, None
         assert step is not None  # what is put back was taken
+        self._places.note_rows(*step.rows_below(applied_ts))
         if step.passed is not None:
             event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
             self._queues[step.passed.where].put_back(event)
         for where in step.shown:
-            self._queues[where].shown = _shown_at(step, where, applied_ts)
+            self._queues[where].shown = step.shown_at(where, applied_ts)
         for where, (numbers, _) in step.numbers.items():
             queue, rows = self._queues[where], step.rows[where]
             done = int(np.searchsorted(numbers, applied_ts, "left"))
             queue.put_back(rows.table.slice(done, len(numbers) - done))
-            queue.applied = _applied_at(step, where, applied_ts)
+            queue.applied = step.applied_at(where, applied_ts)
         self._ahead.append(ahead)
 
     @property
@@ -334,7 +324,7 @@ class PartitionBacklog:
         others = (queue for other, queue in self._queues.items() if other != where)
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
         if self._barrier is not None and self._barrier.where != where:
-            bounds.append(self._barrier.bound(anew))
+            bounds += self._barrier.bounds(anew)
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
 
     @property
@@ -364,9 +354,13 @@ class PartitionBacklog:
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
-                change = replace(change, doubt=change.doubt or self._lateness(where, stop.moment, change))
+                unclear = self._unclear_rows(where, stop)
+                moment = replace(stop.moment, began_anew=self._began_anew)
+                applied = {other: queue.applied for other, queue in self._queues.items()}
+                late = self._places.lateness(where, moment, change, self._tables_of(change), applied, unclear)
+                change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
-                self._barrier = _Barrier(where, stop, change, stop.moment, columns)
+                self._barrier = _Barrier(where, stop, change, stop.moment, columns, unclear)
                 return
             self._queues[where].drop(stop)
 
@@ -379,22 +373,28 @@ class PartitionBacklog:
         until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
         return replace(tell, until=min(until, default=tell.until))
 
-    def _lateness(self, where: PartitionId, moment: Moment, change: SchemaChange) -> str:
-        """Tells why a schema change came too late: rows that their places put behind it are in the target.  What only
-        makes something new is never late: rows of it could not have come before."""
-        moment = replace(moment, began_anew=self._began_anew)
-        for other, queue in sorted(self._queues.items()) if moment.places else ():
-            ts, place = queue.applied[:2]
-            if other != where and place and moment.shows_before(ts, place) and not _only_makes(change):
-                topic, partition = other
-                return _LATE.format(f"{topic}/{partition}", shown(place), shown(moment.places[0]))
-        return ""
+    def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
+        """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
+        change = stop.schema_change
+        others = self._queues[where].schema_changes()
+        is_repeated = any(
+            one.index > stop.index and one.moment.ts == change.commit_ts and one.event["text"] == change.text
+            for one in others
+        )
+        return UnclearRows.of(change, self._tables_of(change), is_repeated=is_repeated)
+
+    def _tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
+        return None if self._repeated_rows is None else self._repeated_rows.tables_of(change)
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
         barrier = self._barrier
         if barrier is None or self.held_by():
             return ()
+        change, unclear = barrier.change, self._unclear_rows(barrier.where, replace(barrier.stop, index=0))
+        others = [queue for where, queue in self._queues.items() if where != barrier.where]
+        if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
+            change = replace(change, doubt=_UNCLEAR.format(", ".join(sorted(map(str, unclear.tables))) or "any table"))
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
         self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
         if self._repeated_rows is not None:
@@ -403,7 +403,7 @@ class PartitionBacklog:
         self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
-        return (barrier.change,)
+        return (change,)
 
     # --- waiting
 
@@ -427,7 +427,7 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        is_behind = queue.begins_behind([barrier.bound(self._began_anew), Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
@@ -437,7 +437,8 @@ class PartitionBacklog:
             return False
         if any(ahead.is_made_by(barrier.change) for ahead in waiting):
             return True
-        return not barrier.moment.places and (queue.head_time or 0) >= barrier.moment.ts
+        is_exact = barrier.moment.places and not barrier.moment.is_by_sending
+        return not is_exact and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,
@@ -530,9 +531,9 @@ class PartitionBacklog:
         step = self._step_rows
         if step is None or applied_ts >= step.high:
             return self._at(self._offsets())
-        applied = {where: _applied_at(step, where, applied_ts) for where in step.rows}
-        shown = {where: _shown_at(step, where, applied_ts) for where in self._queues}
-        return self._at({where: _offset_at(step, where, applied_ts) for where in self._queues}, applied, shown)
+        applied = {where: step.applied_at(where, applied_ts) for where in step.rows}
+        shown = {where: step.shown_at(where, applied_ts) for where in self._queues}
+        return self._at({where: step.offset_at(where, applied_ts) for where in self._queues}, applied, shown)
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
         """Returns the bad messages that the restart positions of `high` have passed."""
@@ -545,8 +546,10 @@ class PartitionBacklog:
             e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
         ]
         if self._step_rows is not None and applied_ts >= self._step_rows.high:
-            if self._step_rows.passed is not None:
-                self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
+            self._places.note_rows(*self._step_rows.rows_below(applied_ts))
+            if (passed := self._step_rows.passed) is not None:
+                self._places.note_change(passed.where, passed.moment, self._tables_of(passed.change) or ())
+                self._counting.note_change()
             self._step_rows = None
 
     def _offsets(self) -> dict[PartitionId, int]:
@@ -568,28 +571,6 @@ class PartitionBacklog:
         return starts
 
 
-def _offset_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
-    numbers, offsets = step.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
-    first = int(np.searchsorted(numbers, applied_ts, "left"))
-    return int(offsets[first]) if first < len(offsets) else step.after_rows[where]
-
-
-def _shown_at(step: _StepRows, where: PartitionId, applied_ts: int) -> int:
-    """Returns the highest time of a partition's messages below applied_ts."""
-    before = step.shown.get(where, 0)
-    if where not in step.numbers:
-        return before
-    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    return int(step.rows[where].times[:count].max(initial=before))
-
-
-def _seen_before(rows: Rows, shown: int) -> Longs:
-    """Returns for each row the highest time of its partition before the row's message; shown: before all of them."""
-    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
-    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
-    return seen
-
-
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     """Cuts events, in the order of topic and partition, where one of these changes."""
     topics, partitions = (events[name].combine_chunks() for name in ("topic", "partition"))
@@ -597,21 +578,6 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     cuts = (np.flatnonzero(is_other) + 1).tolist()
     for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
-
-
-def _applied(start: PartitionStart) -> AppliedRow:
-    return AppliedRow(start.place_ts, start.place, start.rows, start.again)
-
-
-def _applied_at(step: _StepRows, where: PartitionId, applied_ts: int) -> AppliedRow:
-    count = int(np.searchsorted(step.numbers[where][0], applied_ts, "left"))
-    rows, seen = step.rows[where], partial(_seen_before, step.rows[where], step.shown[where])
-    return last_applied(rows, count, step.before[where], step.copies.get(where), seen)
-
-
-def _only_makes(change: SchemaChange) -> bool:
-    known = classify(change.text, change.schema)
-    return isinstance(known, Classified) and known.classes in _ONLY_MAKING
 
 
 def _is_passed(position: Position, positions: Starts) -> bool:

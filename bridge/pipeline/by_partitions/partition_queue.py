@@ -17,6 +17,7 @@ from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
+from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.rows.moments import (
     Bools,
     Moment,
@@ -64,8 +65,9 @@ class Stop:
         return not self.is_bad and bool(self.event["commit_ts"] <= bound)
 
 
-Bound = Moment | RowsAhead | ColumnsTell
-"""What rows may not pass: a moment, that of a schema change whose columns tell more, or rows that wait."""
+Bound = Moment | RowsAhead | ColumnsTell | UnclearRows
+"""What rows may not pass: a moment, that of a schema change whose columns tell more, rows that wait, or rows of which
+nothing tells whether they may pass."""
 
 
 class AppliedRow(NamedTuple):
@@ -132,7 +134,7 @@ class _Run:
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, behind = self.table.slice(0, end), np.zeros(end, np.bool_)
         for bound in bounds:
-            if isinstance(bound, RowsAhead):
+            if isinstance(bound, RowsAhead | UnclearRows):
                 behind |= bound.among(rows)
             elif isinstance(bound, _Limits):
                 behind |= bound.are_behind(rows)
@@ -159,7 +161,7 @@ class _Limits:
         return later
 
 
-_BoundOfRuns = Moment | RowsAhead | _Limits
+_BoundOfRuns = Moment | RowsAhead | UnclearRows | _Limits
 
 
 class PartitionQueue:
@@ -285,6 +287,11 @@ class PartitionQueue:
     def begins_behind(self, bounds: Sequence[Bound]) -> bool:
         """Tells whether the row that comes next is behind one of the bounds."""
         return any(count == 0 for _, _, count in islice(self._counted(bounds), 1))
+
+    def has(self, unclear: UnclearRows) -> bool:
+        """Tells whether one of these rows waits, before one that was clearly sent behind the schema change."""
+        told = (unclear.come_first_among(run.table) for run in self._runs)
+        return next((found for found in told if found is not None), False)
 
     def rows_up_to(self, bounds: Sequence[Bound]) -> Rows:
         """Returns the rows before the first stop and before the first row that is behind one of the bounds."""

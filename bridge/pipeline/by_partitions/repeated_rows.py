@@ -26,8 +26,8 @@ from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Longs, Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
-from bridge.protocols.values.event_time import FILE
-from bridge.rows.moments import Places, coordinates_of, latest_beside
+from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
+from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -47,7 +47,7 @@ def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) 
     applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
     before its message.
     """
-    if rows.table["place"].null_count == rows.table.num_rows:
+    if rows.table["place"].null_count == rows.table.num_rows or is_of_sending(applied.place):
         return None
     told = rows.table["place"].drop_null().combine_chunks()
     ascends = pc.all(pc.greater_equal(told[1:], told[:-1])).as_py() is not False
@@ -71,8 +71,36 @@ def last_applied(
         return before
     at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
     place = places[at].as_py()
+    if is_of_sending(place):
+        again = come_after_restart(rows, before, seen())[at]
+        return AppliedRow(int(rows.times[at]), place, again=int(again))
     same = pc.sum(pc.equal(places, place)).as_py()
     return AppliedRow(int(rows.times[at]), place, same + (before.rows if place == before.place else 0))
+
+
+def seen_before(rows: Rows, shown: int) -> Longs:
+    """Gives for each row the highest time of its partition before the row's message.  shown: before all of them."""
+    rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
+    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
+    return seen
+
+
+def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
+    """Tells which rows of a partition come behind a restart of Canal, and may be sent again: batches are numbered anew,
+    and no row behind the restart has had a time that the partition had not shown before it.
+
+    before: the last row before them; its `again` is 1 where it was such a row.  seen: as in `copies_by_place`.
+    """
+    numbers = Places.of(rows.table["place"]).numbers.get(SENT)
+    if numbers is None:
+        return np.zeros(len(rows.times), np.bool_)
+    batches, at = numbers & ((1 << BATCH_BITS) - 1), np.arange(1, len(numbers) + 1)
+    first = coordinates_of(before.place)[SENT] & ((1 << BATCH_BITS) - 1) if is_of_sending(before.place) else batches[0]
+    is_anew = batches < np.concatenate([[first], batches[:-1]])
+    anew = np.maximum.accumulate(np.where(is_anew, at, before.again - 1))
+    newer = np.maximum.accumulate(np.where(rows.times > seen, at, -1))
+    found: Bools = anew > newer
+    return found
 
 
 def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
@@ -109,7 +137,7 @@ def _binlogs(numbers: Mapping[str, Longs], marks: Mapping[str, int]) -> Mapping[
     """Gives the coordinates that ascend in a binlog: file and position; without these the GTIDs, where they are of one
     server.  (Canal's sets of several servers name all of them in each row.)"""
     files = {name: found for name, found in numbers.items() if name.startswith(FILE)}
-    is_one_server = len(numbers.keys() | marks.keys()) == 1
+    is_one_server = len(numbers.keys() | marks.keys()) == 1 and SENT not in numbers
     return files or (numbers if is_one_server else {})
 
 
@@ -190,6 +218,12 @@ class RepeatedRows:
                 self._last[_folded(name)] = change
         self._newest = max((change.commit_ts for change in self._last.values()), default=0)
 
+    def tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
+        """Gives the tables whose rows a schema change touches, in lower case, as the target calls them; None where
+        these may be any."""
+        names = {_folded(name)[:2] for name in self._rows_of(change)}
+        return names if names and all(map(all, names)) else None
+
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
         found = classify(change.text, change.schema)
@@ -218,7 +252,7 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) ->
     latest = latest_beside(millis, at)
     older = np.where(by_time, latest <= at, times <= change.commit_ts)
     is_clear = np.where(by_time, latest < at, older)
-    if change.place and rows["place"].null_count < rows.num_rows:
+    if change.place and not is_of_sending(change.place) and rows["place"].null_count < rows.num_rows:
         is_comparable, behind = Places.of(rows["place"]).compared(change.place, times < change.commit_ts)
         is_clear |= is_comparable & (millis == at)
         older = np.where(is_comparable, ~behind, older)

@@ -44,7 +44,7 @@ class RowsAhead:
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""
-        rows = _rows_of(self.table, events)
+        rows = rows_of(self.table, events)
         return rows & _have(events, self.columns) if self.columns else rows
 
     def is_made_by(self, change: SchemaChange) -> bool:
@@ -78,7 +78,11 @@ class ColumnsTell:
         """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
         is exact, tells what is behind it."""
         known = classify(change.text, change.schema)
-        if moment.places or not is_whole_second(moment.ts) or not isinstance(known, Classified):
+        if (
+            (moment.places and not moment.is_by_sending)
+            or not is_whole_second(moment.ts)
+            or not isinstance(known, Classified)
+        ):
             return None
         if known.kind is not StatementKind.ALTER_TABLE:
             return None
@@ -100,24 +104,30 @@ class ColumnsTell:
         """Tells how many events of a partition (EVENT_SCHEMA, in order, in parts) are surely before the schema change,
         and from which one on all are behind it.
 
-        The first row of the table with a column that comes, or without one that goes, is behind it, and what stands
-        before that row is before it.  Where no row is behind it, those with a column that goes are before it.  A delete
-        may hold the key alone, so that what it lacks tells nothing.
+        The first row of the table with a column that comes is behind it, and so is the first without one that goes,
+        but for those that stand before a row which still has that: they are of before such a column was made.  Rows of
+        the table that stand before the first one behind are before it.  Where no row is behind it, those with a column
+        that goes are before it.  A delete may hold the key alone, so that what it lacks tells nothing.
         """
-        before = start = 0
+        before = of_table = start = 0
+        first, first_of_table = _NEVER, 0
         for events in runs:
-            rows, times = _rows_of(self.table, events), events["commit_ts"].to_numpy()
-            has_old, has_new = _have(events, self.gone), _have(events, self.come)
-            lacks_old = ~has_old & (events["kind"].to_numpy() < int(Kind.DELETE)) & bool(self.gone)
-            behind = _first(rows & (has_new | lacks_old))
-            unsure = _first(rows & (times >= self.until))
-            if behind < events.num_rows:
-                return start + min(behind, unsure), start + behind
-            if unsure < events.num_rows:
-                return _last(rows[:unsure] & has_old[:unsure], start, before), _NEVER
-            before = _last(rows & has_old, start, before)
+            rows, times = rows_of(self.table, events), events["commit_ts"].to_numpy()
+            has_old, has_new = rows & _have(events, self.gone), rows & _have(events, self.come)
+            lacks_old = rows & ~has_old & (events["kind"].to_numpy() < int(Kind.DELETE)) & bool(self.gone)
+            new, unsure = _first(has_new), _first(rows & (times >= self.until))
+            last = _last(has_old[: min(new, unsure)], start, before)
+            if last > before:
+                before, first = last, _NEVER
+            since = max(0, before - start)
+            behind = since + _first(lacks_old[since:new])
+            if first == _NEVER and behind < events.num_rows:
+                first, first_of_table = start + behind, _last(rows[: min(behind, unsure)], start, of_table)
+            if min(new, unsure) < events.num_rows or (first < _NEVER and not self.gone):
+                break
+            of_table = _last(rows, start, of_table)
             start += events.num_rows
-        return before, _NEVER
+        return (before, _NEVER) if first == _NEVER else (max(before, first_of_table), first)
 
 
 def _first(found: Bools) -> int:
@@ -129,7 +139,8 @@ def _last(found: Bools, start: int, otherwise: int) -> int:
     return start + int(places[-1]) + 1 if len(places) else otherwise
 
 
-def _rows_of(table: TableName, events: pa.Table) -> Bools:
+def rows_of(table: TableName, events: pa.Table) -> Bools:
+    """Tells which events (EVENT_SCHEMA) are rows of a table.  table: in lower case."""
     is_row: Bools = events["kind"].to_numpy() <= int(Kind.DELETE)
     for name, wanted in (("schema", table.schema), ("table", table.table)):
         if is_row.any():

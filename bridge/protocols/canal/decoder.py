@@ -24,7 +24,7 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.values.event_time import event_ts, place_in_gtid_set
+from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
@@ -93,9 +93,10 @@ class CanalJsonDecoder(PlainDecoder):
             state = self._new_state(message["database"], message["table"], kind, is_official)
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
-    def layout_of(self, schema: str, table: str, kind: str) -> Layout | None:
-        """Gives the layout of the last parsed row of TiCDC of a table and type of change; None before the first."""
-        return self._states[schema, table, kind, False].layout
+    def layout_of(self, message: dict[str, Any]) -> Layout | None:
+        """Gives the layout of the last parsed row of a message's sender, table and type of change; None before the
+        first."""
+        return self._states[message["database"], message["table"], message["type"], is_of_canal(message)].layout
 
     def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
         if len(self._states) >= MAX_CACHED:
@@ -123,9 +124,13 @@ class CanalJsonDecoder(PlainDecoder):
         ):
             layout = self._layout(message, rows[0])
         events = []
+        layouts: dict[tuple[str, ...], Layout] = {}
         for index, row in enumerate(rows):
-            if type(row) is not dict or layout.names != tuple(row):
-                layout = self._layout(message, row)
+            names = tuple(row) if type(row) is dict else ()
+            if layout.names != names:
+                if names not in layouts:
+                    layouts[names] = self._layout(message, row)
+                layout = layouts[names]
             before: str | None = None
             after: str | None = image_of(layout, row)
             if olds is not None:
@@ -233,9 +238,11 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
 
 
 def _place(message: dict[str, Any]) -> str | None:
-    """Gives the place that official Canal's `gtid` tells; None without GTIDs."""
+    """Gives the place that official Canal's `gtid` tells, without GTIDs that of its sending; None for TiCDC."""
     gtids = message.get("gtid")
-    return place_in_gtid_set(gtids) if gtids and type(gtids) is str else None
+    if gtids and type(gtids) is str:
+        return place_in_gtid_set(gtids)
+    return place_of_sending(message.get("ts"), message.get("id"))
 
 
 def _cut(extension: dict[str, Any]) -> Code | None:

@@ -2,11 +2,14 @@
 
 Official Canal writes the bytes of a CHAR, VARCHAR or TEXT as if they were UTF-8, whatever the column's character set
 (RowsLogBuffer, with the default canal.instance.connectionCharset).  And it calls a BINARY(4) CHAR(4) where it was
-declared as CHAR(4) CHARACTER SET binary.  Only the target's column tells, which has the upstream's character set.
+declared as CHAR(4) CHARACTER SET binary.  Only the target's column tells, which should have the upstream's character
+set.  It may have another one, as no message tells the default of the upstream's server: a text that would then become
+another one is refused.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from bridge.events import Code
@@ -30,26 +33,39 @@ def _converter(_arguments: str, column: ColumnType, _lost: Lost) -> RawConverter
         return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
     if column.charset in _UTF8:
         return None
-    return _wide if column.charset in _WIDE else _other
+    return _wide if column.charset in _WIDE else partial(_other, column.charset)
 
 
 def _wide(literal: str) -> str:
     return NULL if literal == NULL else _bytes(unquoted(literal))
 
 
-def _other(literal: str) -> str:
-    """Converts a text in a character set in which ASCII has the bytes that it has in UTF-8."""
-    return literal if literal.isascii() else _bytes(unquoted(literal))
+def _other(charset: str, literal: str) -> str:
+    """Passes on a text in a character set in which ASCII has the bytes that it has in UTF-8."""
+    if not literal.isascii() and literal != NULL:
+        value = unquoted(literal)
+        _refuse_replacements(value)
+        raise DecodeError(
+            f"{shown(value)} may be no text of {charset}, as the target's column is: Canal writes the upstream's bytes"
+            " as if they were UTF-8, and does not tell their character set; make the column utf8mb4 on the target where"
+            " it is utf8mb4 upstream, otherwise on both sides",
+            Code.LOST_VALUE,
+        )
+    return literal
 
 
 def _bytes(value: str) -> str:
+    _refuse_replacements(value)
+    return literals.binary(value.encode())
+
+
+def _refuse_replacements(value: str) -> None:
     if _REPLACEMENT in value:
         raise DecodeError(
             f"{shown(value)} is what Canal makes of bytes that are no UTF-8: the column is of another character set, or"
             " of bytes; make it utf8mb4 upstream, or BINARY, VARBINARY or BLOB, whose bytes Canal passes on",
             Code.LOST_VALUE,
         )
-    return literals.binary(value.encode())
 
 
 CANAL_FORMS: Final[dict[str, Form]] = {UTF8_FORM: _converter}

@@ -206,6 +206,11 @@ def _connect_decimal(field: dict[str, Any]) -> Converter:
     return partial(_precise, precision, int(parameters["scale"]))
 
 
+def scale_of(convert: Converter) -> int | None:
+    """Gives the scale of a converter of Connect's Decimal; None for other converters."""
+    return convert.args[1] if isinstance(convert, partial) and convert.func is _precise else None
+
+
 def _precise(precision: int, scale: int, value: Any) -> str:
     if type(value) is str:
         return values.unscaled(value, scale)

@@ -34,6 +34,7 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
+from bridge.protocols.fast.compiled.codes import PLACEHOLDERS
 from bridge.protocols.values.event_time import event_ts, place_in_binlog
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
@@ -65,10 +66,10 @@ _FLATTENED: Final = (
     " ExtractNewRecordState has lost its table, its operation and its position: take the transform out of the connector"
 )
 
-_UNAVAILABLE: Final = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+UNAVAILABLE: Final = tuple(placeholder.decode() for placeholder in PLACEHOLDERS)
 """What Debezium writes for a value that the binlog did not hold (unavailable.value.placeholder), as text and as
 bytes."""
-_UNAVAILABLE_AS_SENT: Final = tuple(f'"{placeholder}"'.encode() for placeholder in _UNAVAILABLE)
+_UNAVAILABLE_AS_SENT: Final = tuple(f'"{placeholder}"'.encode() for placeholder in UNAVAILABLE)
 _NOT_AVAILABLE: Final = (
     "column {} holds Debezium's placeholder for a value that the binlog did not hold, and may have changed:"
     " binlog_row_image must be FULL"
@@ -128,9 +129,9 @@ class DebeziumDecoder(PlainDecoder):
             payload = _without_unavailable(payload, state)
         return [self._row(key, payload, source, schema, state)]
 
-    def layout_of(self, schema: str, table: str, op: str) -> Layout | None:
-        """Gives the layout of the last parsed row of TiCDC of a table and operation; None before the first."""
-        return self._states[TICDC, schema, table, op].layout
+    def layout_of(self, source: dict[str, Any], op: str) -> Layout | None:
+        """Gives the layout of the last parsed row of a table, by `source`, and operation; None before the first."""
+        return self._states[source.get("connector"), source["db"], source["table"], op].layout
 
     def _value(self, value: bytes) -> Document:
         """Gives a message's payload and schema.  It parses the message at once where the last one had no schema."""
@@ -212,9 +213,9 @@ def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[st
     row, before = payload[state.image or ""], payload.get("before")
     if type(row) is not dict or state.kind is Kind.INSERT:
         return payload
-    missing = {name for name, found in row.items() if found in _UNAVAILABLE}
+    missing = {name for name, found in row.items() if found in UNAVAILABLE}
     for name in missing:
-        if before is not None and before.get(name, _UNAVAILABLE[0]) not in _UNAVAILABLE:
+        if before is not None and before.get(name, UNAVAILABLE[0]) not in UNAVAILABLE:
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
     rest = {name: found for name, found in row.items() if name not in missing}
     if before is None or state.image == "before":

@@ -45,12 +45,6 @@ class HandleKeys:
             self._remember(key, names)
         return names
 
-    def around_number(self, names: list[str]) -> tuple[bytes, bytes] | None:
-        """Gives the text before and behind the number of keys that surely name these columns: the last ones that were
-        parsed; None where there are none.  It may be any number without a sign."""
-        end = next((end for end in reversed(self._names) if self._names[end] == names), None)
-        return None if end is None else (self._start, end)
-
     def _remember(self, key: bytes, names: list[str]) -> None:
         name = orjson.dumps(names[0]) + b":"
         at = key.rfind(name) + len(name)

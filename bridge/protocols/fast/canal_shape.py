@@ -1,53 +1,91 @@
-"""Tells what is the same in all messages of a kind, in TiCDC's Canal-JSON with the TiDB extension."""
+"""Tells what is the same in all messages of a kind, in Canal-JSON: TiCDC's and that of Canal's own server."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
 
 from bridge.events import Kind
-from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
+from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message, is_of_canal
 from bridge.protocols.decoder import DecodeError, DecodeOptions
-from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
-from bridge.protocols.fast.message_shape import Hole, Lesson, Part, value_holes
+from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
+from bridge.protocols.fast.message_shape import (
+    Hole,
+    Lesson,
+    Mixed,
+    OldRow,
+    Part,
+    PlaceHole,
+    parts_of_place,
+    value_holes,
+)
+from bridge.protocols.fast.texts import Texts
+from bridge.protocols.values.event_time import parts_of_set
 
 _TICDC: Final = b'{"id":0,'
 """How TiCDC's messages begin."""
 _KIND_END: Final = b',"es":'
 """What comes before it holds schema, table and type, and nothing that differs between rows."""
+_OFFICIAL: Final = KindMarks(b'}],"dat', (b'abase":', b',"'), (b'},"tabl', b',"'), (b'"type":', b'"}'))
+"""Canal's own server writes the members in the order of their names."""
 
 
 class FastCanalDecoder(FastJsonDecoder):
-    """Decodes Canal-JSON; TiCDC's rows are read by their forms."""
+    """Decodes Canal-JSON; rows are read by their forms."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._canal = CanalJsonDecoder(options)
         super().__init__(self._canal)
 
-    def _kind_of(self, value: bytes) -> bytes | None:
-        return value[: value.find(_KIND_END)] if value.startswith(_TICDC) else None
+    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:
+        kinds: list[Hashable | None] = [
+            value[: value.find(_KIND_END)] if value and value.startswith(_TICDC) else None for value in values
+        ]
+        if None not in kinds:
+            return kinds
+        return [kind or other for kind, other in zip(kinds, _OFFICIAL.kinds_of(texts), strict=True)]
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:  # noqa: ARG002
-        """Makes the lesson.  mysqlType is the same in all, in random order; the codes in sqlType depend on the values,
-        and are not read (golden)."""
         message = canal_message(value)
         event = the_row(self._canal.events_of(message))
-        layout = self._canal.layout_of(message["database"], message["table"], message["type"])
-        if layout is None or "commitTs" not in message["_tidb"]:
-            raise DecodeError("a message without the TiDB extension")
+        layout = self._canal.layout_of(message)
+        if layout is None:
+            raise DecodeError("a table without a layout")
         image = "before" if event.kind is Kind.DELETE else "after"
         rows = {image: message["data"][0]}
         tree = {
             **message,
             "database": Hole.SCHEMA,
             "table": Hole.TABLE,
-            "es": Hole.NUMBER,
+            "es": Hole.NUMBER if "_tidb" in message else Hole.EVENT_MS,
             "ts": Hole.NUMBER,
-            "sqlType": Part(message["sqlType"], is_same=False),
-            "mysqlType": Part(layout.shape, is_same=True),
             "data": [value_holes(image, rows[image])],
-            "_tidb": {"commitTs": Hole.COMMIT_TS},
         }
-        if event.kind is Kind.UPDATE and message.get("old"):
-            rows["before"] = message["old"][0]
+        old = message.get("old") if event.kind is Kind.UPDATE else None
+        if is_of_canal(message):
+            tree |= {"id": Hole.NUMBER if "gtid" in message else Hole.POSITIVE, **_place_holes(message, event.place)}
+            if old:
+                tree["old"] = [OldRow(layout.names)]
+            return Lesson(value, event, layout, rows, tree, place=parts_of_place(event.place))
+        # mysqlType is the same in all, in random order; the codes in sqlType depend on the values, and are not read
+        # (golden)
+        tree |= {"sqlType": Part(message["sqlType"], is_same=False), "mysqlType": Part(layout.shape, is_same=True)}
+        if "_tidb" in message:
+            tree["_tidb"] = {"commitTs": Hole.COMMIT_TS}
+        if old:
+            rows["before"] = old[0]
             tree["old"] = [value_holes("before", rows["before"])]
         return Lesson(value, event, layout, rows, tree)
+
+
+def _place_holes(message: Mapping[str, Any], place: str | None) -> dict[str, Any]:
+    """Puts holes for the last number of each GTID; the names of coordinates are in order in a place."""
+    if place is None:
+        return {}
+    parts = parts_of_set(message["gtid"])
+    if parts is None:
+        raise DecodeError("a set of GTIDs with gaps")
+    names = sorted(name for _, name in parts)
+    return {
+        "gtid": Mixed(piece for text, name in parts for piece in (text, PlaceHole(Hole.COORDINATE, names.index(name))))
+    }

@@ -1,101 +1,124 @@
-"""Tells what is the same in all messages of a kind, in TiCDC's Debezium JSON."""
+"""Tells what is the same in all messages of a kind, in Debezium's JSON: TiCDC's and that of the connectors for MySQL
+and MariaDB.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-import numpy as np
-import numpy.typing as npt
+import orjson
 
-from bridge.protocols.debezium.decoder import TICDC, DebeziumDecoder
-from bridge.protocols.debezium.keys import HandleKeys
-from bridge.protocols.decoder import FAILURES, DecodeError, DecodeOptions, RowEvents
-from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
-from bridge.protocols.fast.message_shape import Hole, Lesson, value_holes
-from bridge.protocols.fast.texts import BEHIND, Texts
-
-if TYPE_CHECKING:
-    from bridge.protocols.fast.forms import Rows
+from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
+from bridge.protocols.decoder import DecodeError, DecodeOptions
+from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
+from bridge.protocols.fast.message_shape import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
+from bridge.protocols.fast.texts import Texts
+from bridge.protocols.values.event_time import base_of_file, text_before_number
 
 _IMAGES: Final = ("before", "after")
-_MARKS: Final = (b'"db":', b',"serve', b'"op":"')
-"""The table is between the first two, and the operation behind the last one."""
-_WORDS: Final = np.array([int.from_bytes(mark, "little") for mark in _MARKS])
-_MANY: Final = 32
-"""Fewer keys are looked at one by one."""
-_SIZES: Final = np.array([len(mark) for mark in _MARKS])
+_KINDS: Final = KindMarks(b'{"versi', (b'"db":', b',"'), (b'table":', b',"'), (b'"op":"', b'"'))
+"""The table is named in `source`, which begins with the connector's version."""
+_FREE: Final = {str: Hole.TEXT, int: Hole.NUMBER}
+_FREE_IN_SOURCE: Final = ("sequence", "ts_us", "ts_ns", "row", "thread", "query")
+_FREE_IN_PAYLOAD: Final = ("ts_ms", "ts_us", "ts_ns")
+_FREE_IN_TRANSACTION: Final = ("id", "total_order", "data_collection_order")
+_WRAPPED: Final = {"schema", "payload"}
 
 
 class FastDebeziumDecoder(FastJsonDecoder):
-    """Decodes Debezium's JSON; TiCDC's rows are read by their forms."""
+    """Decodes Debezium's JSON; rows are read by their forms."""
+
+    _reads_keys: ClassVar[bool] = True
 
     def __init__(self, options: DecodeOptions) -> None:
         self._debezium = DebeziumDecoder(options)
         super().__init__(self._debezium)
 
-    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:
-        """Gives sums; where those of two tables are the same, the messages of one of them are not read."""
-        from bridge.protocols.fast.compiled.functions import sum_kinds
-
-        sums = np.empty(len(values), np.int64)
-        sum_kinds(texts.numbers(), texts.starts, texts.ends, len(values), _WORDS, _SIZES, sums)
-        return [kind or None for kind in sums.tolist()]
-
-    def _guarded(self, keys: Sequence[bytes | None], forms: Rows, rows: RowEvents) -> RowEvents:
-        """Keeps the rows whose messages' keys name the same columns as the lesson's key; the value does not name
-        them."""
-        is_named = np.zeros(len(forms), np.bool_)
-        places_by_form = np.argsort(forms, kind="stable")
-        ends = np.cumsum(np.bincount(forms))
-        for form in set(forms.tolist()):
-            places = places_by_form[ends[form - 1] if form else 0 : ends[form]]
-            names, wanted = self._reader.guard(form)
-            is_named[places] = _are_named(names, wanted, [keys[number] for number in rows.numbers[places].tolist()])
-        return rows.only(is_named)
+    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
+        return _KINDS.kinds_of(texts)
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:
-        """Makes the lesson.  Its guard tells how to read a key, and the columns that it must name."""
         event = the_row(self._debezium.parse(key, value))
-        payload, schema = self._debezium.envelopes.parsed(value, "the message")
-        if payload["source"]["connector"] != TICDC:
-            raise DecodeError("a message of another sender")
-        layout = self._debezium.layout_of(event.schema, event.table, payload["op"])
+        document = orjson.loads(value)
+        is_wrapped = document.keys() <= _WRAPPED
+        payload = document["payload"] if is_wrapped else document
+        source = payload["source"]
+        layout = self._debezium.layout_of(source, payload["op"])
         if layout is None:
             raise DecodeError("a table without a layout")
         if layout.handle is None:
             raise DecodeError("a key that names no columns")
         rows = {image: row for image in _IMAGES if (row := payload.get(image)) is not None}
-        names = {"db": Hole.SCHEMA, "table": Hole.TABLE}
-        source = {**payload["source"], **names, "ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
+        names, place = {"db": Hole.SCHEMA, "table": Hole.TABLE}, list[tuple[str, int]]()
+        if source.get("connector") == TICDC:
+            holes: dict[str, Any] = {"ts_ms": Hole.NUMBER, "commit_ts": Hole.COMMIT_TS}
+            free: dict[str, Any] = {"ts_ms": Hole.NUMBER}
+        else:
+            _check_is_sure(value, source)
+            place = parts_of_place(event.place)
+            is_whole_second = source.get("snapshot") == "incremental"
+            holes = {
+                **_free(source, _FREE_IN_SOURCE),
+                "ts_ms": Hole.EVENT_SECOND if is_whole_second else Hole.EVENT_MS,
+                **_place_holes(source, len(place)),
+            }
+            free = dict[str, Any](_free(payload, _FREE_IN_PAYLOAD))
+            if type(transaction := payload.get("transaction")) is dict:
+                free["transaction"] = {**transaction, **_free(transaction, _FREE_IN_TRANSACTION)}
         images = {image: value_holes(image, row) for image, row in rows.items()}
-        tree = {"payload": {**payload, "source": source, "ts_ms": Hole.NUMBER, **images}}
-        if schema is not None:
-            tree["schema"] = _of_any_table(schema)
-        return Lesson(value, event, layout, rows, tree, guard=(HandleKeys(self._debezium.envelopes), layout.handle))
+        tree = {**payload, "source": {**source, **names, **holes}, **free, **images}
+        if is_wrapped:
+            tree = {**document, "payload": tree}
+            if document.get("schema") is not None:
+                tree["schema"] = _of_any_table(document["schema"])
+        return Lesson(value, event, layout, rows, WithKey(_key_tree(key), tree), place=place, key=key)
 
 
-def _are_named(names: HandleKeys, wanted: list[str], keys: Sequence[bytes | None]) -> npt.NDArray[np.bool_]:
-    """Tells which keys name the wanted columns."""
-    from bridge.protocols.fast.compiled.functions import match_numbers
-
-    found = np.zeros(len(keys), np.uint8)
-    around = names.around_number(wanted) if len(keys) >= _MANY else None
-    if around is not None:
-        texts, (head, tail) = Texts.of(keys), (np.frombuffer(text + bytes(BEHIND), np.uint8) for text in around)
-        sizes = map(len, around)
-        match_numbers(texts.numbers(), texts.starts, texts.ends, len(keys), head, next(sizes), tail, next(sizes), found)
-    for place in np.flatnonzero(found == 0).tolist():
-        found[place] = _names(names, keys[place]) == wanted
-    return found.astype(np.bool_)
+def _check_is_sure(value: bytes, source: Mapping[str, Any]) -> None:
+    """Raises DecodeError for a message of the connector whose time or values plain decoding takes from elsewhere."""
+    if any(placeholder.encode() in value for placeholder in UNAVAILABLE):
+        raise DecodeError("a message with the placeholder of a value that is not available")
+    if "commit_ts" in source or type(source.get("ts_ms")) is not int:
+        raise DecodeError("a message without an event time of its own")
 
 
-def _names(keys: HandleKeys, key: bytes | None) -> list[str] | None:
-    """Gives the columns that a key names, None when it cannot be read."""
-    try:
-        return keys.names(key)
-    except (*FAILURES, DecodeError):
+def _free(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Hole]:
+    """Puts holes for what no event needs, where it is a string or an integer."""
+    return {name: _FREE[type(found[name])] for name in names if type(found.get(name)) in _FREE}
+
+
+def _place_holes(source: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Puts holes for the numbers of a place of so many parts: that of the GTID comes first (`place_in_binlog`)."""
+    file, gtid = source.get("file"), source.get("gtid")
+    base = base_of_file(file) if type(file) is str else None
+    if count == 0:
+        return {} if base else _free(source, ("pos",))
+    holes: dict[str, Any] = {}
+    head = text_before_number(gtid) if type(gtid) is str else None
+    if head is not None:
+        holes["gtid"] = Mixed([head, PlaceHole(Hole.COORDINATE, 0)])
+    if base is not None and source["pos"] >= 0:
+        holes["file"] = Mixed([base, PlaceHole(Hole.FILE_NUMBER, len(holes))])
+        holes["pos"] = PlaceHole(Hole.FILE_POSITION, len(holes) - 1)
+    return holes
+
+
+def _key_tree(key: bytes | None) -> Any:
+    """Puts holes for the values of a key; its names tell the table's key."""
+    if not key:
         return None
+    document = orjson.loads(key)
+    if document.keys() <= _WRAPPED and "payload" in document:
+        tree = {**document, "payload": _scalars(document["payload"])}
+        if type(document.get("schema")) is dict:
+            tree["schema"] = _unnamed(document["schema"])
+        return tree
+    return _scalars(document)
+
+
+def _scalars(row: Any) -> Any:
+    return dict.fromkeys(row, Hole.SCALAR) if type(row) is dict else row
 
 
 def _of_any_table(schema: dict[str, Any]) -> dict[str, Any]:

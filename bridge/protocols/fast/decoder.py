@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,14 @@ from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.fast.texts import Numbers, Texts
 
 if TYPE_CHECKING:
-    from bridge.protocols.fast.forms import Rows
     from bridge.protocols.fast.reader import Reader
 
 _FAILED: Final = (*FAILURES, DecodeError, pa.ArrowException)
 """What the fast path may raise on hostile messages; it then leaves them to parsing."""
+
+
+_MOST_FORMS: Final = 8
+"""How often messages that could not be read are tried with another form: a schema change gives a table another one."""
 
 
 class FastDecoder:
@@ -72,7 +75,9 @@ class FastDecoder:
             return BatchResult([], left)
         self._reader.forget()
         events, left = self._read(keys, values, left)
-        if len(left) and self._learns(_those(keys, left), _those(values, left)):
+        for _ in range(_MOST_FORMS):
+            if not len(left) or not self._learns(_those(keys, left), _those(values, left)):
+                break
             more, left = self._read(keys, values, left)
             events += more
         return BatchResult(events, left)
@@ -110,24 +115,29 @@ class FastDecoder:
 class FastJsonDecoder(FastDecoder):
     """A decoder of messages that are JSON as a whole."""
 
+    _reads_keys: ClassVar[bool] = False
+    """Whether the tree of its lessons has the message's key."""
+
     def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
-        texts = Texts.of(values)
-        kinds = self._kinds_of(values, texts)
+        texts, kinds = self._kinds(keys, values)
         numbers = self._reader.numbers_of(kinds, lambda place: self._lesson(keys[place], values[place] or b""))
         found = self._reader.read(texts, numbers)
-        return self._guarded(keys, found.forms, RowEvents(found.numbers, found.events))
+        return RowEvents(found.numbers, found.events)
 
     def _missed(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> Iterable[tuple[Hashable, Callable[[], Lesson]]]:
-        for key, value, kind in zip(keys, values, self._kinds_of(values, Texts.of(values)), strict=True):
+        for key, value, kind in zip(keys, values, self._kinds(keys, values)[1], strict=True):
             if value and kind is not None:
                 yield kind, partial(self._lesson, key, value)
 
-    def _guarded(self, keys: Sequence[bytes | None], forms: Rows, rows: RowEvents) -> RowEvents:  # noqa: ARG002
-        """Keeps the rows whose messages' keys are as the `Lesson.guard` of their form wants them; `forms` has a number
-        for each row."""
-        return rows
+    def _kinds(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[Texts, list[Hashable | None]]:
+        """Gives messages as texts without blanks between their tokens, and their kinds."""
+        texts = Texts.of(values, keys if self._reads_keys else None)
+        compact = texts.without_blanks()
+        return compact, self._kinds_of(values if compact is texts else compact.values(), compact)
 
     def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         """Gives for each message what identifies its table and kind of change; None for one that is not read.
@@ -143,6 +153,27 @@ class FastJsonDecoder(FastDecoder):
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:
         """Parses a message to learn from it; raises DecodeError, or any of FAILURES, where that is not possible."""
         raise NotImplementedError
+
+
+class KindMarks:
+    """Tells the kinds of messages by what lies between pairs of marks in them."""
+
+    def __init__(self, first: bytes, *pairs: tuple[bytes, bytes]) -> None:
+        """first: what comes before all pairs.  Marks have seven bytes at most."""
+        marks = [first, *(mark for pair in pairs for mark in pair)]
+        self._words = np.array([int.from_bytes(mark, "little") for mark in marks])
+        self._sizes = np.array([len(mark) for mark in marks])
+
+    def kinds_of(self, texts: Texts) -> list[Hashable | None]:
+        """Gives a sum for each message, None for one that lacks a mark; where the sums of two tables are the same, the
+        messages of one of them are not read."""
+        from bridge.protocols.fast.compiled.functions import sum_kinds
+
+        sums = np.empty(len(texts.starts), np.int64)
+        sum_kinds(
+            texts.numbers(), texts.key_ends, texts.ends, len(sums), self._words, self._sizes, len(self._words), sums
+        )
+        return [kind or None for kind in sums.tolist()]
 
 
 def the_row(events: list[Event]) -> Event:

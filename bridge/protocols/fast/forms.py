@@ -16,38 +16,57 @@ import numpy.typing as npt
 import orjson
 
 from bridge.events import Event
-from bridge.protocols.debezium.columns import raw_literal
+from bridge.protocols.debezium.columns import raw_literal, scale_of, wrapped_unsigned
+from bridge.protocols.debezium.json_numbers import document
+from bridge.protocols.debezium.values import binary, date_days, datetime_micros, datetime_millis, zoned_timestamp
 from bridge.protocols.fast.compiled.codes import (
     ANY,
     BASE64,
     BYTES_IN_BASE64,
     COMMIT_TS,
     CONSTANT,
+    COORDINATE,
     DATE,
     DATETIME,
+    DAYS,
     DECIMAL,
     DOUBLE,
+    EVENT_MS,
+    EVENT_SECOND,
+    FILE_NUMBER,
+    FILE_POSITION,
     INTEGER,
     INTEGER_OR_DOUBLE,
+    JSON_TEXT,
+    KEY_END,
+    LARGEST_SCALE,
     LATIN1,
+    MICROS,
+    MILLIS,
     MOMENT,
     NATURAL,
     NOT_READ,
     NUMBER,
+    OLD,
+    POSITIVE,
     SAME,
+    SCALAR,
     SCHEMA,
     STRING,
     TABLE,
     TEXT,
     TIME,
+    UNSCALED,
     UNUSUAL,
     VALUE,
+    ZONED,
 )
 from bridge.protocols.fast.compiled.functions import fill_slots
-from bridge.protocols.fast.message_shape import Hole, Lesson, Node, Part, ValueHole, flattened
+from bridge.protocols.fast.message_shape import Hole, Lesson, Node, OldRow, Part, PlaceHole, ValueHole, flattened
 from bridge.protocols.fast.texts import BEHIND
 from bridge.protocols.open_protocol.types import base64_binary, base64_text
 from bridge.protocols.values import literals
+from bridge.protocols.values.event_time import NUMBER_DIGITS
 from bridge.protocols.values.literals import Converter
 
 IMAGES: Final = ("before", "after")
@@ -64,6 +83,9 @@ _USUAL_STRINGS: Final[dict[Converter, int]] = {
     literals.date: DATE,
     literals.datetime: DATETIME,
     literals.time: TIME,
+    binary: BYTES_IN_BASE64,
+    document: JSON_TEXT,
+    zoned_timestamp: ZONED,
 }
 """Converters of strings, and the strings whose literals the compiled functions make as they do."""
 _USUAL_NUMBERS: Final[dict[Converter, int]] = {
@@ -71,6 +93,10 @@ _USUAL_NUMBERS: Final[dict[Converter, int]] = {
     literals.double_number: DOUBLE,
     raw_literal: INTEGER_OR_DOUBLE,
     literals.unsigned_number: NATURAL,
+    wrapped_unsigned: NATURAL,
+    date_days: DAYS,
+    datetime_millis: MILLIS,
+    datetime_micros: MICROS,
 }
 """The same for numbers."""
 _HOLES: Final = {
@@ -80,6 +106,14 @@ _HOLES: Final = {
     Hole.MOMENT: MOMENT,
     Hole.NUMBER: NUMBER,
     Hole.TEXT: STRING,
+    Hole.EVENT_MS: EVENT_MS,
+    Hole.EVENT_SECOND: EVENT_SECOND,
+    Hole.POSITIVE: POSITIVE,
+    Hole.SCALAR: SCALAR,
+    Hole.KEY_END: KEY_END,
+    Hole.COORDINATE: COORDINATE,
+    Hole.FILE_NUMBER: FILE_NUMBER,
+    Hole.FILE_POSITION: FILE_POSITION,
 }
 
 Rows = npt.NDArray[np.int32]
@@ -90,20 +124,20 @@ class Form(NamedTuple):
     """A form, apart from its steps.
 
     event: an event of the form.
-    guard, moment: see `Lesson`.
+    moment: see `Lesson`.
     cells: how many values a message has.
     """
 
     event: Event
-    guard: Any
     moment: Callable[[str], int] | None
     cells: int
 
 
 @dataclass(frozen=True)
 class Arrays:
-    """What the compiled functions take; see `compiled.walk.walk`.
+    """What the compiled functions take; see `compiled.walk.walk` and `compiled.row_images.places.write_places`.
 
+    place_sizes: for each form, how many bytes the places of its events have.
     has_image: for each form, whether its events have the images.
     """
 
@@ -113,6 +147,9 @@ class Arrays:
     consts: npt.NDArray[np.uint8]
     members: Rows
     slots: Rows
+    place_firsts: Rows
+    place_parts: Rows
+    place_sizes: npt.NDArray[np.int64]
     has_image: npt.NDArray[np.bool_]
 
 
@@ -133,6 +170,8 @@ class Forms:
         self._steps: list[tuple[int, int, int, int]] = []
         self._members: list[tuple[int, int]] = []
         self._slots: list[Rows] = []
+        self._place_firsts, self._place_parts = [0], list[tuple[int, int, int]]()
+        self._place_sizes: list[int] = []
         self._table: list[list[int]] = []
         self._forms: dict[Hashable, int] = {}
         self._arrays: Arrays | None = None
@@ -163,20 +202,41 @@ class Forms:
             if constant:
                 self._steps.append((CONSTANT, *self._constant(constant.encode()), 0))
             if node is not None:
-                self._steps.append(self._step(node, lesson))
+                self._add(node, lesson)
         self._ranges.append((first, len(self._steps)))
-        cells = sum(isinstance(node, ValueHole) for node in flat.nodes)
-        self.forms.append(Form(lesson.event, lesson.guard, lesson.moment, cells))
+        cells = sum(step[0] == VALUE for step in self._steps[first:])
+        self.forms.append(Form(lesson.event, lesson.moment, cells))
+        names = [name.encode() for name, _ in lesson.place]
+        self._place_parts += [
+            (*self._constant(name), column) for name, (_, column) in zip(names, lesson.place, strict=True)
+        ]
+        self._place_firsts.append(len(self._place_parts))
+        self._place_sizes.append(sum(len(name) + NUMBER_DIGITS for name in names))
         self.has_moments |= lesson.moment is not None
         self._arrays = None
         number = self._forms[likeness] = len(self.forms) - 1
         return number
 
-    def _step(self, node: Node, lesson: Lesson) -> tuple[int, int, int, int]:
+    def _add(self, node: Node, lesson: Lesson) -> None:
+        """Adds the steps of a node."""
+        if not isinstance(node, OldRow):
+            self._steps.append(self._step(node, lesson))
+            return
+        # The new row's values come first, as no other can be taken for those that the old row lacks
+        self._steps.append((OLD, len(self._members), len(node.names), 0))
+        self._members += [self._constant(orjson.dumps(name) + b":") for name in node.names]
+        for column in range(len(node.names)):
+            self._steps.append(self._step(ValueHole("before", column), lesson))
+
+    def _step(self, node: ValueHole | Hole | Part | PlaceHole, lesson: Lesson) -> tuple[int, int, int, int]:
         if isinstance(node, ValueHole):
             convert = self.converters[len(self._steps)] = lesson.layout.converters[node.column]
             strings, numbers = (usual.get(convert, UNUSUAL) for usual in (_USUAL_STRINGS, _USUAL_NUMBERS))
+            if (scale := scale_of(convert)) in range(LARGEST_SCALE + 1):
+                strings = UNSCALED + (scale or 0)
             return VALUE, strings, numbers, IMAGES.index(node.image)
+        if isinstance(node, PlaceHole):
+            return _HOLES[node.what], node.column, 0, 0
         if isinstance(node, Hole):
             return _HOLES[node], 0, 0, 0
         return self._object(node)
@@ -215,6 +275,9 @@ class Forms:
                 self._bytes(),
                 _rows(self._members, 2),
                 np.concatenate([np.empty(0, np.int32), *self._slots]),
+                np.array(self._place_firsts, np.int32),
+                _rows(self._place_parts, 3),
+                np.array(self._place_sizes, np.int64),
                 np.array([[getattr(form.event, image) is not None for image in IMAGES] for form in self.forms]),
             )
         return self._arrays

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.events import Event
+from bridge.protocols.values.event_time import COORDINATES_SEP, NUMBER_DIGITS
 from bridge.protocols.values.row_image import Layout
 
 
@@ -28,6 +29,49 @@ class Hole(Enum):
     """An integer that no event needs."""
     TEXT = auto()
     """A string that no event needs."""
+    EVENT_MS = auto()
+    """The event time, in milliseconds since 1970."""
+    EVENT_SECOND = auto()
+    """The same, of which only the whole second counts."""
+    POSITIVE = auto()
+    """An integer above 0 that no event needs."""
+    SCALAR = auto()
+    """A string, an integer, a boolean or null that no event needs."""
+    KEY_END = auto()
+    """Where the message's key ends and its value begins."""
+    COORDINATE = auto()
+    """Digits: a number of the place."""
+    FILE_NUMBER = auto()
+    """Digits: the number of a file of the binlog, which makes one number of the place with FILE_POSITION."""
+    FILE_POSITION = auto()
+    """An integer: a position in a file of the binlog."""
+
+
+class PlaceHole(NamedTuple):
+    """The place of a number of the event's place: what it is, and which of the numbers it belongs to."""
+
+    what: Hole
+    column: int
+
+
+class Mixed(list[str | PlaceHole]):
+    """A string, of which some parts differ from message to message."""
+
+
+class OldRow(NamedTuple):
+    """The place of an old row that may lack columns, which are then as in the new row.
+
+    names: the columns, whose values may come in this order.
+    """
+
+    names: tuple[str, ...]
+
+
+class WithKey(NamedTuple):
+    """The trees of a message's key, None for one that is empty, and of its value."""
+
+    key: Any
+    value: Any
 
 
 class Part:
@@ -55,13 +99,21 @@ def value_holes(image: str, row: Iterable[str]) -> dict[str, ValueHole]:
     return {name: ValueHole(image, column) for column, name in enumerate(row)}
 
 
+def parts_of_place(place: str | None) -> list[tuple[str, int]]:
+    """Gives the parts of an event's place: the text before each number, and which number it is."""
+    names = [] if place is None else [part[:-NUMBER_DIGITS] for part in place.split(COORDINATES_SEP)]
+    return [(COORDINATES_SEP * (number > 0) + name, number) for number, name in enumerate(names)]
+
+
 class Lesson(NamedTuple):
     """A message to learn from.
 
-    images: the images "before" and "after", as JSON gave them; a message may lack one.
+    images: the images "before" and "after", as JSON gave them; a message may lack one, and the old row
+        where the tree has an `OldRow`.
     tree: the message as JSON gave it, with holes and parts for all that differs in other messages of its form.
     moment: turns a text into a TSO, where the tree has a `Hole.MOMENT`.
-    guard: what else must be equal; the decoder compares it.
+    place: the parts of the event's place: a text, and which of the numbers follows it (`PlaceHole.column`).
+    key: the message's key, where the tree has it.
     tells_all: whether the message itself tells its commit ts and its number.
     """
 
@@ -71,12 +123,13 @@ class Lesson(NamedTuple):
     images: Mapping[str, Mapping[str, Any]]
     tree: Any
     moment: Callable[[str], int] | None = None
-    guard: Any = None
+    place: Sequence[tuple[str, int]] = ()
+    key: bytes | None = None
     tells_all: bool = True
 
 
-Node = ValueHole | Hole | Part
-_NODES: Final = {ValueHole, Hole, Part}
+Node = ValueHole | Hole | Part | PlaceHole | OldRow
+_NODES: Final = {ValueHole, Hole, Part, PlaceHole, OldRow}
 
 
 class Flat(NamedTuple):
@@ -124,6 +177,13 @@ def _flatten(node: Any, pieces: list[str | Node]) -> None:
         pieces.append("]" if node else "[]")
     elif kind in _NODES:
         pieces.append(node)
+    elif kind is Mixed:
+        pieces += ['"', *(_json(part)[1:-1] if isinstance(part, str) else part for part in node), '"']
+    elif kind is WithKey:
+        if node.key is not None:
+            _flatten(node.key, pieces)
+        pieces.append(Hole.KEY_END)
+        _flatten(node.value, pieces)
     else:
         pieces.append(_json(node))
 
@@ -137,4 +197,4 @@ def likeness(lesson: Lesson) -> Hashable:
     flat, event = flattened(lesson.tree), lesson.event
     nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
     stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()
-    return event.kind, event.columns, event.key, event.by_time, nodes, stays
+    return event.kind, event.columns, event.key, event.by_time, nodes, stays, tuple(lesson.place)

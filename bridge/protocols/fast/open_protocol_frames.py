@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bridge.protocols.fast.compiled.codes import COMMIT_TS, CONSTANT, NOT_READ, TEXT, VALUE
+from bridge.protocols.fast.compiled.codes import COMMIT_TS, CONSTANT, NOT_READ, PLACE_NUMBERS, TEXT, VALUE
 from bridge.protocols.fast.compiled.functions import split, walk
 from bridge.protocols.fast.reader import Outside
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
@@ -53,8 +53,8 @@ class Frames:
     def of(self, wanted: npt.NDArray[np.bool_]) -> Frames:
         """Keeps the frames of the messages that a mask marks."""
         which = wanted[self.messages]
-        texts = self.texts._replace(starts=self.texts.starts[which], ends=self.texts.ends[which])
-        return Frames(self.messages[which], self.index[which], texts)
+        starts, ends = self.texts.starts[which], self.texts.ends[which]
+        return Frames(self.messages[which], self.index[which], Texts(self.texts.content, starts, ends, starts))
 
 
 class Heads(NamedTuple):
@@ -102,7 +102,8 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
     room = np.empty((len(texts.content) // _LENGTH + 1, 4), np.int64)
     count, _ = split(texts.numbers(), texts.starts + behind, texts.ends, len(messages), room, counts)
     found = room[:count]
-    return Frames(found[:, 0], found[:, 1], Texts(texts.content, found[:, 2].copy(), found[:, 3].copy())), counts
+    starts = found[:, 2].copy()
+    return Frames(found[:, 0], found[:, 1], Texts(texts.content, starts, found[:, 3].copy(), starts)), counts
 
 
 def heads_of(frames: Frames) -> Heads:
@@ -110,9 +111,10 @@ def heads_of(frames: Frames) -> Heads:
     texts, size = frames.texts, len(frames.messages)
     values, firsts, moments = np.empty((2 * size, 3), np.int32), np.empty(size, np.int64), np.zeros((size, 2), np.int64)
     walk(
-        texts.numbers(), texts.starts, texts.ends, size, np.zeros(size, np.int32), np.zeros((1, 5), np.int32),
+        texts.numbers(), texts.starts, texts.starts, texts.ends, size, np.zeros(size, np.int32),
+        np.zeros((1, 5), np.int32),
         np.array([[0, len(_HEAD)]], np.int32), _HEAD, _CONTENT, _NOTHING, np.empty(0, np.int32), np.empty(0, np.int64),
-        values, firsts, _NOTHING, moments,
+        values, firsts, _NOTHING, moments, np.zeros((size, PLACE_NUMBERS), np.int64),
     )  # fmt: skip
     names: list[bytes | None] = [None] * size
     read = np.flatnonzero(firsts != NOT_READ)

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError
-from bridge.protocols.fast.compiled.codes import MARK, NOT_READ
-from bridge.protocols.fast.compiled.functions import walk, write_images
+from bridge.protocols.fast.compiled.codes import CONVERTED, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
+from bridge.protocols.fast.compiled.functions import walk, write_images, write_places
 from bridge.protocols.fast.compiled.room import room
-from bridge.protocols.fast.forms import IMAGES, Forms, Rows
+from bridge.protocols.fast.forms import IMAGES, Arrays, Forms, Rows
 from bridge.protocols.fast.message_shape import Lesson, likeness
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
 
@@ -57,12 +57,10 @@ class Found(NamedTuple):
     """The rows of texts that were read.
 
     numbers: the numbers of the texts, ascending.
-    forms: the form of each, as a number.
     events: their events (EVENT_FIELDS).
     """
 
     numbers: Numbers
-    forms: Rows
     events: pa.RecordBatch
 
 
@@ -127,10 +125,6 @@ class Reader:
         self.learn((kind, partial(lesson_of, place)) for kind, place in unknown.items())
         return np.array([self._numbers.get(kind, NOT_READ) for kind in kinds], np.int32)
 
-    def guard(self, form: int) -> Any:
-        """Gives the guard of a form (`Lesson`)."""
-        return self._forms.forms[form].guard
-
     def learn(self, missed: Iterable[tuple[Hashable | None, Callable[[], Lesson]]]) -> bool:
         """Counts messages that could not be read, by kind and with the lesson of each, and learns from the first,
         second, fourth, eighth and so on of a kind; tells whether one of their kinds has another form now.
@@ -176,7 +170,8 @@ class Reader:
         )
         numbers = np.array([trial.number for trial in trials], np.int32)
         tells_all = lessons[0].tells_all
-        found = self.read(Texts.of([lesson.text for lesson in lessons]), numbers, None if tells_all else outside)
+        texts = Texts.of([lesson.text for lesson in lessons], [lesson.key for lesson in lessons]).without_blanks()
+        found = self.read(texts, numbers, None if tells_all else outside)
         for number, row in zip(found.numbers.tolist(), found.events.to_pylist(), strict=True):
             if Event(**{**row, "kind": Kind(row["kind"])}) == lessons[number].event:
                 yield trials[number]
@@ -194,10 +189,10 @@ class Reader:
         values, converted = np.empty((most, 3), np.int32), np.empty((most, 2), np.int32)
         firsts, moments = np.empty(size, np.int64), np.zeros((size, 2), np.int64)
         seen = np.full(len(known.members), NOT_READ, np.int64)
-        content = texts.numbers()
+        content, places = texts.numbers(), np.zeros((size, PLACE_NUMBERS), np.int64)
         count, conversions = walk(
-            content, texts.starts, texts.ends, size, kinds, known.table, known.forms, known.steps, known.consts,
-            known.members, known.slots, seen, values, firsts, converted, moments,
+            content, texts.starts, texts.key_ends, texts.ends, size, kinds, known.table, known.forms, known.steps,
+            known.consts, known.members, known.slots, seen, values, firsts, converted, moments, places,
         )  # fmt: skip
         commit_ts = moments[:, 0] if outside is None else outside.commit_ts
         if self._forms.has_moments:
@@ -205,7 +200,8 @@ class Reader:
         made = self._converted(texts.content, values[:count], converted[:conversions])
         images, scratch = [], room(len(texts.content) + _SLACK)
         # A literal that no converter makes has at most twice the bytes of its value; a separator follows each.
-        most_bytes = 2 * len(texts.content) + count + made.size + _SLACK
+        made_here = int(np.count_nonzero(values[:count, 2] > CONVERTED))
+        most_bytes = 2 * len(texts.content) + count + made.size + LONGEST_MADE * made_here + _SLACK
         if most_bytes > _MOST_IMAGES:
             raise MemoryError("literals beyond Arrow's offsets")
         for number in range(len(IMAGES)):
@@ -225,9 +221,11 @@ class Reader:
             **self._of_tables(kinds[numbers]),
             **self._of_forms(forms),
         }
+        if known.place_sizes[forms].any():
+            columns["place"] = _places(known, forms, places[numbers])
         for number, image in enumerate(IMAGES):
             columns[image] = _images(*images[number], numbers, known.has_image[forms, number])
-        return Found(numbers, forms, _events(columns, len(numbers)))
+        return Found(numbers, _events(columns, len(numbers)))
 
     def _converted(self, content: bytes, values: Rows, converted: Rows) -> _Made:
         """Has columns convert their values that are not usual; equal values of a column only once.
@@ -315,6 +313,18 @@ def _events(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([columns.get(field.name, nothing) for field in EVENT_FIELDS], schema=EVENT_FIELDS)
 
 
+def _places(known: Arrays, forms: Rows, places: Numbers) -> pa.StringArray:
+    """Gives the places of events, null where there is none.
+
+    forms, places: the form of each, and the numbers of its place.
+    """
+    sizes = known.place_sizes[forms]
+    out, ends = np.empty(int(sizes.sum()), np.uint8), np.zeros(len(forms) + 1, np.int32)
+    write_places(forms, len(forms), known.place_firsts, known.place_parts, known.consts, places, out, ends[1:])
+    validity = None if sizes.all() else pa.array(sizes > 0).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(forms), [validity, pa.py_buffer(ends), pa.py_buffer(out)])
+
+
 def _images(ends: Rows, content: bytes, numbers: Numbers, is_there: npt.NDArray[np.bool_]) -> pa.StringArray:
     """Gives the images of messages, null where there is none.
 
@@ -334,5 +344,5 @@ def _check_is_whole(lesson: Lesson) -> None:
     """Refuses a message that no form tells enough of.  Messages with images that lack columns are seldom alike."""
     if any(tuple(image) != lesson.layout.names for image in lesson.images.values()):
         raise DecodeError("an image lacks columns")
-    if sum(map(len, lesson.images.values())) > _MOST_CELLS or lesson.event.text or lesson.event.place:
+    if sum(map(len, lesson.images.values())) > _MOST_CELLS or lesson.event.text:
         raise DecodeError("a message of an unusual form")

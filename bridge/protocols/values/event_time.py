@@ -9,6 +9,7 @@ name                          number                     sent by
 gtid READER/UUID              of the transaction         Debezium (MySQL: uuid:5, with a tag uuid:tag:5), Canal
 gtid READER/DOMAIN            of the transaction         Debezium (MariaDB: domain-server-sequence), Canal
 file READER/BASE/SERVER       of the file and position   Debezium
+sent                          of the sending             Canal without GTIDs
 
 READER is who names the places (Debezium: `source.name`; Canal names nobody, "").  A GTID is the same on every server
 that has the transaction.  A binlog's files are comparable within one server only, so their name holds its server_id;
@@ -16,6 +17,8 @@ SNAPSHOT_SERVER stands for a snapshot of whichever server.  All events of a tran
 tells it, the file and position come behind it in the text and order them.
 
 Canal's `gtid` is the set of all transactions so far, as in uuid:1-5,uuid2:1-3: the place has the last number of each.
+Without GTIDs its place is when the message was made, and in which batch (`place_of_sending`): where it was sent, not
+where it is in the binlog, so that what is sent again has a later one.
 """
 
 from __future__ import annotations
@@ -42,6 +45,11 @@ GTID: Final = "gtid "
 """How the name of a GTID's coordinate begins."""
 FILE: Final = "file "
 """How the name of a file's coordinate begins."""
+SENT: Final = "sent"
+"""The name of the coordinate of a sending."""
+BATCH_BITS: Final = 22
+"""How many bits of the number of a sending are the batch's; above them is the time in milliseconds."""
+_LAST_SENT_MS: Final = (1 << 41) - 1
 SNAPSHOT_SERVER: Final = "0"
 """The server_id of what is not from the binlog: Debezium's snapshots."""
 _FILE: Final = re.compile(r"(.+)\.([0-9]{1,10})")
@@ -56,6 +64,7 @@ _MARIADB_GTID: Final = re.compile(r"([0-9]{1,10})-[0-9]{1,10}-([0-9]{1,19})")
 _GTIDS_OF_SERVER: Final = re.compile(
     r"([0-9A-Za-z-]{1,64}):((?:[0-9]{1,19}(?:-[0-9]{1,19})?)(?::[0-9]{1,19}(?:-[0-9]{1,19})?)*)"
 )
+_GTIDS_WITHOUT_GAPS: Final = re.compile(r"(\s*(?:([0-9A-Za-z-]{1,64}):1-|([0-9]{1,10})-[0-9]{1,10}-))[1-9][0-9]{0,17}")
 _NUMBER: Final = re.compile("[0-9]+")
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
@@ -87,6 +96,30 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
     return place
 
 
+def text_before_number(gtid: str) -> str | None:
+    """Gives what stands before the number of a GTID of MySQL or MariaDB, which is the same in all of its server or
+    domain that come from one server; None for another text."""
+    one = _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)
+    return None if one is None else gtid[: one.start(2)]
+
+
+def parts_of_set(gtids: str) -> list[tuple[str, str]] | None:
+    """Gives for each GTID of a set what stands before its last number, and the name of its coordinate; None for a set
+    whose last numbers do not tell its place alone."""
+    parts = [_GTIDS_WITHOUT_GAPS.fullmatch(part) for part in gtids.split(",")]
+    split = [
+        ("," * (number > 0) + part[1], f"{GTID}/{(part[2] or part[3]).lower()}")
+        for number, part in enumerate(parts)
+        if part
+    ]
+    return split if len({name for _, name in split}) == len(parts) else None
+
+
+def base_of_file(name: str) -> str | None:
+    """Gives what stands before the number of a file of the binlog; None for another file."""
+    return None if _file(name) is None else name[: name.rindex(".") + 1]
+
+
 @lru_cache(maxsize=1024)
 def _file(name: str) -> tuple[str, int] | None:
     """Gives the base name of a file of the binlog, and the number of its first position; None for another file."""
@@ -114,6 +147,24 @@ def place_in_gtid_set(gtids: str) -> str | None:
     ):
         return f"{GTID}/{uuid.lower()} {last:0>19}"  # all transactions of one server: nearly every set
     return _place_in_any_set(gtids)
+
+
+def place_of_sending(ms: object, batch: object) -> str | None:
+    """Makes the place of an event by its sending; None where the message does not tell it.
+
+    ms: when Canal made the message (`ts`).  batch: the number of the batch that its client took (`id`), from 1 in each
+        run of the server.
+    Source: Canal 1.1.7 makes a batch's messages one after the other in the order of the binlog, and takes the next one
+    when all of them are in Kafka (MQMessageUtils.messageConverter, CanalKafkaProducer.send).
+    """
+    return _place_of_sending(ms, batch) if type(ms) is int and type(batch) is int else None
+
+
+@lru_cache(maxsize=64)
+def _place_of_sending(ms: int, batch: int) -> str | None:
+    if not (_FIRST_MS <= ms <= _LAST_SENT_MS and batch > 0):
+        return None
+    return f"{SENT} {(ms << BATCH_BITS) | (batch & ((1 << BATCH_BITS) - 1)):019}"
 
 
 @lru_cache(maxsize=1024)

@@ -19,11 +19,11 @@ from bridge.filters.row_rules import RowRules
 from bridge.model import TableName, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.routes_record import FilterEra, FilterRecord
-from bridge.pipeline.by_partitions.event_times import last_ms
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.protocols.ruled_rows import routed, without_ignored
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import Bools
+from bridge.rows.moments import last_ms
 from bridge.tso import tso_ms
 from bridge.verify.log.row_groups import are_reached, per_partition
 

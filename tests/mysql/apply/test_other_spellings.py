@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from bridge.events import Event
 from tests.support.pipelines import opened, run_all, sql
 from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change, schema_change
 
-SERVERS = ["target", "mysql_target", "tidb_target"]
+OTHERS = ["mysql_target", "tidb_target"]
+SERVERS = ["target", *OTHERS]
 COLUMNS = ["k", "v"]
 CI, BIN = "COLLATE utf8mb4_general_ci", "COLLATE utf8mb4_bin"
 PLAIN, UNIQUE, TWO = (
@@ -23,6 +25,8 @@ PLAIN, UNIQUE, TWO = (
     "k VARCHAR(20), v INT, PRIMARY KEY (v, k)",
 )
 TABLES = [PLAIN, UNIQUE, TWO, PLAIN + ", extra INT"]
+PAIRS = [(CI, "a", "A"), (CI, "e", "é"), (BIN, "a", "a "), (CI, "a", "a ")]
+"""A collation, and two texts that are one to it."""
 SIGN = "are one to the target"
 
 
@@ -39,14 +43,18 @@ def changed(ts: int, before: list[Any], after: list[Any]) -> Event:
 
 
 def made(url: str, columns: str, collation: str, *rows: str) -> str:
-    sql(url, "CREATE DATABASE m", f"CREATE TABLE m.t ({columns}) {collation}")
-    for row in rows:
-        sql(url, f"INSERT INTO m.t (k, v) VALUES ({row})")
+    sql(url, "CREATE DATABASE m")
+    make(url, columns, collation, *rows)
     return url
 
 
-def rows_of(url: str) -> list[tuple[Any, ...]]:
-    return sorted((bytes(k), v) for k, v in sql(url, "SELECT CAST(k AS BINARY), v FROM m.t"))
+def make(url: str, columns: str, collation: str, *rows: str, table: str = "t") -> None:
+    inserts = [f"INSERT INTO m.{table} (k, v) VALUES ({row})" for row in rows]
+    sql(url, f"CREATE TABLE m.{table} ({columns}) {collation}", *inserts)
+
+
+def rows_of(url: str, table: str = "t") -> list[tuple[Any, ...]]:
+    return sorted((bytes(k), v) for k, v in sql(url, f"SELECT CAST(k AS BINARY), v FROM m.{table}"))
 
 
 @contextmanager
@@ -56,12 +64,15 @@ def stopped() -> Iterator[None]:
     assert "tidb-old-collations" in stop.value.fix
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("columns", TABLES)
 @pytest.mark.parametrize(
-    ("collation", "first", "second"), [(CI, "a", "A"), (CI, "e", "é"), (BIN, "a", "a "), (CI, "a", "a ")]
+    ("server", "writers", "columns", "collation", "first", "second"),
+    [
+        *(("target", 0, columns, *pair) for columns in TABLES for pair in PAIRS),
+        *(("target", 2, columns, *PAIRS[0]) for columns in TABLES),
+        *((server, 0, PLAIN, *pair) for server in OTHERS for pair in PAIRS),
+        *((server, 2, columns, *PAIRS[0]) for server in OTHERS for columns in (UNIQUE, TWO)),
+    ],
 )
-@pytest.mark.parametrize("writers", [0, 2])
 def test_a_row_that_is_there_is_not_overwritten(
     request: Any, server: str, columns: str, collation: str, first: str, second: str, writers: int
 ) -> None:
@@ -73,16 +84,21 @@ def test_a_row_that_is_there_is_not_overwritten(
     assert rows_of(url) == [(first.encode(), 1)]
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("writers", [0, 2])
+WINDOWS = [
+    *((one, [put(10, "a", 1), put(11, "A", 1)]) for one in TABLES if one != UNIQUE),
+    (UNIQUE, [put(10, "a", 1), put(11, "A", 2)]),
+    (PLAIN, [put(10, "a", 1), put(11, "A", 1), gone(12, "A", 1), put(13, "A", 1)]),
+    (PLAIN, [put(10, "x", 8), gone(11, "x", 8), put(12, "a", 1), put(13, "A", 1)]),
+    (PLAIN, [changed(10, ["z", 7], ["a", 7]), changed(11, ["y", 7], ["A", 7])]),
+]
+
+
 @pytest.mark.parametrize(
-    ("columns", "changes"),
+    ("server", "writers", "columns", "changes"),
     [
-        *((one, [put(10, "a", 1), put(11, "A", 1)]) for one in TABLES if one != UNIQUE),
-        (UNIQUE, [put(10, "a", 1), put(11, "A", 2)]),
-        (PLAIN, [put(10, "a", 1), put(11, "A", 1), gone(12, "A", 1), put(13, "A", 1)]),
-        (PLAIN, [put(10, "x", 8), gone(11, "x", 8), put(12, "a", 1), put(13, "A", 1)]),
-        (PLAIN, [changed(10, ["z", 7], ["a", 7]), changed(11, ["y", 7], ["A", 7])]),
+        *(("target", 0, *window) for window in WINDOWS),
+        *((server, 2, *WINDOWS[0]) for server in SERVERS),
+        *((server, 0, *WINDOWS[-1]) for server in OTHERS),
     ],
 )
 def test_two_rows_of_one_window_stay_two(
@@ -95,40 +111,37 @@ def test_two_rows_of_one_window_stay_two(
     assert rows_of(url) == []
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("columns", TABLES)
-@pytest.mark.parametrize("writers", [0, 2])
-@pytest.mark.parametrize(
-    ("there", "changes", "right"),
-    [
-        (["'a', 1"], [changed(10, ["a", 1], ["A", 1])], [(b"A", 1)]),
-        (["'a', 1"], [changed(10, ["a", 1], ["a ", 5])], [(b"a ", 5)]),
-        (["'a', 1"], [gone(10, "a", 1), put(10, "A", 1)], [(b"A", 1)]),
-        (["'a', 1"], [gone(10, "a", 1), put(11, "A", 2)], [(b"A", 2)]),
-        (["'a', 1"], [put(10, "a", 1)], [(b"a", 1)]),
-        (["'a', 1"], [changed(10, ["a", 1], ["a", 2])], [(b"a", 2)]),
-        ([], [put(10, "a", 1), changed(11, ["a", 1], ["A", 2]), changed(12, ["A", 2], ["a", 3])], [(b"a", 3)]),
-        (["'A', 2"], [put(10, "a", 1), changed(11, ["a", 1], ["A", 2])], [(b"A", 2)]),
-        ([], [put(10, "a", 1), put(10, "a", 1), changed(11, ["a", 1], ["A", 1])] * 2, [(b"A", 1)]),
-    ],
-)
-def test_a_row_that_was_deleted_or_moved_makes_way(
-    request: Any,
-    server: str,
-    columns: str,
-    writers: int,
-    there: list[str],
-    changes: list[Event],
-    right: list[tuple[Any, ...]],
-) -> None:
-    """Another spelling is written behind a delete, or by an update of the key; so are copies."""
-    url = made(request.getfixturevalue(server), columns, CI, *there)
-    run_all(url, in_one_partition([*changes, boundary(20)]), writers=writers)
-    assert rows_of(url) == right
+MOVES: list[tuple[list[str], list[Event], list[tuple[Any, ...]]]] = [
+    (["'a', 1"], [changed(10, ["a", 1], ["A", 1])], [(b"A", 1)]),
+    (["'a', 1"], [changed(10, ["a", 1], ["a ", 5])], [(b"a ", 5)]),
+    (["'a', 1"], [gone(10, "a", 1), put(10, "A", 1)], [(b"A", 1)]),
+    (["'a', 1"], [gone(10, "a", 1), put(11, "A", 2)], [(b"A", 2)]),
+    (["'a', 1"], [put(10, "a", 1)], [(b"a", 1)]),
+    (["'a', 1"], [changed(10, ["a", 1], ["a", 2])], [(b"a", 2)]),
+    ([], [put(10, "a", 1), changed(11, ["a", 1], ["A", 2]), changed(12, ["A", 2], ["a", 3])], [(b"a", 3)]),
+    (["'A', 2"], [put(10, "a", 1), changed(11, ["a", 1], ["A", 2])], [(b"A", 2)]),
+    ([], [put(10, "a", 1), put(10, "a", 1), changed(11, ["a", 1], ["A", 1])] * 2, [(b"A", 1)]),
+]
+"""Rows that are there, changes, and the rows at the end."""
 
 
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("writers", [0, 2])
+def test_a_row_that_was_deleted_or_moved_makes_way(request: Any, server: str, writers: int) -> None:
+    """Another spelling is written behind a delete, or by an update of the key; so are copies.  Each in a table of its
+    own."""
+    url, events, right = request.getfixturevalue(server), [], {}
+    sql(url, "CREATE DATABASE m")
+    for number, (columns, (there, changes, rows)) in enumerate(product(TABLES, MOVES)):
+        table = f"t{number}"
+        make(url, columns, CI, *there, table=table)
+        events += [change._replace(table=table) for change in changes]
+        right[table, columns] = rows
+    run_all(url, in_one_partition([*events, boundary(20)]), writers=writers)
+    assert {(table, columns): rows_of(url, table) for table, columns in right} == right
+
+
+@pytest.mark.parametrize(("server", "writers"), [("target", 0), ("target", 2), ("mysql_target", 0), ("tidb_target", 2)])
 def test_a_unique_value_spelled_otherwise_deletes_nobody(request: Any, server: str, writers: int) -> None:
     """To the target two rows have one unique value, to the upstream they have two."""
     url = made(request.getfixturevalue(server), "k VARCHAR(20), v INT PRIMARY KEY, UNIQUE KEY (k)", CI, "'a', 1")
@@ -173,14 +186,17 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("server", [*SERVERS, "old_target"])
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_tables_of_a_source_that_compares_bytes(request: Any, server: str, statement: str) -> None:
+def test_tables_of_a_source_that_compares_bytes(request: Any, server: str) -> None:
     """With the setting, their keys are as many on the target as upstream; whatever the default of the database is."""
-    url = request.getfixturevalue(server)
+    url, events = request.getfixturevalue(server), []
     sql(url, "CREATE DATABASE m COLLATE utf8mb4_general_ci")
-    changes = [schema_change(5, statement), put(10, "a", 1), put(11, "A", 2), put(12, "a ", 3)]
-    run_all(url, in_one_partition([*changes, boundary(20)]), ddl=OLD)
-    assert rows_of(url) == [(b"A", 2), (b"a", 1), (b"a ", 3)]
+    for number, statement in enumerate(STATEMENTS):
+        ts, table = 100 * number, f"t{number}"
+        events.append(schema_change(ts + 5, statement.replace("TABLE t ", f"TABLE {table} ")))
+        events += [put(ts + at, key, at)._replace(table=table) for at, key in ((10, "a"), (11, "A"), (12, "a "))]
+    run_all(url, in_one_partition([*events, boundary(1000)]), ddl=OLD)
+    for number, statement in enumerate(STATEMENTS):
+        assert rows_of(url, f"t{number}") == [(b"A", 11), (b"a", 10), (b"a ", 12)], statement
 
 
 def test_a_target_without_such_collations_holds_the_statement(old_mysql_target: str) -> None:

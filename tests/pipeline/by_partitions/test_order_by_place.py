@@ -134,7 +134,7 @@ def check(url: str, name: str, random: Random, *, is_read_together: bool) -> Non
 def test_the_end_is_the_upstreams(target: str, name: str) -> None:
     """All of it read together, as by `bridge replay`, or a bridge that catches up."""
 
-    @settings(FEW, max_examples=6)
+    @settings(FEW, max_examples=4)
     @given(number=st.integers(0, 2**32))
     def holds(number: int) -> None:
         check(target, name, Random(number), is_read_together=True)
@@ -146,7 +146,7 @@ def test_the_end_is_the_upstreams(target: str, name: str) -> None:
 def test_the_end_is_the_upstreams_or_it_is_held(target: str, name: str) -> None:
     """Partitions are not read equally fast, so that a schema change may come behind rows that it should come before."""
 
-    @settings(FEW, max_examples=6)
+    @settings(FEW, max_examples=4)
     @given(number=st.integers(0, 2**32))
     def holds(number: int) -> None:
         check(target, name, Random(number), is_read_together=False)

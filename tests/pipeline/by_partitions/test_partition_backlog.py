@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import EVENT_SCHEMA, Code, Event, Kind
+from bridge.errors import ApplyError
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import dump_positions, load_positions
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.order import Starts
-from bridge.protocols.values.event_time import place_in_binlog
+from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
@@ -229,6 +230,7 @@ ADD = "ALTER TABLE t ADD COLUMN b INT NOT NULL"
 BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
     ("with the column: before, though written later", DROP, [wide(60_000, "a")], 1),
     ("without it: behind, though in its second", DROP, [wide(9000)], 0),
+    ("without it, before one that still has it: of before the column", DROP, [wide(60_000), wide(60_001, "a")], 2),
     ("each for itself", DROP, [wide(60_000, "a"), wide(60_000)], 1),
     ("what comes before a row that is before, too", DROP, [wide(60_000, table="u"), wide(60_000, "a")], 2),
     ("rows of other tables go by time", DROP, [wide(60_000, "a", table="u")], 0),
@@ -240,6 +242,12 @@ BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
     ("one that comes again at once, too", "ALTER TABLE t DROP a, ADD a INT", [wide(60_000, "a")], 0),
     ("with one that comes: behind, though in its second", ADD, [wide(9000, "b")], 0),
     ("and before such a row: before, though written later", ADD, [wide(60_000), wide(60_001), wide(60_001, "b")], 2),
+    (
+        "other tables between them go by time",
+        ADD,
+        [wide(60_000), wide(60_001, table="u"), wide(60_001, "b")],
+        1,
+    ),
     ("without such a row by time", ADD, [wide(9000), wide(60_000)], 1),
     ("a TRUNCATE tells nothing", "TRUNCATE TABLE t", [wide(60_000, "a")], 0),
 ]
@@ -513,3 +521,36 @@ def test_a_waiting_schema_change_is_not_passed_by_what_is_held_for_another_reaso
     give(held, [(2, 1, row(SECOND + 10))])
     held.hold_for({})
     assert shown(steps(held)) == [(1, 0), "ALTER", (1, 1), (2, 1)]
+
+
+BINLOG = place_in_binlog("up", "binlog.000001", 4, "1")
+
+
+@pytest.mark.parametrize(
+    ("partitions", "key", "place", "stops"),
+    [
+        (2, NO_PRIMARY_KEY, BINLOG, True),
+        (
+            2,
+            NO_PRIMARY_KEY,
+            place_in_binlog("up", "binlog.000001", 4, "1", "3e11fa47-71ca-11e1-9e33-c80aa9429562:7"),
+            True,
+        ),
+        (1, NO_PRIMARY_KEY, BINLOG, False),
+        (2, "id", BINLOG, False),
+        (2, NO_PRIMARY_KEY, place_in_gtid_set("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"), False),  # Canal: partition 0
+        (2, NO_PRIMARY_KEY, None, False),
+    ],
+)
+def test_debeziums_rows_without_a_key_stop_in_a_topic_of_several_partitions(
+    partitions: int, key: str, place: str | None, stops: bool
+) -> None:
+    """The producer gives them to any partition, also when it sends them again: nothing tells a copy there, so that the
+    bridge stops before the first of them instead of doubling rows in silence."""
+    held, one = prefixes(partitions), row(5)._replace(key=key, place=place)
+    if stops:
+        with pytest.raises(ApplyError, match=rf"rows of m\.t have no key in a topic of 2 partitions.*at {TOPIC}/1/0"):
+            give(held, [(0, 0, row(4)), (1, 0, one)])
+    else:
+        give(held, [(partitions - 1, 0, one)])
+        assert shown(steps(held)) == [(partitions - 1, 0)]

@@ -20,7 +20,7 @@ from bridge.protocols.fast.compiled.codes import TEXT
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.values import literals
 from tests.bench.decoding import rows_of
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS
 from tests.bench.workload import WORKLOADS
 from tests.support.oracles import (
     CHANGES,
@@ -109,7 +109,7 @@ def test_every_commit_ts(ts: Any) -> None:
     _compare("canal-json", TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE)), (b"", value)])
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_few_messages_are_left_to_parsing(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read them together costs more."""
     monkeypatch.setattr("bridge.protocols.fast.readiness._MANY", 512)
@@ -118,7 +118,7 @@ def test_few_messages_are_left_to_parsing(protocol: str, monkeypatch: pytest.Mon
     assert len(decoded_fast(TAUGHT[protocol], pairs)) == 512
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_all_kinds_are_decoded_together(protocol: str) -> None:
     """Inserts, updates and deletes, NULL or not, with apostrophes and characters beyond ASCII."""
     row, new = (7, -8, "it's"), (7, 9, "\u00e9\u20ac")
@@ -126,7 +126,7 @@ def test_all_kinds_are_decoded_together(protocol: str) -> None:
     assert _compare(protocol, TAUGHT[protocol], _pairs(protocol, changes)) == set(range(len(changes)))
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=4), copies=st.integers(1, 12))
 def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], copies: int) -> None:
     """Whatever stands in the values, of few messages or many, beside usual ones."""
@@ -134,7 +134,7 @@ def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], c
     _compare(protocol, TAUGHT[protocol], (_pairs(protocol, changes) + usual) * copies)
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @given(
     at=st.integers(0, 10_000),
     put=st.binary(max_size=3) | st.sampled_from([b'"', b'","', b"null", b"{}", b"\x80", b"'"]),
@@ -163,7 +163,7 @@ def test_an_old_row_whose_new_row_is_refused_is_nobody_elses(protocol: str, plac
     assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(7)) - {place}
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @pytest.mark.parametrize("odd", ["\\", "\0", "\n", '"'])
 def test_what_needs_escaping_is_decoded_together(protocol: str, odd: str) -> None:
     """With all that does not."""
@@ -172,7 +172,7 @@ def test_what_needs_escaping_is_decoded_together(protocol: str, odd: str) -> Non
     assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(100))
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_messages_that_are_not_there(protocol: str) -> None:
     """Tombstones and empty messages among rows; nothing at all."""
     [row] = _pairs(protocol, [(None, (1, 1, "y"))])
@@ -182,7 +182,7 @@ def test_messages_that_are_not_there(protocol: str) -> None:
     assert _compare(protocol, decoder, [(None, None)] * 300) == set()
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_wide_rows_are_decoded_together(protocol: str) -> None:
     """Sixty columns of all types, some of them null."""
     pairs = [(m.key, m.value) for m in rows_of(protocol, WORKLOADS["wide"], 400)]
@@ -191,7 +191,7 @@ def test_wide_rows_are_decoded_together(protocol: str) -> None:
     assert len(_compare(protocol, decoder, pairs)) > 0.9 * len(pairs)
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_rows_of_shops(protocol: str) -> None:
     """Documents, quotes, line breaks, many scripts, binary values and NULLs come out as parsing gives them."""
     pairs = [(m.key, m.value) for m in rows_of(protocol, WORKLOADS["real"], 400)]

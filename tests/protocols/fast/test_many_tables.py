@@ -16,7 +16,7 @@ from bridge.events import Kind
 from bridge.protocols import decode_message
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.fast.reader import Reader
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS
 from tests.support.debezium_wire import TICDC_SOURCE, payload, plain
 from tests.support.oracles import MESSAGE, MOMENT, ORACLES, TS, WARM, Pair, decoded, decoded_fast, decoder_of
 from tests.support.wire import compact
@@ -66,7 +66,7 @@ def _change(shape: TableVersion, dice: random.Random) -> Change:
 
 
 def _encoded(protocol: str, changes: Sequence[Change]) -> list[Pair]:
-    encoder = ENCODERS[protocol](1)
+    encoder = SENDERS[protocol](1)
     transactions = (Transaction(TS + n, 0, (change,), MOMENT) for n, change in enumerate(changes))
     return [(m.key, m.value) for transaction in transactions for m in encoder.transaction(transaction)]
 
@@ -80,7 +80,7 @@ def _tables(count: int, columns: tuple[BankColumn, ...] = LAYOUTS[0]) -> list[Ta
     return [TableVersion("d", f"t{number}", columns) for number in range(count)]
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_a_mixture_of_tables_comes_out_as_parsing_gives_it(protocol: str, seed: int) -> None:
@@ -103,7 +103,7 @@ def test_a_mixture_of_tables_comes_out_as_parsing_gives_it(protocol: str, seed: 
     assert decoder.forms_learned
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_a_table_never_seen_is_decoded_together(protocol: str) -> None:
     """By what was learned of another with the same columns: one row of each of a thousand tables."""
     decoder, dice = decoder_of(protocol), random.Random(1)
@@ -114,7 +114,7 @@ def test_a_table_never_seen_is_decoded_together(protocol: str) -> None:
     assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_tables_that_are_not_wanted_stay_away(protocol: str) -> None:
     """Though a template of a wanted table matches their messages, and names that none can have are told."""
     decoder, asked = decoder_of(protocol, accepts=lambda _, table: table != "t1"), decoder_of(protocol)
@@ -137,7 +137,7 @@ def test_a_lot_of_one_table() -> None:
     assert _together(decoder, pairs) == 900
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_a_flood_of_tables_is_no_burden(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of tables is forgotten between two lots when it is too much."""
     monkeypatch.setattr("bridge.protocols.fast.reader._MOST_KINDS", 20)
@@ -177,7 +177,7 @@ def test_old_values_begin_in_all_tables() -> None:
     assert _together(decoder, switched) == 1000
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_the_first_lot_is_decoded_together(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as enough has been learned of it: few of its messages are parsed, however many tables there are."""
     decoder, parsed = decoder_of(protocol), []
@@ -190,7 +190,7 @@ def test_the_first_lot_is_decoded_together(protocol: str, monkeypatch: pytest.Mo
     assert len(parsed) < 1200
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_kinds_are_tried_together(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A trial for each new table would take longer than everything else that is done for few rows of it."""
     reads, read = [], Reader.read

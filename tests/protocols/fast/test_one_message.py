@@ -18,7 +18,7 @@ from bridge.protocols import DecodeError, decode_message
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.debezium.keys import HandleKeys
 from bridge.protocols.fast.decoder import FastDecoder
-from tests.bench.encoders import ENCODERS
+from tests.bench.encoders import SENDERS
 from tests.support.oracles import (
     ALIKE,
     CHANGES,
@@ -80,7 +80,7 @@ def test_what_is_unusual_is_left_to_parsing(kind: str, changes: dict[str, Any], 
         assert found is None or found == decode_message(ORACLES["canal-json"], b"", packed)
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @given(changes=st.lists(CHANGES, min_size=1, max_size=5))
 def test_forms_give_what_parsing_gives(protocol: str, changes: list[tuple[Any, Any]]) -> None:
     """Whatever stands in the values: quotation marks, backslashes, control characters, NULL, long numbers."""
@@ -89,7 +89,7 @@ def test_forms_give_what_parsing_gives(protocol: str, changes: list[tuple[Any, A
         assert found is None or found == decode_message(ORACLES[protocol], message.key, message.value)
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_forms_are_used(protocol: str) -> None:
     """For every kind of change, once enough were seen."""
     row, new = (7, -8, "y"), (7, 9, "\u00e9\u20ac")
@@ -98,7 +98,7 @@ def test_forms_are_used(protocol: str) -> None:
             assert decoded_alone(TAUGHT[protocol], message.value, message.key) is not None
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @given(at=st.integers(0, 10_000), put=st.binary(max_size=3), cut=st.integers(0, 3), kind=st.sampled_from([0, 1, 2]))
 def test_damaged_messages_are_left_to_parsing(protocol: str, at: int, put: bytes, cut: int, kind: int) -> None:
     """Bytes changed, lost or put in anywhere: the form gives what parsing gives, or nothing."""
@@ -123,7 +123,7 @@ def test_a_table_that_changes_is_learned_anew() -> None:
         assert decoded_alone(decoder, value) is not None
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 @pytest.mark.parametrize(
     ("what", "instead"),
     [
@@ -163,7 +163,7 @@ def test_quotes_in_a_binary_value_teach_nothing_of_those_in_texts() -> None:
     assert decoded_alone(decoder, row("x", "it's")) is not None
 
 
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_images_come_and_go(protocol: str) -> None:
     """Old values that a changefeed begins to send, or ceases to, in mid-stream; every message is read as ever."""
     row, new = (7, 8, "y"), (7, 9, "z")
@@ -191,8 +191,8 @@ def test_a_column_called_like_a_part_of_the_message() -> None:
         "d", "t", (BankColumn("id", "int", key="primary"), BankColumn("p", "int"), BankColumn("u", "int"))
     )
     changes = [Change(shape, None, (1, 2, 3)), Change(shape, (1, 2, 3), (1, 3, 4)), Change(shape, (1, 3, 4), None)]
-    for protocol in ENCODERS:
-        encoder = ENCODERS[protocol](1)
+    for protocol in SENDERS:
+        encoder = SENDERS[protocol](1)
         messages = encoder.transaction(Transaction(TS, 0, tuple(changes), MOMENT))
         _learn_and_compare(protocol, [(m.key, m.value or b"") for m in messages] * 3 * TAUGHT_BY)
 
@@ -247,7 +247,7 @@ def test_an_object_in_any_order(types: bytes) -> None:
 
 
 @pytest.mark.parametrize("behind", [b" ", b"\n", b"x", b"}", b"{}", b"\0", b"," + orjson.dumps(MESSAGE)])
-@pytest.mark.parametrize("protocol", ENCODERS)
+@pytest.mark.parametrize("protocol", SENDERS)
 def test_what_stands_behind_a_message(protocol: str, behind: bytes) -> None:
     """Is part of it."""
     [message] = messages_of(protocol, [(None, (7, 8, "y"))])

@@ -191,7 +191,7 @@ def test_a_topic_that_is_deleted(own_kafka: Kafka, target: str, tmp_path: Path, 
                 other.bank.schema()
                 other.go_on(beats=20)
         assert found.process.wait(SECONDS) == 3, found.process.end_of_log
-        last = found.process.lines[-1]
+        last = found.process.last_line
         assert "does not describe the topics" in last or (anew and "deleted and created again" in last)
         assert "fix: " in last
         assert "Traceback" not in found.process.log
@@ -209,14 +209,14 @@ def test_spark_does_not_come(own_kafka: Kafka, target: str, tmp_path: Path, how:
         if how == "it fails":
             found.let_spark_start(fails=True)
             assert found.process.wait(SECONDS) == 2, found.process.end_of_log
-            assert "Spark did not start" in found.process.lines[-1]
+            assert "Spark did not start" in found.process.last_line
         elif how == "it is killed":
             found.let_spark_start()
             found.process.wait_for(lambda: bool(javas(found.process.pid)), "a JVM", SECONDS)
             for pid in javas(found.process.pid):
                 os.kill(pid, signal.SIGKILL)
             assert found.process.wait(SECONDS) == 3, found.process.end_of_log
-            assert "JVM" in found.process.lines[-1]
+            assert "JVM" in found.process.last_line
         elif how == "SIGTERM":
             found.process.signal(signal.SIGTERM)
             assert found.process.wait(30) == 0, found.process.end_of_log

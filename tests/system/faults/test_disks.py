@@ -46,7 +46,7 @@ def test_a_full_disk_ends_the_bridge_which_goes_on_with_room(
             with filled(disk):
                 assert process.wait() == 3, process.end_of_log
             assert "Traceback" not in process.log, process.log
-            assert errno.errorcode[errno.ENOSPC] in process.lines[-1] or "No space left" in process.lines[-1]
+            assert errno.errorcode[errno.ENOSPC] in process.last_line or "No space left" in process.last_line
         boundary = feed.finish()
         with Process(tmp_path, *arguments, *places, environment=environment) as process:
             process.wait_for(lambda: applied_ts(target) >= boundary, "the end")

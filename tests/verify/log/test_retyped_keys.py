@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import count
 from random import Random
 from typing import Final
@@ -119,6 +120,7 @@ def database(target: str) -> str:
     return target
 
 
+@cache
 def is_possible(target: str, old: str, new: str) -> bool:
     """Whether the server makes this change."""
     with admin(target) as session:

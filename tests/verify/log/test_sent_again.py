@@ -10,7 +10,7 @@ from tests.generated.verifying import verify_events
 from tests.pipeline.by_partitions.test_sent_again import SENDERS, check
 from tests.support.verify_servers import execute
 
-HISTORIES = 12
+HISTORIES = 4
 TELLING = [name for name, sender in SENDERS.items() if not sender.may_be_held]
 """Without places and in whole seconds, nothing tells a schema change that was sent again from a second one."""
 

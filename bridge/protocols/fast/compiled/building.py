@@ -8,12 +8,14 @@ import llvmlite.binding as llvm
 
 from bridge.protocols.fast.compiled.digests import digest_texts, sum_texts
 from bridge.protocols.fast.compiled.frames import split
+from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
 from bridge.protocols.fast.compiled.row_images.converting import convert_images
 from bridge.protocols.fast.compiled.row_images.copying import copy_texts
 from bridge.protocols.fast.compiled.row_images.fitting import fit_images
+from bridge.protocols.fast.compiled.row_images.places import write_places
 from bridge.protocols.fast.compiled.row_images.writing import write_images
-from bridge.protocols.fast.compiled.searching import find_zeros, match_numbers, sum_kinds
+from bridge.protocols.fast.compiled.searching import find_zeros, sum_kinds
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
 _ENTRIES: Final[dict[str, Any]] = {
@@ -28,7 +30,9 @@ _ENTRIES: Final[dict[str, Any]] = {
     "copy_texts": copy_texts,
     "find_zeros": find_zeros,
     "sum_kinds": sum_kinds,
-    "match_numbers": match_numbers,
+    "write_places": write_places,
+    "count_spaced": count_spaced,
+    "compact_texts": compact_texts,
 }
 
 

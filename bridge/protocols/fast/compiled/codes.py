@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 CONSTANT, SCHEMA, TABLE, COMMIT_TS, NUMBER, STRING, MOMENT, SAME, ANY, VALUE = range(10)
+EVENT_MS, EVENT_SECOND, POSITIVE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION = range(10, 18)
+OLD: Final = 18
 """What a step does.
 
 CONSTANT: compares bytes: where they begin in the constants, and how many they are.
@@ -15,14 +17,29 @@ MOMENT: notes where a string is.
 SAME: passes an object with these members in any order: the first member, their number, the size of their slots.
 ANY: passes an object of strings, integers, booleans and nulls.
 VALUE: notes a column's value: what its usual strings are, what its other usual values are, the image.
+EVENT_MS, EVENT_SECOND: read milliseconds since 1970 as a TSO; the second one takes the whole second of them.
+POSITIVE: passes an integer above 0.
+SCALAR: passes a string, an integer, a boolean or null.
+OLD: passes an old row that may lack columns: its first member, their number, and the first value of the new row.  A
+step VALUE for each column follows, which is not walked.
+KEY_END: is where the message's key ends and its value begins.
+COORDINATE, FILE_NUMBER, FILE_POSITION: read digits into a number of the message's place, whose column is the first
+number; those of a file's number and of a position in it make one number together.
 """
 NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
+FROM_ZONED, FROM_DAYS, FROM_MILLIS, FROM_MICROS, FROM_UNSCALED = range(9, 14)
 """How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
 marks, and escaped as SQL does; the same after it is decoded; as bytes; as bytes after it is decoded; by its column's
-converter."""
+converter; from a time with its zone, from days, milliseconds or microseconds since 1970, or from an unscaled number.
+The last five have at most LONGEST_MADE bytes."""
+LONGEST_MADE: Final = 32
 TEXT, BASE64, LATIN1, BYTES_IN_BASE64 = range(4)
 INTEGER, NATURAL, DECIMAL, DOUBLE, INTEGER_OR_DOUBLE, DATE, DATETIME, TIME, UNUSUAL = range(4, 13)
-"""What the usual values of a column are; with UNUSUAL, its converter converts each."""
+JSON_TEXT, ZONED, DAYS, MILLIS, MICROS = range(13, 18)
+UNSCALED: Final = 100
+"""What the usual values of a column are; with UNUSUAL, its converter converts each.  The
+scale of a DECIMAL that comes unscaled is added to UNSCALED."""
+LARGEST_SCALE: Final = 18
 READY, LEFT, NATURAL_OF_NUMBER, DOUBLE_OF_NUMBER, DECIMAL_OF_DOUBLE = range(5)
 MILLISECONDS, MICROSECONDS, DOCUMENT, TEXT_OF = range(5, 9)
 """What the usual raw literals of a column are (`values.usual_values`): READY needs nothing, LEFT its converter."""
@@ -35,6 +52,11 @@ NOT_READ: Final = -1
 """Stands for a message that is not of its form, and for a value that its converter refuses."""
 MARK: Final = ord('"')
 """The quotation mark of a JSON string."""
+
+PLACE_NUMBERS: Final = 4
+"""The most numbers of a place."""
+PLACEHOLDERS: Final = (b"__debezium_unavailable_value", b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+"""Strings that Debezium's connector may write for a value that it does not have (`protocols.debezium.decoder`)."""
 
 LANES: Final = 64
 """How many texts are digested at once (`digests`)."""

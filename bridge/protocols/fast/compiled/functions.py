@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bridge.protocols.fast.compiled.codes import PLACE_NUMBERS
 from bridge.protocols.fast.compiled.native_code import loaded_functions
 
 
@@ -73,8 +74,8 @@ class _Function:
 split: Final = _Function("split", _BYTES, _NUMBERS, _NUMBERS, None, _table(4), _NUMBERS)
 fill_slots: Final = _Function("fill_slots", _BYTES, _rows(2), None, None, _ROW, None)
 walk: Final = _Function(
-    "walk", _BYTES, _NUMBERS, _NUMBERS, None, _ROW, _rows(5), _rows(2), _rows(4), _BYTES, _rows(2), _ROW, _NUMBERS,
-    _rows(3), _NUMBERS, _rows(2), _table(2),
+    "walk", _BYTES, _NUMBERS, _NUMBERS, _NUMBERS, None, _ROW, _rows(5), _rows(2), _rows(4), _BYTES, _rows(2), _ROW,
+    _NUMBERS, _rows(3), _NUMBERS, _rows(2), _table(2), _table(PLACE_NUMBERS),
 )  # fmt: skip
 write_images: Final = _Function(
     "write_images", None, _BYTES, None, _ROW, _rows(5), _rows(2), _rows(4), _rows(3), _NUMBERS, _ROW, _NUMBERS, _BYTES,
@@ -90,5 +91,7 @@ digest_texts: Final = _Function("digest_texts", _BYTES, _NUMBERS, _NUMBERS, None
 sum_texts: Final = _Function("sum_texts", _BYTES, _NUMBERS, None, None, _NUMBERS)
 copy_texts: Final = _Function("copy_texts", _NUMBERS, _NUMBERS, None, None, _BYTES)
 find_zeros: Final = _Function("find_zeros", _BYTES, None, None, None, _NUMBERS)
-sum_kinds: Final = _Function("sum_kinds", _BYTES, _NUMBERS, _NUMBERS, None, _NUMBERS, _NUMBERS, _NUMBERS)
-match_numbers: Final = _Function("match_numbers", _BYTES, _NUMBERS, _NUMBERS, None, _BYTES, None, _BYTES, None, _BYTES)
+sum_kinds: Final = _Function("sum_kinds", _BYTES, _NUMBERS, _NUMBERS, None, _NUMBERS, _NUMBERS, None, _NUMBERS)
+write_places: Final = _Function("write_places", _ROW, None, _ROW, _rows(3), _BYTES, _table(PLACE_NUMBERS), _BYTES, _ROW)
+count_spaced: Final = _Function("count_spaced", _BYTES, _NUMBERS, None)
+compact_texts: Final = _Function("compact_texts", _BYTES, _NUMBERS, None, _BYTES, _NUMBERS)

@@ -16,20 +16,31 @@ from bridge.protocols.fast.compiled.codes import (
     BYTES_OF_LATIN1,
     CONVERTED,
     DATE,
+    DAYS,
     DECIMAL,
     DOUBLE,
     ESCAPED,
     FROM_BASE64,
+    FROM_DAYS,
+    FROM_MICROS,
+    FROM_MILLIS,
+    FROM_UNSCALED,
+    FROM_ZONED,
     IN_QUOTES,
     INTEGER,
     INTEGER_OR_DOUBLE,
+    JSON_TEXT,
     LATIN1,
+    MICROS,
+    MILLIS,
     NATURAL,
     PLAIN,
     TEXT,
     TIME,
+    UNSCALED,
     UNUSUAL,
     WITH_EXPONENT,
+    ZONED,
 )
 from bridge.protocols.fast.compiled.json_text import (
     BACKSLASH,
@@ -49,6 +60,12 @@ _MOST_DECIMALS, _MOST_INTEGERS = 20, 40
 _MOST_DIGITS, _MOST_ZEROS = 15, 4
 _PADDING: Final = ord("=")
 _NO_NUMBER: Final = 1000
+_MANY_DIGITS: Final = 18
+"""A document with a number of so many digits and points is left to its converter (`debezium.json_numbers`)."""
+_T, _Z, _SEVEN = (ord(character) for character in "TZ7")
+_SHORTEST_ZONED: Final = len("2024-02-29T12:34:56Z")
+_MOST_DAYS_DIGITS, _MOST_MILLIS_DIGITS, _MOST_MICROS_DIGITS = 6, 14, 17
+"""Of moments up to the year 5138, and of days up to 4707."""
 
 
 @inner
@@ -176,6 +193,59 @@ def six_bits(character: Any) -> Any:
 
 
 @inner
+def has_long_number(out: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether so many digits and points follow one another that they may be a number of many digits."""
+    size = 0
+    for place in range(at, end):
+        if is_digit(out[place]) or (size > 0 and out[place] == _DOT):
+            size += 1
+            if size == _MANY_DIGITS:
+                return True
+        else:
+            size = 0
+    return False
+
+
+@inner
+def _is_plain_document(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether a document has neither a number of many digits nor an escape by number, which may be a digit."""
+    for place in range(at, end):
+        if text[place] == BACKSLASH and text[place + 1] == U:
+            return False
+    return not has_long_number(text, at, end)
+
+
+@inner
+def _is_zoned(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is a TIMESTAMP in UTC, whose fraction has up to six digits and does not end with 0."""
+    last, month, day = end - 1, _number(text, at + 5), _number(text, at + 8)
+    if end - at < _SHORTEST_ZONED or text[last] != _Z or text[at + 10] != _T or not _is_date(text, at):
+        return False
+    if text[at] == ZERO or month == 0 or day == 0:
+        return False
+    if _number(text, at + 11) > 23 or text[at + 13] != _COLON or not _are_minutes(text, at + 14, last):
+        return False
+    if end - at > _SHORTEST_ZONED and text[last - 1] == ZERO:
+        return False
+    return text[at + 3] != ZERO or text[at + 2] != _SEVEN or month > 1 or day > 1  # 1970-01-01 may be a zero timestamp
+
+
+@inner
+def _is_unscaled(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether there is base64 of one to eight bytes."""
+    if end - at < 4 or end - at > 12 or not _is_base64(text, at, end):
+        return False
+    return end - at < 12 or text[end - 1] == _PADDING
+
+
+@inner
+def _is_since_1970(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
+    """Tells whether there are days, milliseconds or microseconds after 1970-01-01, before the year 5138."""
+    longest = _MOST_DAYS_DIGITS if usual == DAYS else _MOST_MILLIS_DIGITS if usual == MILLIS else _MOST_MICROS_DIGITS
+    return text[at] != ZERO and end - at <= longest and are_digits(text, at, end)
+
+
+@inner
 def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
     """Tells how a value that is not null becomes a literal, in a column whose usual values are such."""
     if usual == TEXT:
@@ -194,6 +264,16 @@ def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
         if usual == INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
             return PLAIN
         return WITH_EXPONENT if is_short_double(text, at, end) else CONVERTED
+    if usual == JSON_TEXT:
+        return ESCAPED if _is_plain_document(text, at, end) else CONVERTED
+    if usual == ZONED:
+        return FROM_ZONED if _is_zoned(text, at, end) else CONVERTED
+    if usual == DAYS or usual == MILLIS or usual == MICROS:
+        if not _is_since_1970(text, at, end, usual):
+            return CONVERTED
+        return FROM_DAYS if usual == DAYS else FROM_MILLIS if usual == MILLIS else FROM_MICROS
+    if usual >= UNSCALED:
+        return FROM_UNSCALED if _is_unscaled(text, at, end) else CONVERTED
     if usual != UNUSUAL and is_moment(text, at, end, usual):
         return IN_QUOTES
     return CONVERTED

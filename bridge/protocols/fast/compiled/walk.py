@@ -14,12 +14,22 @@ from bridge.protocols.fast.compiled.codes import (
     COMMIT_TS,
     CONSTANT,
     CONVERTED,
+    COORDINATE,
+    EVENT_MS,
+    EVENT_SECOND,
+    FILE_NUMBER,
+    FILE_POSITION,
+    KEY_END,
     MARK,
     MOMENT,
     NOT_READ,
     NULL,
     NUMBER,
+    OLD,
+    PLACE_NUMBERS,
+    POSITIVE,
     SAME,
+    SCALAR,
     SCHEMA,
     TABLE,
     VALUE,
@@ -31,9 +41,12 @@ from bridge.protocols.fast.compiled.json_text import (
     OPEN_BRACE,
     ZERO,
     are_digits,
+    is_digit,
     is_integer,
     is_null,
+    is_placeholder,
     member_end,
+    scalar_end,
     string_end,
     token_end,
 )
@@ -53,6 +66,11 @@ from bridge.protocols.fast.compiled.machine_bytes import (
 from bridge.protocols.fast.compiled.values import way_of
 
 _LONGEST_TSO: Final = 18
+_FIRST_MS, _LAST_MS = 100_000_000_000, (1 << 45) - 1
+"""Smaller event times are in seconds, later ones have no TSO (`values.event_time.event_ts`)."""
+_LONGEST_MS, _SECOND_MS, _TSO_OF_MS = 14, 1000, 1 << 18
+_LONGEST_FILE, _LAST_FILE, _FILE, _LAST_POSITION = 10, (1 << 31) - 1, 1 << 32, (1 << 32) - 1
+"""Of the numbers of a binlog's files, and of the positions in them (`values.event_time.place_in_binlog`)."""
 _PRIME: Final = np.uint64(0x100000001B3)
 _MOST_SLOTS: Final = np.uint64(0xFFFFFFF)
 
@@ -133,7 +151,7 @@ def _find_value(text: Bytes, at: Any, end: Any, steps: Any, step: Any, values: A
     if text[at] == MARK:
         behind = string_end(text, at + 1, end)
         values[cell, 0], values[cell, 1] = at + 1, behind
-        if behind == BAD:
+        if behind == BAD or is_placeholder(text, at + 1, behind):
             return BAD
         values[cell, 2] = way_of(text, at + 1, behind, steps[step, 1])
         return behind + 1
@@ -145,9 +163,48 @@ def _find_value(text: Bytes, at: Any, end: Any, steps: Any, step: Any, values: A
 
 
 @inner
-def _tso(text: Bytes, at: Any, end: Any) -> Any:
-    """Reads a TSO, or gives BAD."""
-    if end - at > _LONGEST_TSO or text[at] == ZERO or not are_digits(text, at, end):
+def _old_row_end(
+    text: Bytes,
+    at: Any,
+    end: Any,
+    steps: Any,
+    step: Any,
+    consts: Bytes,
+    members: Any,
+    values: Any,
+    first: Any,
+    cell: Any,
+) -> Any:
+    """Of an object of a step OLD.  first: the first cell of the message."""
+    columns = steps[step, 2]
+    for column in range(columns):
+        for part in range(3):
+            values[cell + column, part] = values[first + steps[step, 3] + column, part]
+    if text[at] != OPEN_BRACE:
+        return BAD
+    column = 0
+    while text[at] == COMMA or column == 0:
+        at += 1
+        while column < columns:
+            member = steps[step, 1] + column
+            if end - at >= members[member, 1] and same(text, at, consts, members[member, 0], members[member, 1]):
+                break
+            column += 1
+        if column == columns:
+            return BAD
+        at = _find_value(
+            text, at + members[steps[step, 1] + column, 1], end, steps, step + 1 + column, values, cell + column
+        )
+        if at == BAD:
+            return BAD
+        column += 1
+    return at + 1 if text[at] == CLOSE_BRACE else BAD
+
+
+@inner
+def _natural(text: Bytes, at: Any, end: Any, longest: Any) -> Any:
+    """Reads so many digits at most, the first of which may be 0, or gives BAD."""
+    if end - at > longest or not are_digits(text, at, end):
         return BAD
     number = 0
     for place in range(at, end):
@@ -156,12 +213,55 @@ def _tso(text: Bytes, at: Any, end: Any) -> Any:
 
 
 @inner
+def _event_tso(text: Bytes, at: Any, end: Any, in_seconds: Any) -> Any:
+    """Reads an event time as a TSO, or gives BAD."""
+    number = _natural(text, at, end, _LONGEST_MS)
+    if text[at] == ZERO or number < _FIRST_MS or number > _LAST_MS:
+        return BAD
+    if in_seconds:
+        number -= number % _SECOND_MS
+    return number * _TSO_OF_MS
+
+
+@inner
+def _digits_end(text: Bytes, at: Any, end: Any) -> Any:
+    while at < end and is_digit(text[at]):
+        at += 1
+    return at
+
+
+@inner
+def _place_number(text: Bytes, at: Any, behind: Any, what: Any) -> Any:
+    """Reads a number of a place, or gives BAD."""
+    if what == FILE_NUMBER:
+        number = _natural(text, at, behind, _LONGEST_FILE)
+        return number * _FILE if BAD < number <= _LAST_FILE else BAD
+    if what == FILE_POSITION:
+        return (
+            min(_natural(text, at, behind, _LONGEST_TSO), _LAST_POSITION)
+            if is_integer(text, at, behind, False)
+            else BAD
+        )
+    number = _natural(text, at, behind, _LONGEST_TSO)
+    return number if number > 0 else BAD
+
+
+@inner
+def _tso(text: Bytes, at: Any, end: Any) -> Any:
+    """Reads a TSO, or gives BAD."""
+    return BAD if text[at] == ZERO else _natural(text, at, end, _LONGEST_TSO)
+
+
+@inner
 def _walk_one(
-    text: Bytes, at: Any, end: Any, steps: Any, first: Any, last: Any, table: Any, kind: Any, consts: Bytes,
-    members: Any, slots: Any, seen: Any, number: Any, values: Any, cell: Any, converted: Any, count: Any, moments: Any,
+    text: Bytes, at: Any, end: Any, key_end: Any, steps: Any, first: Any, last: Any, table: Any, kind: Any,
+    consts: Bytes, members: Any, slots: Any, seen: Any, number: Any, values: Any, cell: Any, converted: Any, count: Any,
+    moments: Any, places: Any,
 ) -> Any:  # fmt: skip
     """Walks through a message; gives the cell and the number of converted values behind its values, or NOT_READ."""
-    for step in range(first, last):
+    first_cell, walked = cell, first
+    while walked < last:
+        step, walked = walked, walked + 1
         what = steps[step, 0]
         if what == CONSTANT or what == SCHEMA or what == TABLE:
             start, size = steps[step, 1], steps[step, 2]
@@ -184,7 +284,7 @@ def _walk_one(
             at = _object_end(text, at, end, steps, step, consts, members, slots, seen, number)
             if at == BAD:
                 return NOT_READ, count
-        elif what == COMMIT_TS or what == NUMBER:
+        elif what == COMMIT_TS or what == NUMBER or what == POSITIVE or what == EVENT_MS or what == EVENT_SECOND:
             behind = token_end(text, at, end)
             if behind == BAD:
                 return NOT_READ, count
@@ -192,14 +292,42 @@ def _walk_one(
                 moments[number, 0] = _tso(text, at, behind)
                 if moments[number, 0] == BAD:
                     return NOT_READ, count
-            elif not is_integer(text, at, behind, True):
+            elif what == EVENT_MS or what == EVENT_SECOND:
+                moments[number, 0] = _event_tso(text, at, behind, what == EVENT_SECOND)
+                if moments[number, 0] == BAD:
+                    return NOT_READ, count
+            elif not is_integer(text, at, behind, what == NUMBER) or (what == POSITIVE and text[at] == ZERO):
                 return NOT_READ, count
             at = behind
+        elif what == COORDINATE or what == FILE_NUMBER or what == FILE_POSITION:
+            behind = _digits_end(text, at, end)
+            part = _place_number(text, at, behind, what)
+            if part == BAD:
+                return NOT_READ, count
+            places[number, steps[step, 1]] += part
+            at = behind
+        elif what == OLD:
+            at = _old_row_end(text, at, end, steps, step, consts, members, values, first_cell, cell)
+            if at == BAD:
+                return NOT_READ, count
+            walked += steps[step, 2]
+            for column in range(steps[step, 2]):
+                if values[cell, 2] == CONVERTED:
+                    converted[count, 0], converted[count, 1] = cell, step + 1 + column
+                    count += 1
+                cell += 1
+        elif what == SCALAR:
+            at = scalar_end(text, at, end)
+            if at == BAD:
+                return NOT_READ, count
+        elif what == KEY_END:
+            if at != key_end:
+                return NOT_READ, count
         else:
             if text[at] != MARK:
                 return NOT_READ, count
             behind = string_end(text, at + 1, end)
-            if behind == BAD:
+            if behind == BAD or is_placeholder(text, at + 1, behind):
                 return NOT_READ, count
             if what == MOMENT:
                 moments[number, 0], moments[number, 1] = at + 1, behind
@@ -209,13 +337,13 @@ def _walk_one(
 
 @entry
 def walk(
-    text_at: Any, starts_at: Any, ends_at: Any, count: Any, kinds_at: Any, table_at: Any, forms_at: Any,
-    steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any, firsts_at: Any,
-    converted_at: Any, moments_at: Any,
+    text_at: Any, starts_at: Any, key_ends_at: Any, ends_at: Any, count: Any, kinds_at: Any, table_at: Any,
+    forms_at: Any, steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any,
+    firsts_at: Any, converted_at: Any, moments_at: Any, places_at: Any,
 ) -> Any:  # fmt: skip
     """Walks through messages, and gives how many values and how many of `converted` there are.
 
-    starts, ends: where each of the `count` messages is.
+    starts, key_ends, ends: where each of the `count` messages begins, its value begins, and ends.
     kinds: the kind of each message, a row of `table`: its form, and for each of its names (as JSON) where it is in the
     constants and how many bytes it has; -1 for messages that are not read.
     forms: the first step of each form, and the one behind its last.
@@ -225,17 +353,23 @@ def walk(
     firsts: becomes the number of the first value of each message, or NOT_READ.
     converted: room for the values that their columns' converters convert: the number of the value, and of the step.
     moments: becomes the TSO of each message, or where its moment is, and where that ends.
+    places: the numbers of each message's place, all 0; to these is added.
     """
     text, consts = bytes_at(text_at), bytes_at(consts_at)
-    starts, ends, kinds, table = (
+    starts, key_ends, ends, kinds, table = (
         numbers_at(starts_at),
+        numbers_at(key_ends_at),
         numbers_at(ends_at),
         row_at(kinds_at),
         rows_at(table_at, 5),
     )
     forms, steps, members, slots = rows_at(forms_at, 2), rows_at(steps_at, 4), rows_at(members_at, 2), row_at(slots_at)
     seen, values, firsts = numbers_at(seen_at), rows_at(values_at, 3), numbers_at(firsts_at)
-    converted, moments = rows_at(converted_at, 2), long_rows_at(moments_at, 2)
+    converted, moments, places = (
+        rows_at(converted_at, 2),
+        long_rows_at(moments_at, 2),
+        long_rows_at(places_at, PLACE_NUMBERS),
+    )
     cell, found = 0, 0
     for number in range(count):
         firsts[number] = NOT_READ
@@ -243,8 +377,8 @@ def walk(
             continue
         form = table[kinds[number], 0]
         behind, more = _walk_one(
-            text, starts[number], ends[number], steps, forms[form, 0], forms[form, 1], table, kinds[number], consts,
-            members, slots, seen, number, values, cell, converted, found, moments,
+            text, starts[number], ends[number], key_ends[number], steps, forms[form, 0], forms[form, 1], table,
+            kinds[number], consts, members, slots, seen, number, values, cell, converted, found, moments, places,
         )  # fmt: skip
         if behind != NOT_READ:
             firsts[number] = cell

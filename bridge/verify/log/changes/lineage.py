@@ -18,7 +18,7 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import PartitionId, TableName
-from bridge.rows.moments import Moment
+from bridge.rows.moments import Moment, is_of_sending
 from bridge.tso import ms_tso, tso_ms
 
 NameKey = tuple[str, str]
@@ -227,9 +227,14 @@ def trace(
             _skip(lineage, change, classified)
         elif isinstance(classified, Classified):
             _apply(lineage, change, classified)
-            if change.by_time and change.place is None and tso_ms(change.commit_ts) % 1000 == 0:
+            if change.by_time and not _tells_place(change) and tso_ms(change.commit_ts) % 1000 == 0:
                 _doubt(lineage, change, classified)
     return lineage
+
+
+def _tells_place(change: LoggedChange) -> bool:
+    """Tells whether the message of a schema change names its place in the binlog, not only when it was sent."""
+    return change.place is not None and not is_of_sending(change.place)
 
 
 def _doubt(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:

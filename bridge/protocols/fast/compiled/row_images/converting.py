@@ -41,22 +41,18 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     rows_at,
     word,
 )
+from bridge.protocols.fast.compiled.row_images.moments import put_datetime
 from bridge.protocols.fast.compiled.row_images.writing import decoded_base64, put_bytes
-from bridge.protocols.fast.compiled.values import is_short_double, way_of
+from bridge.protocols.fast.compiled.values import has_long_number, is_short_double, way_of
 
-_APOSTROPHE, _E, _N, _DASH, _DOT, _COLON, _SPACE = (ord(character) for character in "'eN-.: ")
+_APOSTROPHE, _E, _N, _DOT = (ord(character) for character in "'eN.")
 _NULL_SIZE: Final = len("NULL")
 _NULS: Final = in_all(b"\0")
 _NONE: Final = np.uint64(0)
 _EXACT_DIGITS: Final = 15
 """A double tells decimals of so many digits apart."""
-_MANY_DIGITS: Final = 18
-"""A document with a number of so many digits and points is left to its converter (`debezium.json_numbers`)."""
 _MOST_MILLIS_DIGITS, _MOST_MICROS_DIGITS = 14, 17
 """Of moments up to the year 5138."""
-_SECOND, _DAY_SECONDS = 1_000_000, 86_400
-_ERA_DAYS, _ERA_START = 146_097, 719_468
-"""The days of 400 years, and those from 0000-03-01 to 1970-01-01."""
 
 
 @inner
@@ -83,53 +79,6 @@ def _copied_literal(text: Bytes, at: Any, end: Any, behind: Any, out: Bytes, to:
 
 
 @inner
-def _put_digits(number: Any, size: Any, out: Bytes, to: Any) -> Any:
-    for place in range(to + size - 1, to - 1, -1):
-        out[place] = ZERO + number % 10
-        number //= 10
-    return to + size
-
-
-@inner
-def _put_date(days: Any, out: Bytes, to: Any) -> Any:
-    """Writes the date that is so many days after 1970-01-01 (Howard Hinnant, chrono-compatible low-level date
-    algorithms)."""
-    days += _ERA_START
-    era = days // _ERA_DAYS
-    day = days - era * _ERA_DAYS
-    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
-    day -= 365 * year + year // 4 - year // 100
-    month = (5 * day + 2) // 153
-    day -= (153 * month + 2) // 5
-    month = month + 3 if month < 10 else month - 9
-    to = _put_digits(400 * era + year + (1 if month <= 2 else 0), 4, out, to)
-    out[to] = _DASH
-    to = _put_digits(month, 2, out, to + 1)
-    out[to] = _DASH
-    return _put_digits(day + 1, 2, out, to + 1)
-
-
-@inner
-def _put_datetime(microseconds: Any, out: Bytes, to: Any) -> Any:
-    """Writes a DATETIME after 1970-01-01, in quotation marks, with six digits of a fraction or none."""
-    seconds, fraction = microseconds // _SECOND, microseconds % _SECOND
-    second = seconds % _DAY_SECONDS
-    out[to] = _APOSTROPHE
-    to = _put_date(seconds // _DAY_SECONDS, out, to + 1)
-    out[to] = _SPACE
-    to = _put_digits(second // 3600, 2, out, to + 1)
-    out[to] = _COLON
-    to = _put_digits(second // 60 % 60, 2, out, to + 1)
-    out[to] = _COLON
-    to = _put_digits(second % 60, 2, out, to + 1)
-    if fraction:
-        out[to] = _DOT
-        to = _put_digits(fraction, 6, out, to + 1)
-    out[to] = _APOSTROPHE
-    return to + 1
-
-
-@inner
 def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
     is_millis = kind == MILLISECONDS
     if end - at > (_MOST_MILLIS_DIGITS if is_millis else _MOST_MICROS_DIGITS) or not are_digits(out, at, end):
@@ -139,7 +88,7 @@ def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
         number = 10 * number + (np.int64(out[place]) - ZERO)
     if number == 0:  # which may be a zero date
         return NOT_READ
-    return _put_datetime(1000 * number if is_millis else number, out, at)
+    return put_datetime(1000 * number if is_millis else number, out, at)
 
 
 @inner
@@ -158,19 +107,6 @@ def _decimal(out: Bytes, at: Any, end: Any, scale: Any) -> Any:
     for place in range(exponent, dot + 1 + scale):
         out[place] = ZERO
     return dot + 1 + scale
-
-
-@inner
-def _has_long_number(out: Bytes, at: Any, end: Any) -> Any:
-    size = 0
-    for place in range(at, end):
-        if is_digit(out[place]) or (size > 0 and out[place] == _DOT):
-            size += 1
-            if size == _MANY_DIGITS:
-                return True
-        else:
-            size = 0
-    return False
 
 
 @inner
@@ -207,7 +143,7 @@ def _converted(out: Bytes, at: Any, end: Any, kind: Any, argument: Any, scratch:
         has_exponent = end - at > 2 and out[end - 2] == _E and out[end - 1] == ZERO
         return end if has_exponent and is_short_double(out, at, end - 2) else NOT_READ
     if kind == DOCUMENT:
-        return NOT_READ if _has_long_number(out, at, end) else end
+        return NOT_READ if has_long_number(out, at, end) else end
     return NOT_READ
 
 

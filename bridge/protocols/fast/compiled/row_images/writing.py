@@ -13,10 +13,16 @@ from bridge.protocols.fast.compiled.codes import (
     BYTES_OF_LATIN1,
     CONVERTED,
     ESCAPED,
+    FROM_DAYS,
+    FROM_MICROS,
+    FROM_MILLIS,
+    FROM_UNSCALED,
+    FROM_ZONED,
     IN_QUOTES,
     NOT_READ,
     NULL,
     PLAIN,
+    UNSCALED,
     VALUE,
     WITH_EXPONENT,
 )
@@ -46,9 +52,10 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     rows_at,
     word,
 )
+from bridge.protocols.fast.compiled.row_images.moments import put_date, put_datetime
 from bridge.protocols.fast.compiled.values import six_bits
 
-_APOSTROPHE, _E, _X, _A = (ord(character) for character in "'exa")
+_APOSTROPHE, _E, _X, _A, _MINUS, _DOT, _SPACE = (ord(character) for character in "'exa-. ")
 _CONTROLS: Final = tuple((ord(name), value) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
 _APOSTROPHES, _BACKSLASHES, _ONES = (in_all(character) for character in (b"'", b"\\", b"\1"))
 _NONE: Final = np.uint64(0)
@@ -205,6 +212,56 @@ def _latin1(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
 
 
 @inner
+def _put_unscaled(content: Bytes, size: Any, scale: Any, out: Bytes, to: Any) -> Any:
+    """Writes a DECIMAL, whose unscaled number has one to eight bytes, the highest first (two's complement)."""
+    number = np.int64(content[0]) - (256 if content[0] >= 128 else 0)
+    for at in range(1, size):
+        number = number << 8 | np.int64(content[at])
+    rest = np.uint64(number)
+    if number < 0:
+        out[to] = _MINUS
+        to += 1
+        rest = ~rest + np.uint64(1)
+    digits, left = np.int64(1), rest // np.uint64(10)
+    while left != _NONE:
+        digits, left = digits + 1, left // np.uint64(10)
+    digits = max(digits, scale + 1)
+    behind = to + digits + (1 if scale > 0 else 0)
+    at = behind
+    for place in range(digits):
+        at -= 1
+        if scale > 0 and place == scale:
+            out[at] = _DOT
+            at -= 1
+        out[at] = ZERO + np.int64(rest % np.uint64(10))
+        rest = rest // np.uint64(10)
+    return behind
+
+
+@inner
+def _put_since_1970(text: Bytes, at: Any, end: Any, way: Any, out: Bytes, to: Any) -> Any:
+    number = np.int64(0)
+    for place in range(at, end):
+        number = 10 * number + (np.int64(text[place]) - ZERO)
+    if way != FROM_DAYS:
+        return put_datetime(1000 * number if way == FROM_MILLIS else number, out, to)
+    out[to] = _APOSTROPHE
+    to = put_date(number, out, to + 1)
+    out[to] = _APOSTROPHE
+    return to + 1
+
+
+@inner
+def _put_zoned(text: Bytes, at: Any, end: Any, out: Bytes, to: Any) -> Any:
+    """Writes a TIMESTAMP in UTC, without its zone."""
+    out[to] = _APOSTROPHE
+    copied(text, at, end - 1, out, to + 1)
+    out[to + 11] = _SPACE
+    out[to + end - at] = _APOSTROPHE
+    return to + end - at + 1
+
+
+@inner
 def _put_null(out: Bytes, to: Any) -> Any:
     for letter in _NULL:
         out[to] = letter
@@ -257,6 +314,13 @@ def write_images(
                         to = put_bytes(scratch, _latin1(text, at, end, scratch), out, to)
                     elif way == BYTES_OF_BASE64:
                         to = put_bytes(scratch, decoded_base64(text, at, end, scratch), out, to)
+                    elif way == FROM_UNSCALED:
+                        size = decoded_base64(text, at, end, scratch)
+                        to = _put_unscaled(scratch, size, steps[step, 1] - UNSCALED, out, to)
+                    elif way == FROM_DAYS or way == FROM_MILLIS or way == FROM_MICROS:
+                        to = _put_since_1970(text, at, end, way, out, to)
+                    elif way == FROM_ZONED:
+                        to = _put_zoned(text, at, end, out, to)
                     elif way != CONVERTED:
                         out[to] = _APOSTROPHE
                         if way == IN_QUOTES:

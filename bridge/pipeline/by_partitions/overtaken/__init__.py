@@ -1,0 +1,1 @@
+"""Rows that rows of other partitions have overtaken."""

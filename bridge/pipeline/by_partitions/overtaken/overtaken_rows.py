@@ -1,0 +1,198 @@
+"""Finds rows that come too late: rows of another partition, which are in the target, have touched their keys since.
+
+A sender that chooses the partition by values of the row (official Canal, `$pk$` or columns) gives a row to another
+partition when these change: then rows of one key are in two partitions, of which one may be read later than the other.
+Where rows tell their places in one binlog, what a late row does to a key counts only if no row of another partition
+that stands behind it has touched that key.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+
+from bridge.events import Kind
+from bridge.pipeline.by_partitions.overtaken.moved_keys import OF_KEYS, Key, Lost, each_keys, passed
+from bridge.pipeline.by_partitions.partition_queue import AppliedRow
+from bridge.rows.gathering import taken
+from bridge.rows.moments import Bools, Longs, Places, coordinates_of
+
+KEPT_ROWS: Final = 50_000
+"""How many of the last rows are kept, with which late rows are compared."""
+_FIX: Final = "a key that changed its partition then may have an earlier row: bridge verify --against upstream shows it"
+log = structlog.get_logger()
+
+
+class _Kept(NamedTuple):
+    """Rows that were taken out, in the order of their places.  partitions: the number of each row's partition."""
+
+    rows: pa.Table
+    ranks: Longs
+    partitions: Longs
+
+
+class OvertakenRows:
+    """Keeps the last rows of all partitions, as far as they tell their places in one binlog.
+
+    They are kept in memory.  What comes behind a restart, or later than so many other rows, is applied; for each table
+    that lies in several partitions the log says once that an earlier row may have come back.
+    """
+
+    def __init__(self, most: int = KEPT_ROWS) -> None:
+        self._most = most
+        self._binlog: tuple[int, tuple[str, ...]] = (0, ())
+        self._kept: deque[_Kept] = deque()
+        self._unseen = -1
+        """The highest rank of the rows that were taken out and are not kept."""
+        self._unclear: dict[tuple[str, str], int] = {}
+        """Tables with late rows that could not be compared, with the partition of these; -1 when that was said."""
+
+    def without(
+        self, rows: pa.Table, times: Longs, partitions: Longs, applied: Sequence[AppliedRow], since: int
+    ) -> tuple[pa.Table, Bools | None]:
+        """Takes from late rows what was overtaken, and keeps them all.
+
+        rows: those that are taken out now (EVENT_SCHEMA, merged).  times: their event times (TSO).
+        partitions: the number of each row's partition; partitions keep their numbers.
+        applied: by number of a partition, the last row taken out before.
+        since: when the binlog began (TSO): places of before are not compared.
+
+        Gives the rows, of which a changed key may have become an INSERT or a DELETE; and which of them do nothing any
+        more, None for none.
+        """
+        places = Places.of(rows["place"])
+        ranks = places.ranks()
+        if ranks is None:
+            return _without_lost(rows, passed(rows, times, partitions))
+        highest = self._highest((since, tuple(sorted(places.numbers))), applied)
+        others = np.array([np.delete(highest, one).max(initial=-1) for one in range(len(highest))])
+        of_binlog = times >= since
+        late = np.flatnonzero((ranks < others[partitions]) & of_binlog)
+        lost = self._passed(rows, ranks, partitions)
+        if len(late):
+            self._note_unseen(rows, late[ranks[late] < self._unseen], partitions)
+            touched = self._touched(rows["table"], late, partitions, int(ranks[late].min()))
+            _add_overtaken(lost, rows, late, ranks, partitions, touched)
+        self._keep(_Kept(rows.select(OF_KEYS).filter(pa.array(of_binlog)), ranks[of_binlog], partitions[of_binlog]))
+        self._tell_unclear(rows, partitions)
+        return _without_lost(rows, lost)
+
+    def _passed(self, rows: pa.Table, ranks: Longs, partitions: Longs) -> Lost:
+        """Gives what the rows of one transaction tell of each other, those that were taken out before included."""
+        tied = [(kept, np.isin(kept.ranks, ranks)) for kept in self._kept if kept.ranks.max() >= ranks.min()]
+        tables = [kept.rows.filter(pa.array(is_tied)) for kept, is_tied in tied]
+        start = sum(table.num_rows for table in tables)
+        lost = passed(
+            pa.concat_tables([*tables, rows.select(OF_KEYS)]),
+            np.concatenate([*(kept.ranks[is_tied] for kept, is_tied in tied), ranks]),
+            np.concatenate([*(kept.partitions[is_tied] for kept, is_tied in tied), partitions]),
+        )
+        return defaultdict(set, {number - start: keys for number, keys in lost.items() if number >= start})
+
+    def _highest(self, binlog: tuple[int, tuple[str, ...]], applied: Sequence[AppliedRow]) -> Longs:
+        """Gives the rank up to which each partition was taken out, -1 where its place is of another binlog."""
+        found = np.full(len(applied), -1, np.int64)
+        since, names = binlog
+        same = [
+            number
+            for number, last in enumerate(applied)
+            if last.place and last.ts >= since and tuple(sorted(coordinates_of(last.place))) == names
+        ]
+        ranks = Places.of(pa.array([applied[n].place for n in same], pa.string())).ranks()
+        if ranks is not None:
+            found[same] = ranks
+        if binlog != self._binlog:
+            self._binlog, self._unseen = binlog, int(found.max(initial=-1))
+            self._kept.clear()
+        return found
+
+    def _keep(self, kept: _Kept) -> None:
+        if len(kept.ranks) > self._most:
+            last = np.argsort(kept.ranks, kind="stable")
+            self._unseen = max(self._unseen, int(kept.ranks[last[-self._most - 1]]))
+            last = last[-self._most :]
+            kept = _Kept(taken(kept.rows, last), kept.ranks[last], kept.partitions[last])
+        if len(kept.ranks):
+            self._kept.append(kept)
+        while sum(len(one.ranks) for one in self._kept) > self._most:
+            self._unseen = max(self._unseen, int(self._kept.popleft().ranks.max()))
+
+    def _touched(
+        self, tables: pa.ChunkedArray, late: Longs, partitions: Longs, lowest: int
+    ) -> dict[Key, dict[int, int]]:
+        """Gives by key and partition the highest rank of the kept rows that may have overtaken late ones: those of the
+        same tables in other partitions.  tables: those of all rows."""
+        of_late = tables.take(pa.array(late)).combine_chunks().dictionary_encode()
+        count = int(partitions.max()) + 1
+        is_late = np.zeros((len(of_late.dictionary) + 1, count), np.bool_)  # the last one is of no table
+        is_late[of_late.indices.to_numpy(), partitions[late]] = True
+        touched: dict[Key, dict[int, int]] = {}
+        for kept in self._kept:
+            codes = pc.fill_null(
+                pc.index_in(kept.rows["table"], of_late.dictionary), len(of_late.dictionary)
+            ).to_numpy()
+            own = (kept.partitions < count) & is_late[codes, np.minimum(kept.partitions, count - 1)]
+            behind = np.flatnonzero((is_late.sum(axis=1)[codes] > own) & (kept.ranks > lowest))
+            for number, keys in zip(behind.tolist(), each_keys(kept.rows.take(pa.array(behind))), strict=True):
+                for key in keys:
+                    if key is not None:
+                        ranks = touched.setdefault(key, {})
+                        where = int(kept.partitions[number])
+                        ranks[where] = max(ranks.get(where, -1), int(kept.ranks[number]))
+        return touched
+
+    def _note_unseen(self, rows: pa.Table, unseen: Longs, partitions: Longs) -> None:
+        for number in unseen.tolist():
+            self._unclear.setdefault(
+                (rows["schema"][number].as_py(), rows["table"][number].as_py()), int(partitions[number])
+            )
+
+    def _tell_unclear(self, rows: pa.Table, partitions: Longs) -> None:
+        """Says of which tables late rows could not be compared, once it is seen that they lie in several partitions."""
+        for (schema, table), where in self._unclear.items():
+            of_table = pc.and_(pc.equal(rows["schema"], schema), pc.equal(rows["table"], table)).to_numpy()
+            if where >= 0 and (of_table & (partitions != where)).any():
+                self._unclear[schema, table] = -1
+                log.warning("late_rows", table=f"{schema}.{table}", fix=_FIX)
+
+
+def _add_overtaken(
+    lost: Lost, rows: pa.Table, late: Longs, ranks: Longs, partitions: Longs, touched: Mapping[Key, Mapping[int, int]]
+) -> None:
+    """Adds the keys of late rows that were touched behind them."""
+    for number, keys in zip(
+        late.tolist(), each_keys(rows.take(pa.array(late))) if touched else (), strict=bool(touched)
+    ):
+        rank, where = int(ranks[number]), int(partitions[number])
+        for key in keys:
+            if key is not None and any(r > rank for w, r in touched.get(key, {}).items() if w != where):
+                lost[number].add(key)
+
+
+def _without_lost(rows: pa.Table, lost: Lost) -> tuple[pa.Table, Bools | None]:
+    """Takes from rows what they do to keys; also tells which do nothing any more."""
+    if not lost:
+        return rows, None
+    stays, comes, overtaken = np.zeros((3, rows.num_rows), np.bool_)
+    numbers = sorted(lost)
+    for number, (old, new) in zip(numbers, each_keys(rows.take(pa.array(numbers))), strict=True):
+        overtaken[number] = lost[number] >= {old, new} - {None}
+        stays[number] = not overtaken[number] and old in lost[number]
+        comes[number] = not overtaken[number] and new in lost[number]
+    if stays.any() or comes.any():
+        kinds = np.where(stays, int(Kind.INSERT), np.where(comes, int(Kind.DELETE), rows["kind"].to_numpy()))
+        rows = _with(rows, "kind", pa.array(kinds, pa.int8()))
+        for name, gone in (("before", stays), ("after", comes)):
+            rows = _with(rows, name, rows[name].take(pa.array(np.arange(rows.num_rows), mask=gone)))
+    return rows, overtaken
+
+
+def _with(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, rows.schema.field(at), values)

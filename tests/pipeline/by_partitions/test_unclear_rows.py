@@ -1,0 +1,155 @@
+"""A schema change of a Canal without GTIDs, and rows of other partitions beside it."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from bridge.events import NO_PRIMARY_KEY, Event
+from bridge.filters.routes import Routes
+from bridge.model import PartitionStart, SchemaChange
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.protocols.values.event_time import place_of_sending
+from bridge.tso import ms_tso
+from tests.support.upstreams import TOPIC, events_table, row_change, schema_change
+
+SECOND = 1_790_000_000_000
+MADE = SECOND + 3_400
+"""When Canal made the message of the schema change, of its batch 7."""
+
+
+def row(es: int, made: int, batch: int, table: str = "t") -> Event:
+    return row_change(ms_tso(SECOND + es), table, ["id"], ["id"], after=[1])._replace(
+        by_time=True, place=place_of_sending(MADE + made, batch)
+    )
+
+
+def change(text: str, made: int = 0, batch: int = 7) -> Event:
+    return schema_change(ms_tso(SECOND), text)._replace(by_time=True, place=place_of_sending(MADE + made, batch))
+
+
+def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
+    return found
+
+
+def end_of(*placed: tuple[int, int, Event]) -> str:
+    """On which side of the first schema change the first row came, or that it was held."""
+    starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
+    held = PartitionBacklog(starts, 0, repeated_rows=RepeatedRows(lambda _low, _high: [], Routes()))
+    read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in range(2)}
+    held.take_in(events_table(list(placed)), read, 0.0)
+    held.end()
+    count = 0
+    while step := held.next_step(run_it):
+        held.release(step.high)
+        count += step.rows.num_rows
+        if step.changes:
+            return "held" if step.changes[0].doubt else "before" if count else "behind"
+    raise AssertionError("the schema change never came")
+
+
+@pytest.mark.parametrize(
+    ("beside", "end"),
+    [
+        (row(2_000, -100, 6), "before"),  # it waited for a lock, and is dated by its start
+        (row(0, 100, 8), "behind"),  # in its second
+        (row(2_000, 100, 8), "behind"),
+        (row(0, -1, 7), "before"),  # a batch is in the order of the binlog
+        (row(0, 1, 7), "behind"),
+        (row(0, 0, 7), "held"),  # made in one millisecond
+        (row(2_000, 0, 7), "held"),
+        (row(-1_000, 0, 7), "before"),
+        (row(0, 0, 7, "u"), "before"),  # of another table
+        (row(0, 9_000, 2), "held"),  # Canal was restarted in between
+        (row(0, -9_000, 90), "held"),
+        (row(90_000, 90_000, 2), "behind"),  # restarted, far away
+        (row(-90_000, -90_000, 90), "before"),
+        (row(-1_000, 100, 8), "held"),  # dated before, sent behind: sent again, or it waited elsewhere
+        (row(-90_000, 100, 8), "before"),
+        (row(90_000, 0, 7), "behind"),  # made in one millisecond, far away, as while Canal catches up
+        (row(-90_000, 0, 7), "before"),
+        (row(0, 0, 7)._replace(place=None), "before"),
+    ],
+)
+def test_the_sending_tells_on_which_side_a_row_is(beside: Event, end: str) -> None:
+    """Where it does not, a schema change that takes rows away is held, but never for rows that are far away."""
+    assert end_of((0, 0, change("TRUNCATE TABLE t")), (1, 0, beside)) == end
+
+
+@pytest.mark.parametrize("text", ["DROP TABLE t", "RENAME TABLE t TO u", "RENAME TABLE a TO t", "DROP DATABASE m",
+    "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", "ALTER TABLE t DROP PARTITION p",
+    "ALTER TABLE t TRUNCATE PARTITION p", "ALTER TABLE t RENAME TO u"])  # fmt: skip
+def test_what_takes_rows_away_is_held(text: str) -> None:
+    """No error tells that a row came on the wrong side of it."""
+    assert end_of((0, 0, change(text)), (1, 0, row(0, 0, 7))) == "held"
+
+
+@pytest.mark.parametrize(
+    "text", ["ALTER TABLE t ADD INDEX i (id)", "ALTER TABLE t ADD COLUMN v INT", "CREATE TABLE m.w (id INT)"]
+)
+def test_what_takes_no_row_away_is_not_held(text: str) -> None:
+    """Its rows are right on either side, or tell by their columns."""
+    assert end_of((0, 0, change(text)), (1, 0, row(0, 0, 7))) == "before"
+
+
+def test_of_a_batch_that_was_sent_again_the_second_is_unclear() -> None:
+    """What came for the first time behind the schema change may have failed before it."""
+    again = change("TRUNCATE TABLE t", 40, 8)
+    assert end_of((0, 0, change("TRUNCATE TABLE t")), (0, 1, again), (1, 0, row(0, 39, 8))) == "held"
+
+
+def test_rows_that_come_again_behind_later_ones_hold_nothing() -> None:
+    """They were sent again: what they tell was on the other side, or comes twice."""
+    rows = (row(20_000, 100, 8), row(0, 9_000, 2))
+    assert end_of((0, 0, change("TRUNCATE TABLE t")), *((1, n, one) for n, one in enumerate(rows))) == "behind"
+
+
+def test_a_row_in_the_target_that_may_be_behind_it_holds_it() -> None:
+    """The schema change was read too late."""
+    starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
+    held = PartitionBacklog(starts, 0, repeated_rows=RepeatedRows(lambda _low, _high: [], Routes()))
+    for read, event in (((TOPIC, 1), row(0, 100, 8)), ((TOPIC, 0), change("TRUNCATE TABLE t"))):
+        held.take_in(events_table([(read[1], 0, event)]), {read: 1}, 0.0)
+        held.end()
+        step = held.next_step(run_it)
+        assert step is not None
+        held.release(step.high)
+        doubts = [one.doubt for one in step.changes]
+    assert ["came too late" in doubt for doubt in doubts] == [True]
+
+
+KEYLESS = [
+    row(es, made, batch)._replace(key=NO_PRIMARY_KEY)
+    for es, made, batch in (
+        (0, 0, 7),
+        (2_000, 10, 8),
+        (0, 9_000, 1),
+        (2_000, 9_000, 1),
+        (3_000, 9_000, 2),
+        (2_000, 9_001, 2),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("placed", "taken", "is_said"),
+    [
+        (KEYLESS[:2], 9, False),
+        (KEYLESS[:3], 9, True),
+        (KEYLESS[:4], 2, True),  # in the next step
+        ([*KEYLESS[:2], *KEYLESS[4:]], 9, False),  # behind the restart, something new came first
+        ([one._replace(key="id") for one in KEYLESS], 9, False),
+    ],
+)
+def test_rows_without_a_key_behind_a_restart_are_named(placed: list[Event], taken: int, is_said: bool) -> None:
+    """They may be sent again, which nothing tells; what has a new time is not."""
+    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0)
+    with capture_logs() as logs:
+        for first in range(0, len(placed), taken):
+            part = list(enumerate(placed))[first : first + taken]
+            held.take_in(events_table([(0, n, one) for n, one in part]), {(TOPIC, 0): first + len(part)}, 0.0)
+            step = held.next_step(run_it)
+            assert step is not None
+            held.release(step.high)
+    assert [one["table"] for one in logs] == ["m.t"] * is_said
