@@ -110,7 +110,11 @@ class Reading:
     ) -> bool:
         """Reads until the end or a stop; returns whether the end was reached.
         of_query: ends what the query leaves behind."""
-        spark = session.get(partial(self._is_over, worker))
+        session.wait(partial(self._is_over, worker))
+        worker.raise_failure()
+        if self.stop.is_set():
+            return False
+        spark = session.get(self.stop.is_set)
         intake = self._intake(session, applier, worker)
         query: StreamingQuery | None = None
         try:
