@@ -120,7 +120,8 @@ def chains_of(kafka: Kafka, stack: ExitStack, names: Sequence[str]) -> dict[str,
             work(upstream.url, BEFORE)
             has_begun = True
         topic = re.sub(r"\W+", "-", name).lower()
-        ends[name] = stack.enter_context(sending(kind, kafka, upstream, topic, partitions=3))
+        partitions = 1 if kind.release else 3  # Debezium's rows without a key stop the bridge in several
+        ends[name] = stack.enter_context(sending(kind, kafka, upstream, topic, partitions=partitions))
     if upstream:
         work(upstream.url, CHAIN if has_begun else BEFORE + CHAIN)
         say_last_words(upstream)

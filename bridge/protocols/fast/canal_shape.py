@@ -63,7 +63,7 @@ class FastCanalDecoder(FastJsonDecoder):
         }
         old = message.get("old") if event.kind is Kind.UPDATE else None
         if is_of_canal(message):
-            tree |= {"id": Hole.NUMBER if "gtid" in message else Hole.POSITIVE, **_place_holes(message, event.place)}
+            tree |= _place_holes(message, event.place)
             if old:
                 tree["old"] = [OldRow(layout.names)]
             return Lesson(value, event, layout, rows, tree, place=parts_of_place(event.place))
@@ -79,13 +79,17 @@ class FastCanalDecoder(FastJsonDecoder):
 
 
 def _place_holes(message: Mapping[str, Any], place: str | None) -> dict[str, Any]:
-    """Puts holes for the last number of each GTID; the names of coordinates are in order in a place."""
+    """Puts holes for the last number of each GTID; the names of coordinates are in order in a place.  Without GTIDs for
+    the numbers of the sending."""
+    if not message.get("gtid"):
+        if place is None:
+            raise DecodeError("a message that does not tell when it was sent")
+        return {"ts": PlaceHole(Hole.SENT_MS, 0), "id": PlaceHole(Hole.BATCH, 0)}
     if place is None:
-        return {}
+        return {"id": Hole.NUMBER}
     parts = parts_of_set(message["gtid"])
     if parts is None:
         raise DecodeError("a set of GTIDs with gaps")
     names = sorted(name for _, name in parts)
-    return {
-        "gtid": Mixed(piece for text, name in parts for piece in (text, PlaceHole(Hole.COORDINATE, names.index(name))))
-    }
+    gtids = Mixed(piece for text, name in parts for piece in (text, PlaceHole(Hole.COORDINATE, names.index(name))))
+    return {"id": Hole.NUMBER, "gtid": gtids}

@@ -22,6 +22,7 @@ from bridge.protocols.debezium.values import binary, date_days, datetime_micros,
 from bridge.protocols.fast.compiled.codes import (
     ANY,
     BASE64,
+    BATCH,
     BYTES_IN_BASE64,
     COMMIT_TS,
     CONSTANT,
@@ -52,6 +53,7 @@ from bridge.protocols.fast.compiled.codes import (
     SAME,
     SCALAR,
     SCHEMA,
+    SENT_MS,
     STRING,
     TABLE,
     TEXT,
@@ -114,6 +116,8 @@ _HOLES: Final = {
     Hole.COORDINATE: COORDINATE,
     Hole.FILE_NUMBER: FILE_NUMBER,
     Hole.FILE_POSITION: FILE_POSITION,
+    Hole.SENT_MS: SENT_MS,
+    Hole.BATCH: BATCH,
 }
 
 Rows = npt.NDArray[np.int32]

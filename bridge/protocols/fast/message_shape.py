@@ -45,6 +45,10 @@ class Hole(Enum):
     """Digits: the number of a file of the binlog, which makes one number of the place with FILE_POSITION."""
     FILE_POSITION = auto()
     """An integer: a position in a file of the binlog."""
+    SENT_MS = auto()
+    """An integer: when a message was made (ms since 1970), which makes one number of the place with BATCH."""
+    BATCH = auto()
+    """An integer above 0: the number of a batch."""
 
 
 class PlaceHole(NamedTuple):

@@ -227,7 +227,7 @@ def test_every_old_row_of_canal(old: str) -> None:
     types = '{"id":"INT","v":"VARCHAR(9)","w":"DATE"}'
     text = (
         f'{{"data":[{row}],"database":"d","es":1795662226000,"gtid":"","id":3,"isDdl":false,"mysqlType":{types},'
-        '"old":[OLD],"pkNames":["id"],"sql":"","sqlType":{"id":4,"v":12,"w":91},"table":"t","ts":1,"type":"UPDATE"}'
+        '"old":[OLD],"pkNames":["id"],"sql":"","sqlType":{"id":4,"v":12,"w":91},"table":"t","ts":1795662227000,"type":"UPDATE"}'
     )
     decoder = decoder_of("canal-json")
     usual, other = (text.replace("OLD", one).encode() for one in ('{"v":"y"}', old))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 CONSTANT, SCHEMA, TABLE, COMMIT_TS, NUMBER, STRING, MOMENT, SAME, ANY, VALUE = range(10)
-EVENT_MS, EVENT_SECOND, POSITIVE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION = range(10, 18)
-OLD: Final = 18
+EVENT_MS, EVENT_SECOND, POSITIVE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH = range(
+    10, 20
+)
+OLD: Final = 20
 """What a step does.
 
 CONSTANT: compares bytes: where they begin in the constants, and how many they are.
@@ -23,8 +25,9 @@ SCALAR: passes a string, an integer, a boolean or null.
 OLD: passes an old row that may lack columns: its first member, their number, and the first value of the new row.  A
 step VALUE for each column follows, which is not walked.
 KEY_END: is where the message's key ends and its value begins.
-COORDINATE, FILE_NUMBER, FILE_POSITION: read digits into a number of the message's place, whose column is the first
-number; those of a file's number and of a position in it make one number together.
+COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH: read digits into a number of the message's place, whose column
+is the first number; those of a file's number and of a position in it make one number together, and those of a moment
+and of a batch.
 """
 NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
 FROM_ZONED, FROM_DAYS, FROM_MILLIS, FROM_MICROS, FROM_UNSCALED = range(9, 14)

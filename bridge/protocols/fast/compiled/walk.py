@@ -11,6 +11,7 @@ import numpy as np
 
 from bridge.protocols.fast.compiled.codes import (
     ANY,
+    BATCH,
     COMMIT_TS,
     CONSTANT,
     CONVERTED,
@@ -31,6 +32,7 @@ from bridge.protocols.fast.compiled.codes import (
     SAME,
     SCALAR,
     SCHEMA,
+    SENT_MS,
     TABLE,
     VALUE,
 )
@@ -71,6 +73,8 @@ _FIRST_MS, _LAST_MS = 100_000_000_000, (1 << 45) - 1
 _LONGEST_MS, _SECOND_MS, _TSO_OF_MS = 14, 1000, 1 << 18
 _LONGEST_FILE, _LAST_FILE, _FILE, _LAST_POSITION = 10, (1 << 31) - 1, 1 << 32, (1 << 32) - 1
 """Of the numbers of a binlog's files, and of the positions in them (`values.event_time.place_in_binlog`)."""
+_LAST_SENT_MS, _BATCHES = (1 << 41) - 1, 1 << 22
+"""Of the moment and the batch of a sending (`values.event_time.place_of_sending`)."""
 _PRIME: Final = np.uint64(0x100000001B3)
 _MOST_SLOTS: Final = np.uint64(0xFFFFFFF)
 
@@ -243,6 +247,12 @@ def _place_number(text: Bytes, at: Any, behind: Any, what: Any) -> Any:
             else BAD
         )
     number = _natural(text, at, behind, _LONGEST_TSO)
+    if what == SENT_MS or what == BATCH:
+        if not is_integer(text, at, behind, False):
+            return BAD
+        if what == SENT_MS:
+            return number * _BATCHES if _FIRST_MS <= number <= _LAST_SENT_MS else BAD
+        return number % _BATCHES if number > 0 else BAD
     return number if number > 0 else BAD
 
 
@@ -299,7 +309,7 @@ def _walk_one(
             elif not is_integer(text, at, behind, what == NUMBER) or (what == POSITIVE and text[at] == ZERO):
                 return NOT_READ, count
             at = behind
-        elif what == COORDINATE or what == FILE_NUMBER or what == FILE_POSITION:
+        elif COORDINATE <= what <= BATCH:
             behind = _digits_end(text, at, end)
             part = _place_number(text, at, behind, what)
             if part == BAD:
