@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from bridge.protocols.fast.compiled.native_code import are_compiled
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory
 from bridge.spark.tuning import is_on
 
@@ -44,7 +45,7 @@ def main() -> None:
     keep_freed_memory()
     if is_on("niceness"):
         os.nice(_NICENESS)
-    if sys.argv[1:] == [_DECODES]:
+    if sys.argv[1:] == [_DECODES] and are_compiled():  # to compile takes 20 s, which few messages are not worth
         import_module("bridge.protocols.fast.loading")
     daemon = import_module("pyspark.daemon")
     freeze_loaded_modules()
