@@ -207,6 +207,8 @@ class KafkaSource:
                 "bootstrap.servers": self._servers,
                 "group.id": "bridge-metadata",
                 "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the messages are there, or there are none
                 "queued.max.messages.kbytes": 16 * 1024,
                 "log_level": 0,
                 "error_cb": complaints.append,
@@ -266,13 +268,18 @@ class KafkaSource:
 
 
 def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
-    """Polls up to `count` messages, as many as come within `seconds`; one at a time, since they may be large."""
+    """Polls up to `count` messages, as many as there are and come within `seconds`; one at a time, since they may be
+    large."""
     until = time.monotonic() + seconds
-    while count > 0 and (left := until - time.monotonic()) > 0:
+    wanted = len(consumer.assignment())
+    ended: set[PartitionId] = set()
+    while count > 0 and len(ended) < wanted and (left := until - time.monotonic()) > 0:
         message = consumer.poll(left)
         if message is not None and message.error() is None:
             yield message
             count -= 1
+        elif message is not None and message.error().code() == KafkaError._PARTITION_EOF:
+            ended.add((message.topic(), message.partition()))
 
 
 def _refusal_fix(complaint: KafkaError) -> str:
