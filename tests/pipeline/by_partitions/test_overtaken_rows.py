@@ -5,15 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from bridge.events import Event
+from bridge.pipeline.by_partitions.overtaken.overtaken_rows import OvertakenRows
+from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols.values.event_time import place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_sent_again import in_topic
 from tests.support.pipelines import opened, sql
-from tests.support.upstreams import TOPIC, row_change
+from tests.support.upstreams import TOPIC, events_table, row_change
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 SECOND = ms_tso(1_790_000_000_000)
@@ -115,3 +119,22 @@ def test_a_key_that_moves_without_gtids(
 ) -> None:
     """Within a second that is read at once, the rows themselves tell it, too."""
     assert table_of(target, [untold(one) for one in batch]) == expected
+
+
+def test_a_late_row_that_nothing_is_compared_with_any_more_is_named() -> None:
+    """It is applied, and may bring an earlier row back: the log says so, once for each table in several partitions."""
+    overtaken, where = OvertakenRows(most=1), {0: NO_ROW, 1: NO_ROW}
+
+    def without(*placed: tuple[int, Event]) -> int:
+        rows = events_table((partition, n, event) for n, (partition, event) in enumerate(placed))
+        partitions = np.array([partition for partition, _ in placed])
+        kept, lost = overtaken.without(rows, rows["commit_ts"].to_numpy(), partitions, list(where.values()), 0)
+        for partition, event in placed:
+            where[partition] = AppliedRow(event.commit_ts, event.place or "")
+        return kept.num_rows if lost is None else int((~lost).sum())
+
+    with capture_logs() as said:
+        assert without((0, told(1394, [61, 2], [1061, 2])), (0, told(1395, None, [5, 1]))) == 2
+        assert without((1, told(1390, [61, 1], [61, 2])), (0, told(1396, None, [6, 1]))) == 2
+        assert without((1, told(1391, [62, 1], [62, 2])), (0, told(1397, None, [7, 1]))) == 2
+    assert [(one["event"], one["table"]) for one in said] == [("late_rows", "m.t")]

@@ -22,6 +22,7 @@ from bridge.pipeline.by_partitions.overtaken.moved_keys import OF_KEYS, Key, Los
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.protocols.values.event_time import SENT
 from bridge.rows.gathering import taken
+from bridge.rows.grouping import distinct
 from bridge.rows.moments import Bools, Longs, Places, coordinates_of
 
 KEPT_ROWS: Final = 50_000
@@ -150,10 +151,12 @@ class OvertakenRows:
         return touched
 
     def _note_unseen(self, rows: pa.Table, unseen: Longs, partitions: Longs) -> None:
-        for number in unseen.tolist():
-            self._unclear.setdefault(
-                (rows["schema"][number].as_py(), rows["table"][number].as_py()), int(partitions[number])
-            )
+        if not len(unseen):
+            return
+        names, of_name = distinct(rows.take(pa.array(unseen)), ("schema", "table"))
+        firsts = np.unique(of_name, return_index=True)[1]
+        for name, where in zip(names, partitions[unseen[firsts]].tolist(), strict=True):
+            self._unclear.setdefault(name, where)
 
     def _tell_unclear(self, rows: pa.Table, partitions: Longs) -> None:
         """Says of which tables late rows could not be compared, once it is seen that they lie in several partitions."""
