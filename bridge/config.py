@@ -310,6 +310,8 @@ class WatchSection(Section):
 
     listen: str = ""
     """Where it listens: a port alone for this machine only, or `host:port`.  Without it there is no such port."""
+    address_file: str = ""
+    """A file to which a running bridge writes the address on which it listens, for the health check of a container."""
 
 
 class CkafkaSection(Section):

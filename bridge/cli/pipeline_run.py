@@ -9,6 +9,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from bridge import console
+from bridge.cli.early_stop import STOP_SIGNALS
 from bridge.cli.stop_signals import StopSignals
 from bridge.errors import BridgeError
 
@@ -51,5 +52,5 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOP_SIGNALS:
         signal.signal(number, handler)

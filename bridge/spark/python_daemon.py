@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
 from bridge.protocols.fast.compiled.native_code import are_compiled
@@ -19,25 +18,8 @@ from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
 """When all cores are busy, the applier and a target on the same machine come first: everything else waits for them."""
-
-
 _DECODES: Final = "pyspark.worker"
 """PySpark's module of workers that run tasks."""
-
-
-def without_zipped_pyspark(path: list[str]) -> list[str]:
-    """Removes PySpark's zip files from a module path when its modules are also installed: modules from a zip are
-    compiled again in every process."""
-
-    def is_installed(entry: str) -> bool:
-        lib = Path(entry).parent  # .../site-packages/pyspark/python/lib
-        return entry.endswith(".zip") and lib.parts[-3:] == ("pyspark", "python", "lib") and str(lib.parents[2]) in path
-
-    return [entry for entry in path if not is_installed(entry)]
-
-
-if is_on("installed-modules"):
-    sys.path[:] = without_zipped_pyspark(sys.path)
 
 
 def main() -> None:

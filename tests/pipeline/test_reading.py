@@ -52,10 +52,7 @@ class Silent:
 
     batch_bytes = batch_size
 
-    def stream(self, *_: object) -> Silent:
-        return self
-
-    def ahead(self, *_: object) -> None:
+    def stream(self, *_: object) -> None:
         assert self._applier.begun.wait(60)
         raise self._error
 

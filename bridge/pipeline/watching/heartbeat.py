@@ -18,6 +18,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
+from bridge.pipeline.watching.service_manager import tell_alive
 from bridge.pipeline.watching.start import StartReporter
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
@@ -106,6 +107,7 @@ class Heartbeat:
                 self._report(status)
             if now >= next_beat or not self._is_told:
                 next_beat = now + HEARTBEAT_SECONDS
+                tell_alive()
                 self._beat(status)
 
     def _is_over_by(self, moment: float) -> bool:
