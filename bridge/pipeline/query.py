@@ -45,8 +45,16 @@ _LOOK_SECONDS: Final = 1.0
 """How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
 an idle bridge takes (measured).  The end of Kafka's messages comes from the intake; that of capture files only from
 here."""
-_PLANNING: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Switches off the compilation of the plan of a micro-batch, which only passes chunks on."""
+_OF_QUERY: Final = {
+    # The plan of a micro-batch only passes chunks on: it is neither compiled nor described.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
+    # The checkpoint is thrown away: without checksums, Hadoop starts half as many processes (chmod), two a micro-batch.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Properties of the query of Kafka, which make a micro-batch cheaper."""
 
 log = structlog.get_logger()
 
@@ -203,7 +211,7 @@ class Reading:
         return self.source.stream(spark, applier.order.positions, self._guard(applier), pacing)
 
     def _start_query(self, frame: DataFrame, stream: Stream, intake: Intake, folder: str) -> StreamingQuery:
-        with _query_properties(frame.sparkSession, _PLANNING if self.source.is_kafka else {}):
+        with _query_properties(frame.sparkSession, _OF_QUERY if self.source.is_kafka else {}):
             return (
                 frame.writeStream.foreachBatch(partial(intake.take, stream))
                 .option("checkpointLocation", folder)
