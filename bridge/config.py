@@ -48,7 +48,6 @@ Tuning = Literal[
     "installed-modules",
     "zip-folders",
     "event-files",
-    "daemon-ahead",
 ]
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
 RETRY_SECONDS = 300.0
