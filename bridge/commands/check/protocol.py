@@ -123,7 +123,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
     probe = probed(facts, found, settings)
     if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
         yield from kafka.judge_boundaries(facts, found.tails)
-    yield _judge_transactions(facts, found, settings) or _judge_order(probe)
+    yield _judge_transactions(facts, found, settings) or _judge_order(probe, is_binlog=bool(found.binlog_of))
 
 
 def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryProbe:
@@ -223,26 +223,32 @@ def _judge_transactions(facts: SourceFacts, found: Decoded, settings: Settings) 
                 )
     return ok(
         "order",
-        f"{topic[0]} tells the upstream's transactions: a pipeline that begins with it applies them whole, in the order of"
-        " their commits, exactly once",
+        f"{topic[0]} tells the upstream's transactions: a pipeline that begins with it applies them whole, in the order"
+        " of their commits, exactly once",
     )
 
 
-def _judge_order(probe: BoundaryProbe) -> Finding:
-    """Tells which order and which guarantees the topic allows."""
+def _judge_order(probe: BoundaryProbe, *, is_binlog: bool) -> Finding:
+    """Tells which order and which guarantees the topic allows.  is_binlog: whether the messages were made from a
+    binlog, whose senders have no boundaries."""
+    fix = (
+        "nothing: this sender sends no boundaries; Debezium's connector has a topic of transactions for that"
+        " (bridge help guarantees)"
+        if is_binlog
+        else "for whole transactions set enable-tidb-extension=true in TiCDC's sink-uri (Open Protocol needs none)"
+    )
     if probe.by_partition:
         return warn(
             "order",
             f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
             " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
             " may be lost (bridge verify --against upstream shows it)",
-            "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; or in Debezium's connector"
-            " provide.transaction.metadata=true, and read its topic PREFIX.transaction in a new pipeline",
+            fix,
         )
     if probe.by_partition is None:
         return warn(
             "order",
             f"{probe.why}: nothing is applied before the first boundary comes",
-            "for Canal-JSON and Debezium set enable-tidb-extension=true in TiCDC's sink-uri: else there are none",
+            fix,
         )
     return ok("order", f"{probe.why}: transactions are applied whole, in commit order, exactly once")
