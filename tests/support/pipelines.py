@@ -34,6 +34,7 @@ from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.filtering.filter_change import keep_filters
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.steering.gate import Gate
@@ -133,6 +134,7 @@ def opened(
     trace: Callable[[str], None] = no_trace,
     transactions: PartitionId | None = None,
     clock: Callable[[], float] = time.monotonic,
+    ends: Callable[[], Mapping[PartitionId, int]] = dict,
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
 
@@ -140,6 +142,7 @@ def opened(
     rules: routes and filters, to be kept on record.
     since: where messages of some moment begin, which are read again when the filters are others than before.
     transactions: the partition of Debezium's topic of transactions, if their order is applied.
+    ends: where partitions end now.
     """
     target, table = Target(url, timeout_seconds=timeout_seconds), ProgressTable(name)
     ownership = Ownership(target, table)
@@ -174,6 +177,7 @@ def opened(
             waits_for_operator=waits_for_operator,
             gate=gate,
             clock=clock,
+            idle=IdlePolicy(10 if transactions else 0, lambda _: ends()),
         )
         applier = make_applier(
             writer,

@@ -73,7 +73,7 @@ class TransactionOrder(BoundaryOrder):
     changes_between: gives the schema changes on record.
     """
 
-    on_executors = None  # type: ignore[assignment]  # rows are counted in the driver
+    kept = None  # type: ignore[assignment]  # rows are counted in the driver
 
     def __init__(
         self,
@@ -288,12 +288,12 @@ class TransactionOrder(BoundaryOrder):
     @property
     def rows(self) -> int:
         """The number of row changes that wait."""
-        return self._backlog.rows + self._queue.rows.num_rows
+        return self._backlog.rows + int(self._queue.rows.num_rows)
 
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the row changes that wait."""
-        return self._backlog.amount.bytes + self._queue.rows.nbytes
+        return self._backlog.amount.bytes + int(self._queue.rows.nbytes)
 
     def waiting_for(self) -> str:
         """Tells what the first transaction that is not whole lacks."""

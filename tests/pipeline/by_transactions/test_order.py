@@ -8,11 +8,13 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from bridge.mysql.connection.session import Session
+from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.test_crash_points import bank_total
 from tests.support.dying import Died, DyingAtNumber
 from tests.support.pipelines import admin, decoded, opened
@@ -29,27 +31,6 @@ def events(real_senders: Path) -> pa.Table:
     return decoded(real_senders / "debezium-restarts" / "bank.jsonl", "debezium", transactions=True)
 
 
-def partitions(events: pa.Table) -> list[tuple[str, int]]:
-    """Those of the capture."""
-    return sorted(set(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)))
-
-
-def interleaved(events: pa.Table, draw: random.Random) -> pa.Table:
-    """The messages as a reader may meet them: each partition in its order, and any partition ahead of the others."""
-    waiting: dict[tuple[str, int], list[int]] = {}
-    for number, where in enumerate(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)):
-        waiting.setdefault(where, []).append(number)
-    order: list[int] = []
-    while waiting:
-        where = draw.choice(sorted(waiting))
-        count = draw.randint(1, 400)
-        order += waiting[where][:count]
-        waiting[where] = waiting[where][count:]
-        if not waiting[where]:
-            del waiting[where]
-    return events.take(pa.array(order))
-
-
 def rows_there(session: Session, expected: dict[str, object]) -> dict[str, list[list[str]]]:
     """The rows of the tables, as the capture's end state has them."""
     found = {}
@@ -59,19 +40,13 @@ def rows_there(session: Session, expected: dict[str, object]) -> dict[str, list[
     return found
 
 
-def run(url: str, events: pa.Table, batch: int, trace: Callable[[str], None], **options: object) -> None:
-    """One process from where progress says to the end, in micro-batches."""
-    with opened(url, partitions(events), trace=trace, transactions=TOPIC, **options) as pipeline:  # type: ignore[arg-type]
-        starts = pipeline.applier.order.positions
-        keep = [
-            offset >= starts[topic, partition].offset
-            for topic, partition, offset in zip(
-                *(events[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True
-            )
-        ]
-        rest = events.filter(pa.array(keep))
-        for start in range(0, max(1, rest.num_rows), batch):
-            pipeline.take(rest.slice(start, batch))
+def run(url: str, feed: Feed, trace: Callable[[str], None], **options: Any) -> None:
+    """One process from where progress says to the end."""
+    with opened(url, feed.partitions, trace=trace, transactions=TOPIC, ends=feed.sent, **options) as pipeline:
+        order = pipeline.applier.order
+        feed.begin({where: start.offset for where, start in order.positions.items()})
+        while (batch := feed.next()) is not None:
+            pipeline.applier.take(order.batch(batch.events, batch.ends, is_cut=False))
         pipeline.applier.finish()
 
 
@@ -116,10 +91,10 @@ def test_every_state_is_one_of_the_upstream(
     end_state: dict[str, object],
     seed: int,
 ) -> None:
-    """Whatever partition is read ahead of others, in whatever micro-batches."""
+    """Whatever partition is read ahead of others, in whatever micro-batches, while messages are still being sent."""
     url, draw = request.getfixturevalue(server), random.Random(seed)
     reader = Reader(session)
-    run(url, interleaved(events, draw), draw.choice([150, 700, 3000]), reader, rows_per_transaction=50)
+    run(url, Feed(events, draw), reader, rows_per_transaction=50)
     assert set(reader.totals) <= TOTALS
     assert rows_there(session, end_state) == as_expected(end_state)
 
@@ -141,8 +116,7 @@ def test_a_bridge_that_dies_again_and_again(
         with suppress(Died):
             run(
                 url,
-                interleaved(events, draw),
-                draw.choice([200, 900, 10_000]),
+                Feed(events, draw),
                 reader,
                 rows_per_transaction=draw.choice([20, 300]),
                 writers=writers,
