@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, SchemaChange
@@ -70,7 +71,10 @@ class Bank:
 
 
 def order_of(
-    bank: Bank, partitions: Sequence[PartitionId], ends: Callable[[], Mapping[PartitionId, int]]
+    bank: Bank,
+    partitions: Sequence[PartitionId],
+    ends: Callable[[], Mapping[PartitionId, int]],
+    clock: Clock | None = None,
 ) -> TransactionOrder:
     """The order of a new process."""
     progress = bank.progress()
@@ -83,7 +87,7 @@ def order_of(
         tables=TableFilter(),
         counts=Counts(),
         grace_seconds=60,
-        clock=Clock(),
+        clock=clock or Clock(),
     )
 
 
@@ -151,3 +155,43 @@ def test_processes_that_die(events: pa.Table, end_state: dict[tuple[str, int], i
     assert bank.applied == 4_180
     assert len(bank.journal) == 11
     assert order.rows == 0
+
+
+def test_a_transaction_that_stays_short(events: pa.Table) -> None:
+    """When everything was read and the time is over, the bridge stops, and names what lacks; nothing behind it is in the
+    target."""
+    clock, bank = Clock(), Bank()
+    names = events["topic"].to_pylist()
+    lost = next(
+        n for n, name in enumerate(names) if name.endswith("acc_b") and events["kind"][n].as_py() == Kind.UPDATE
+    )
+    order = order_of(bank, sorted({(name, 0) for name in names}), dict, clock)
+    rest = pa.concat_tables([events.slice(0, lost), events.slice(lost + 1)])
+    order.take(order.batch(rest, {}, is_cut=False))
+    apply_due(order, bank, 1000, lambda: None)
+    seen = dict(bank.rows)
+    order.tick()
+    clock.now = 61
+    with pytest.raises(SourceError, match=r"lacks rows: bank.acc_b: 0 of 1|lacks rows: bank.acc_b: 1 of 2"):
+        order.tick()
+    assert bank.rows == seen
+    assert "lacks rows" in order.waiting_for()
+
+
+def test_a_schema_change_that_comes_behind_its_place(events: pa.Table) -> None:
+    """One that the journal has is a copy; another one is for the operator."""
+    kinds = events["kind"].to_numpy()
+    change = events.filter(pa.array(kinds == int(Kind.SCHEMA_CHANGE))).slice(3, 1)
+    bank = Bank()
+    order = order_of(bank, sorted({(name, 0) for name in events["topic"].to_pylist()}), dict)
+    order.take(order.batch(events, {}, is_cut=False))
+    apply_due(order, bank, 1000, lambda: None)
+    order.take(order.batch(change, {}, is_cut=False))
+    assert not list(order.due())
+    late = change.set_column(
+        events.schema.get_field_index("text"), events.schema.field("text"), pa.array(["DROP DATABASE bank"])
+    )
+    order.take(order.batch(late, {}, is_cut=False))
+    [due] = order.due()
+    assert [one.text for one in due.segment.changes] == ["DROP DATABASE bank"]
+    assert "behind transactions" in due.segment.changes[0].doubt

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.filters.routes import Routes
-from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition
+from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition, goes_by_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
@@ -72,8 +72,10 @@ def as_run(
 
 
 def positions_read(progress: Progress) -> Mapping[PartitionId, PartitionStart] | None:
-    """Tells how far each partition is, where the pipeline goes by their order; None where it goes by commit ts."""
-    return progress.positions if goes_by_partition(progress.positions) else None
+    """Tells how far each partition is, where the pipeline goes by their order, or by that of transactions; None where
+    it goes by commit ts."""
+    by_offsets = goes_by_partition(progress.positions) or goes_by_transactions(progress.positions)
+    return progress.positions if by_offsets else None
 
 
 def _has_run(change: LoggedChange, progress: Progress, read: Mapping[PartitionId, PartitionStart] | None) -> bool:
