@@ -154,12 +154,13 @@ def test_processes_that_die(events: pa.Table, end_state: dict[tuple[str, int], i
     assert bank.rows == end_state
     assert bank.applied == 4_180
     assert len(bank.journal) == 11
+    assert not any(one.doubt for one in bank.journal)
     assert order.rows == 0
 
 
 def test_a_transaction_that_stays_short(events: pa.Table) -> None:
-    """When everything was read and the time is over, the bridge stops, and names what lacks; nothing behind it is in the
-    target."""
+    """When everything was read and the time is over, the bridge stops, and names what lacks; nothing behind it is in
+    the target."""
     clock, bank = Clock(), Bank()
     names = events["topic"].to_pylist()
     lost = next(
