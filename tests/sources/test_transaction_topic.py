@@ -15,46 +15,47 @@ MARK = compact({"status": "BEGIN", "id": "1", "event_count": None, "data_collect
 ROW = native("c", CUSTOMER)
 
 
-def found(partitions: list[str | PartitionId], protocol: str = "debezium", **heads: bytes) -> PartitionId | None:
+def found(
+    partitions: list[str | PartitionId], heads: dict[str, bytes], protocol: str = "debezium"
+) -> PartitionId | None:
     """What is found among topics, of which some hold a first message."""
     ids = [one if isinstance(one, tuple) else (one, 0) for one in partitions]
-    named = {name.replace("_", "."): value for name, value in heads.items()}
     return transaction_topic(
         protocol,
         DecodeOptions(None, transactions=True),
         ids,
-        lambda: [(where, [(None, named[where[0]])]) for where in ids if where[0] in named],
+        lambda: [(where, [(None, heads[where[0]])]) for where in ids if where[0] in heads],
     )
 
 
 @pytest.mark.parametrize(
     ("topics", "heads", "right"),
     [
-        (["p", "p.transaction", "p.d.t"], {"p_transaction": MARK}, "p.transaction"),
+        (["p", "p.transaction", "p.d.t"], {"p.transaction": MARK}, "p.transaction"),
         (["p", "p.transaction", "p.d.t"], {}, "p.transaction"),
-        (["p.d.t", "p.d.transaction"], {"p_d_transaction": ROW}, None),
+        (["p.d.t", "p.d.transaction"], {"p.d.transaction": ROW}, None),
         (["p.d.t", "p.d.transaction"], {}, None),
         (
             ["p.transaction", "p.d.t", "p.d.transaction"],
-            {"p_transaction": MARK, "p_d_transaction": ROW},
+            {"p.transaction": MARK, "p.d.transaction": ROW},
             "p.transaction",
         ),
         (["p", "p.d.t"], {}, None),
         (["p.transaction"], {}, None),
-        (["p.transaction"], {"p_transaction": MARK}, "p.transaction"),
-        (["routed", "p.transaction"], {"p_transaction": MARK}, "p.transaction"),
+        (["p.transaction"], {"p.transaction": MARK}, "p.transaction"),
+        (["routed", "p.transaction"], {"p.transaction": MARK}, "p.transaction"),
     ],
 )
 def test_it_is_known_by_its_first_message_or_its_name(
     topics: list[str], heads: dict[str, bytes], right: str | None
 ) -> None:
     """A table may be called `transaction` too."""
-    assert found([*topics], **heads) == (None if right is None else (right, 0))
+    assert found([*topics], heads) == (None if right is None else (right, 0))
 
 
 def test_other_protocols_have_none() -> None:
     """Whatever their topics are called."""
-    assert found(["p", "p.transaction"], "canal-json") is None
+    assert found(["p", "p.transaction"], {}, "canal-json") is None
 
 
 @pytest.mark.parametrize(
@@ -65,4 +66,4 @@ def test_other_protocols_have_none() -> None:
 def test_one_partition_is_the_order(partitions: list[str | PartitionId]) -> None:
     """Of one connector."""
     with pytest.raises(UsageError):
-        found(partitions, p_transaction=MARK, q_transaction=MARK)
+        found(partitions, {"p.transaction": MARK, "q.transaction": MARK})
