@@ -4,7 +4,7 @@ order of commit ts does (internals, decision 17)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,7 +29,7 @@ from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import Longs, masked
-from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
+from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows, ends_of
 from bridge.rows.transactions import cut_transactions
 
 _ALWAYS = 1 << 62
@@ -61,6 +61,37 @@ class TransactionRows(DriverRows):
         ts = self._starts[np.searchsorted(self._starts, self._ts, "right") - 1].tolist()
         for start, end in cut_transactions(ts, most.rows, weights(self._table, most)):
             yield ts[end] if end < len(ts) else None, DriverRows(self._table.slice(start, end - start))
+
+
+class _Settled:
+    """The last micro-batch behind which some partitions were read to where they ended then."""
+
+    def __init__(self) -> None:
+        self.batch = 0
+        self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
+
+    def look(
+        self,
+        batch: int,
+        read: Mapping[PartitionId, int],
+        partitions: Collection[PartitionId],
+        ends_of: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None],
+        *,
+        is_end: bool,
+    ) -> None:
+        """Looks again.  batch: the present one.  read: up to where each partition was read.  is_end: nothing more will
+        be."""
+        while self.batch < batch and not is_end:
+            if self._asked is None:
+                ends = ends_of(partitions) if partitions else {}
+                if ends is None:
+                    return
+                self._asked = batch, ends
+            asked_at, ends = self._asked
+            if any(read.get(where, 0) < end for where, end in ends.items() if where in partitions):
+                return
+            self.batch, self._asked = asked_at, None
+        self.batch = batch
 
 
 class TransactionOrder(BoundaryOrder):
@@ -113,8 +144,9 @@ class TransactionOrder(BoundaryOrder):
         self._places: list[tuple[int, Place]] = []
         self._marks: list[Mark] = []
         self._starts: Longs = np.empty(0, np.int64)
-        self._batch = self._settled = 0
-        self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
+        self._batch = 0
+        self._settled, self._changes_settled = _Settled(), _Settled()
+        self._with_rows: set[PartitionId] = {topic}
         self._came_at = self._blocked_since = clock()
         self._blocked = ""
 
@@ -126,13 +158,15 @@ class TransactionOrder(BoundaryOrder):
         return unsorted_batch(events, ends, is_cut=is_cut)
 
     def take(self, batch: UnsortedBatch) -> None:  # type: ignore[override]
-        """Takes one micro-batch."""
+        """Takes one micro-batch.  Raises SourceError for what has no place among the transactions, and for a
+        transaction that has lacked rows for too long."""
         self._batch += 1
         self._read.update({where: max(end, self._read.get(where, 0)) for where, end in batch.read.items()})
         kinds = batch.events["kind"].to_numpy()
         is_told = (kinds <= int(Kind.SCHEMA_CHANGE)) | (kinds == int(Kind.TRANSACTION))
         if len(kinds):
             self._came_at = self._clock()
+            self._with_rows.update(ends_of(masked(batch.events, kinds <= int(Kind.DELETE))))
         taken = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
         self._counts.repeated.update(taken.repeated)
         late = tuple(change for one in taken.passed if (change := self._judged(one)) is not None)
@@ -149,26 +183,25 @@ class TransactionOrder(BoundaryOrder):
 
     def _settle(self) -> None:
         """Notes behind which micro-batch all partitions were read to where they ended, and asks where they end now:
-        what the connector had sent before an END came is there then, and is counted with it."""
-        if self._ended:
-            self._settled = self._batch
-            return
-        while self._settled < self._batch:
-            if self._asked is None:
-                ends = self._idle.ends(list(self._read))
-                if ends is None:
-                    return
-                self._asked = self._batch, ends
-            batch, ends = self._asked
-            if any(self._read.get(where, 0) < end for where, end in ends.items()):
-                return
-            self._settled, self._asked = batch, None
+        what the connector had sent before an END came is there then, and is counted with it.  For schema changes it is
+        enough to have read those partitions to there that have brought no row."""
+        for settled, partitions in (
+            (self._settled, self._read.keys()),
+            (self._changes_settled, self._read.keys() - self._with_rows),
+        ):
+            settled.look(self._batch, self._read, partitions, self._idle.ends, is_end=self._ended)
 
     def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
         now = self._clock()
-        is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
-        due = self._queue.due(self._settled, now, is_idle=is_idle or self._ended, is_end=self._ended)
+        is_idle = self._settled.batch == self._batch and now - self._came_at >= self._idle.seconds
+        due = self._queue.due(
+            self._settled.batch,
+            now,
+            is_idle=is_idle or self._ended,
+            is_end=self._ended,
+            changes_settled=self._changes_settled.batch,
+        )
         late = tuple(replace(change, commit_ts=due.end + number) for number, change in enumerate(late))
         self._queue.next_ts = due.end + len(late)
         if (is_idle or self._ended) and self._queue.is_empty:  # an interrupted step may have ended later
@@ -197,18 +230,11 @@ class TransactionOrder(BoundaryOrder):
             self._starts = np.concatenate([self._starts, due.starts])
 
     def _note_blocked(self, now: float) -> None:
-        if self._queue.reason != self._blocked or self._settled < self._batch:
+        """Notes what the first transaction that is not whole lacks.  Raises SourceError when it has lacked that for too
+        long, although everything was read that was sent when its END came."""
+        if self._queue.reason != self._blocked:
             self._blocked, self._blocked_since = self._queue.reason, now
-
-    def tick(self) -> None:
-        """Looks whether more was read, and stops when a transaction has lacked rows for too long.  Raises
-        SourceError."""
-        if self._queue.is_empty and self._queue.next_ts >= self._begun_ts:
-            return
-        self._settle()
-        self._hand_on(self._queue.rows.slice(0, 0))
-        waits = self._clock() - self._blocked_since
-        if self._queue.is_short and self._settled == self._batch and waits >= self._grace_seconds:
+        if self._queue.is_short and now - self._blocked_since >= self._grace_seconds and not self._ended:
             raise SourceError(
                 f"everything was read, and nothing more has come for {self._grace_seconds:g} s: {self._blocked}",
                 where=self._topic[0],
@@ -216,6 +242,12 @@ class TransactionOrder(BoundaryOrder):
                 " connector may have no transform that drops rows; where rows or ENDs are gone for good (retention, an"
                 " upstream that was set back), begin again with a pipeline of another --name",
             )
+
+    def tick(self) -> None:
+        """Looks whether more is due.  Raises SourceError as `take` does."""
+        if not self._queue.is_empty or self._queue.next_ts < self._begun_ts:
+            self._settle()
+            self._hand_on(self._queue.rows.slice(0, 0))
 
     def end(self) -> None:
         """Notes that nothing more will be read."""

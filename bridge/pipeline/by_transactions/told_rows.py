@@ -3,8 +3,7 @@ transactions are whole.  Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -27,8 +26,8 @@ _OTHER_NONE = -1
 class TransactionRows:
     """The rows of one transaction that have been read, in the order of the binlog.
 
-    at: their numbers among the rows.  numbers, rows, orders, kinds, names: of each the file and position, the row in
-        the event, the number in the transaction, the kind and the table.
+    at: their numbers among the rows.  numbers, rows, orders, kinds, tables: of each the file and position, the row in
+        the event, the number in the transaction, the kind, and the number of its table among `names`.
     """
 
     at: Longs
@@ -36,7 +35,8 @@ class TransactionRows:
     rows: Longs
     orders: Longs
     kinds: Longs
-    names: tuple[str, ...]
+    tables: Longs
+    names: Sequence[str]
 
     @property
     def first(self) -> int:
@@ -48,16 +48,21 @@ class TransactionRows:
         """The same of its last row."""
         return int(self.numbers[-1])
 
-    def are_whole(self, count: int, tables: Mapping[str, int]) -> bool:
-        """Tells whether these are all rows of a transaction of which an END counts so many.
+    def are_all(self, count: int, tables: Mapping[str, int]) -> bool:
+        """Tells whether these are all rows of a transaction of which an END counts so many: they are numbered from 1
+        on, in the order of the binlog."""
+        is_numbered = len(self.at) == count and np.array_equal(self.orders, np.arange(1, count + 1))
+        return is_numbered and self._counts(np.arange(count)) == tables
 
-        The rows are numbered from 1 on.  A connector before 3.7 that begins anew in the midst of a transaction numbers
-        the rest from 1 on too, and its END counts the rest alone; the rows before it were acknowledged before it began
-        (Debezium dbz#633).  So the last row of each number is taken: these must ascend as the binlog does, be as many
-        as the END counts, and no other row may stand behind the first of them.
+    def are_with_rest(self, count: int, tables: Mapping[str, int]) -> bool:
+        """Tells whether these are all rows of a transaction in whose midst the connector began anew.
+
+        A connector before 3.7 numbers the rest from 1 on then, and its END counts the rest alone; the rows before it
+        were acknowledged before it began (Debezium dbz#633).  So the last row of each number is taken: these must
+        ascend as the binlog does, be as many as the END counts, and no other row may stand behind the first of them.
         """
-        if len(self.at) == count and np.array_equal(self.orders, np.arange(1, count + 1)):
-            return self._counts(np.arange(count)) == tables
+        if len(self.at) < count:
+            return False
         last = {order: place for place, order in enumerate(self.orders.tolist())}
         chosen = np.array([last.get(order, _OTHER_NONE) for order in range(1, count + 1)], np.int64)
         if (chosen == _OTHER_NONE).any() or (np.diff(chosen) <= 0).any():
@@ -67,7 +72,8 @@ class TransactionRows:
         return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == tables
 
     def _counts(self, which: Longs) -> dict[str, int]:
-        return dict(Counter(map(self.names.__getitem__, which.tolist())))
+        counts = np.bincount(self.tables[which], minlength=1)
+        return {self.names[table]: int(counts[table]) for table in np.flatnonzero(counts).tolist()}
 
     def missing(self, count: int, tables: Mapping[str, int]) -> str:
         """Tells how many rows of each table have been read, of how many."""
@@ -172,7 +178,8 @@ class ToldRows:
         if not len(at):
             return {}
         rows, orders = self._numbers(2), self._numbers(3)
-        names = self._parts[5]
+        of_table = self._parts[5].dictionary_encode()
+        names, tables = of_table.dictionary.to_pylist(), of_table.indices.to_numpy().astype(np.int64)
         columns = [part[at] for part in (self.kinds, orders, rows, self.numbers, self.codes)]
         sorting = np.lexsort([at, *columns])
         kinds, orders, rows, numbers, codes = (part[sorting] for part in columns)
@@ -183,13 +190,13 @@ class ToldRows:
             & (orders[1:] == orders[:-1]) & (kinds[1:] == kinds[:-1])
         )  # fmt: skip
         at, kinds, orders, rows, numbers, codes = (part[~is_copy] for part in (at, kinds, orders, rows, numbers, codes))
-        texts = names.take(pa.array(at)).to_pylist()
+        tables = tables[at]
         bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
         found = {}
         for start, end in pairwise(bounds):
             part = slice(start, end)
             found[self.ids[int(codes[start])]] = TransactionRows(
-                at[part], numbers[part], rows[part], orders[part], kinds[part], tuple(texts[part])
+                at[part], numbers[part], rows[part], orders[part], kinds[part], tables[part], names
             )
         return found
 

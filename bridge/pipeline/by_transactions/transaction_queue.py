@@ -65,7 +65,8 @@ NOWHERE: Final = Place("", -1, "")
 class _End:
     """The first END of a transaction, or a later one that counts more.
 
-    batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds).
+    batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
+        connector began it twice before.
     first_offset: that of its BEGIN.  last_offset: that of its last copy.  next_id: the transaction of the END behind
         that, "" while there is none.
     """
@@ -73,7 +74,7 @@ class _End:
     mark: TransactionMark
     ts: int
     batch: int
-    not_before: float
+    not_before: float | None
     first_offset: int
     last_offset: int
     next_id: str = ""
@@ -235,7 +236,7 @@ class TransactionQueue:
         if mark.id == self.place.id:
             return
         if not is_known:
-            not_before = now + DOUBT_SECONDS if times > 1 else now
+            not_before = now + DOUBT_SECONDS if times > 1 else None
             self._ends[mark.id] = _End(mark, ts, batch, not_before, first, offset)
             return
         known = self._ends[mark.id]
@@ -305,29 +306,33 @@ class TransactionQueue:
 
     # --- what is due
 
-    def due(self, settled: int, now: float, *, is_idle: bool, is_end: bool = False) -> DueRows:
+    def due(
+        self, settled: int, now: float, *, is_idle: bool, is_end: bool = False, changes_settled: int | None = None
+    ) -> DueRows:
         """Takes what is due.
 
         settled: the last micro-batch behind which all partitions were read to where they ended then.
+        changes_settled: the same of the partitions that may hold schema changes; `settled` without it.
         is_idle: nothing has come for so long that a schema change may run behind which nothing stands yet.
         is_end: nothing more will be read.
         """
         rows = self._rows
         found = rows.transactions
-        whole = self._whole(found, settled, now, is_end=is_end)
+        changes_settled = settled if changes_settled is None else changes_settled
+        whole = self._whole(found, (settled, changes_settled), now, is_end=is_end)
         last = max((found[end.mark.id].last for end in whole if end.mark.id in found), default=-1)
         due_ids = {end.mark.id for end in whole}
         others = [one.first for id_, one in found.items() if id_ not in due_ids]
         is_known = all(id_ in found for id_, end in self._ends.items() if end.mark.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
-        is_loose = rows.is_loose & (rows.batches <= settled) & (rows.numbers <= max(limit, last))
+        is_loose = rows.is_loose & (rows.batches <= changes_settled) & (rows.numbers <= max(limit, last))
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
         statements = [
             one
             for one in self._statements
             if one.number < last
             or (
-                one.batch <= settled
+                one.batch <= changes_settled
                 and one.number <= limit
                 and (one.is_of_snapshot or is_idle or is_end or one.number <= loose_number)
             )
@@ -343,7 +348,9 @@ class TransactionQueue:
         self._drop(due_ids, statements, is_loose)
         return due
 
-    def _whole(self, found: Mapping[str, TransactionRows], settled: int, now: float, *, is_end: bool) -> list[_End]:
+    def _whole(
+        self, found: Mapping[str, TransactionRows], settled: tuple[int, int], now: float, *, is_end: bool
+    ) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
         whole, empty = list[_End](), list[str]()
@@ -355,10 +362,11 @@ class TransactionQueue:
             if rows is None and not mark.count:
                 empty.append(mark.id)
                 continue
-            if end.batch > settled or (now < end.not_before and not is_end):
+            is_plain = rows is not None and end.not_before is None and rows.are_all(mark.count, mark.tables)
+            if end.batch > settled[is_plain] or (now < (end.not_before or now) and not is_end):
                 self._blocked = f"the transaction {mark.id} has just come"
                 break
-            if rows is None or not rows.are_whole(mark.count, mark.tables):
+            if rows is None or not (is_plain or rows.are_with_rest(mark.count, mark.tables)):
                 lacks = rows.missing(mark.count, mark.tables) if rows else missing_rows(mark.count, mark.tables, {})
                 self._blocked, self._is_short = f"the transaction {mark.id} lacks rows: {lacks}", True
                 break
