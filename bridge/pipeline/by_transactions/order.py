@@ -166,7 +166,8 @@ class TransactionOrder(BoundaryOrder):
         is_told = (kinds <= int(Kind.SCHEMA_CHANGE)) | (kinds == int(Kind.TRANSACTION))
         if len(kinds):
             self._came_at = self._clock()
-            self._with_rows.update(ends_of(masked(batch.events, kinds <= int(Kind.DELETE))))
+            has_row = (kinds <= int(Kind.DELETE)) | (kinds == int(Kind.TRANSACTION))
+            self._with_rows.update(ends_of(masked(batch.events, has_row)))
         taken = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
         self._counts.repeated.update(taken.repeated)
         late = tuple(change for one in taken.passed if (change := self._judged(one)) is not None)
