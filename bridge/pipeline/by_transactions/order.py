@@ -3,8 +3,9 @@ order of commit ts does (internals, decision 17)."""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -63,37 +64,6 @@ class TransactionRows(DriverRows):
             yield ts[end] if end < len(ts) else None, DriverRows(self._table.slice(start, end - start))
 
 
-class _Settled:
-    """The last micro-batch behind which some partitions were read to where they ended then."""
-
-    def __init__(self) -> None:
-        self.batch = 0
-        self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
-
-    def look(
-        self,
-        batch: int,
-        read: Mapping[PartitionId, int],
-        partitions: Collection[PartitionId],
-        ends_of: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None],
-        *,
-        is_end: bool,
-    ) -> None:
-        """Looks again.  batch: the present one.  read: up to where each partition was read.  is_end: nothing more will
-        be."""
-        while self.batch < batch and not is_end:
-            if self._asked is None:
-                ends = ends_of(partitions) if partitions else {}
-                if ends is None:
-                    return
-                self._asked = batch, ends
-            asked_at, ends = self._asked
-            if any(read.get(where, 0) < end for where, end in ends.items() if where in partitions):
-                return
-            self.batch, self._asked = asked_at, None
-        self.batch = batch
-
-
 class TransactionOrder(BoundaryOrder):
     """Yields whole transactions in the order of the topic of transactions.
 
@@ -145,7 +115,9 @@ class TransactionOrder(BoundaryOrder):
         self._marks: list[Mark] = []
         self._starts: Longs = np.empty(0, np.int64)
         self._batch = 0
-        self._settled, self._changes_settled = _Settled(), _Settled()
+        self._settled = 0
+        self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
+        self._below = self._told_below = -1.0
         self._with_rows: set[PartitionId] = {topic}
         self._came_at = self._blocked_since = clock()
         self._blocked = ""
@@ -183,25 +155,33 @@ class TransactionOrder(BoundaryOrder):
         return replace(change, doubt=_LATE)
 
     def _settle(self) -> None:
-        """Notes behind which micro-batch all partitions were read to where they ended, and asks where they end now:
-        what the connector had sent before an END came is there then, and is counted with it.  For schema changes it is
-        enough to have read those partitions to there that have brought no row."""
-        for settled, partitions in (
-            (self._settled, self._read.keys()),
-            (self._changes_settled, self._read.keys() - self._with_rows),
-        ):
-            settled.look(self._batch, self._read, partitions, self._idle.ends, is_end=self._ended)
+        """Asks where partitions end now, and notes how far all of them were read: what the connector had sent before an
+        END came is there then, and was read where its partition was read to its end, or beyond the END's place."""
+        ends = {} if self._ended else self._idle.ends(list(self._read))
+        if ends is None:
+            self._below = self._told_below = -1.0
+            return
+        unread = {where for where, end in ends.items() if self._read.get(where, 0) < end} - {self._topic}
+        passed = {where: float(self._queue.passed.get(where, -1)) for where in unread}
+        self._below = min(passed.values(), default=math.inf)
+        self._told_below = min((passed[where] for where in unread - self._with_rows), default=math.inf)
+        batch, asked = self._asked or (self._batch, ends)
+        if self._ended or all(self._read.get(where, 0) >= end for where, end in asked.items()):
+            self._settled, self._asked = batch, None
+        else:
+            self._asked = batch, asked
 
     def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
         now = self._clock()
-        is_idle = self._settled.batch == self._batch and now - self._came_at >= self._idle.seconds
+        is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
         due = self._queue.due(
-            self._settled.batch,
+            self._settled,
             now,
             is_idle=is_idle or self._ended,
             is_end=self._ended,
-            changes_settled=self._changes_settled.batch,
+            below=self._below,
+            told_below=self._told_below,
         )
         late = tuple(replace(change, commit_ts=due.end + number) for number, change in enumerate(late))
         self._queue.next_ts = due.end + len(late)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.model import PartitionId
-from bridge.protocols.debezium.transactions import PLACE_PARTS
+from bridge.protocols.debezium.transactions import PLACE_PARTS, TransactionMark
 from bridge.rows.gathering import masked
 
 Longs = npt.NDArray[np.int64]
@@ -48,43 +48,48 @@ class TransactionRows:
         """The same of its last row."""
         return int(self.numbers[-1])
 
-    def are_all(self, count: int, tables: Mapping[str, int]) -> bool:
-        """Tells whether these are all rows of a transaction of which an END counts so many: they are numbered from 1
-        on, in the order of the binlog."""
-        is_numbered = len(self.at) == count and np.array_equal(self.orders, np.arange(1, count + 1))
-        return is_numbered and self._counts(np.arange(count)) == tables
+    @cached_property
+    def distinct(self) -> Longs:
+        """Which of them are no copies with another number, in order."""
+        count = len(self.at)
+        if np.array_equal(self.orders, np.arange(1, count + 1)):
+            return np.arange(count)
+        _, firsts = np.unique(np.stack([self.numbers, self.rows, self.kinds]), axis=1, return_index=True)
+        return np.sort(firsts).astype(np.int64)
 
-    def are_with_rest(self, count: int, tables: Mapping[str, int]) -> bool:
+    def are_all(self, mark: TransactionMark) -> bool:
+        """Tells whether these are all rows of a transaction, of which an END counts all."""
+        return len(self.distinct) == mark.count and self._counts(self.distinct) == mark.tables
+
+    def are_with_rest(self, mark: TransactionMark) -> bool:
         """Tells whether these are all rows of a transaction in whose midst the connector began anew.
 
         A connector before 3.7 numbers the rest from 1 on then, and its END counts the rest alone; the rows before it
         were acknowledged before it began (Debezium dbz#633).  So the last row of each number is taken: these must
         ascend as the binlog does, be as many as the END counts, and no other row may stand behind the first of them.
         """
-        if len(self.at) < count:
-            return False
         last = {order: place for place, order in enumerate(self.orders.tolist())}
-        chosen = np.array([last.get(order, _OTHER_NONE) for order in range(1, count + 1)], np.int64)
+        chosen = np.array([last.get(order, _OTHER_NONE) for order in range(1, mark.count + 1)], np.int64)
         if (chosen == _OTHER_NONE).any() or (np.diff(chosen) <= 0).any():
             return False
         identities = list(zip(self.numbers.tolist(), self.rows.tolist(), self.kinds.tolist(), strict=True))
-        behind = set(identities[int(chosen[0]) :]) if count else set()
-        return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == tables
+        behind = set(identities[int(chosen[0]) :]) if mark.count else set()
+        return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == mark.tables
 
     def _counts(self, which: Longs) -> dict[str, int]:
         counts = np.bincount(self.tables[which], minlength=1)
         return {self.names[table]: int(counts[table]) for table in np.flatnonzero(counts).tolist()}
 
-    def missing(self, count: int, tables: Mapping[str, int]) -> str:
+    def missing(self, mark: TransactionMark) -> str:
         """Tells how many rows of each table have been read, of how many."""
-        there = self._counts(np.arange(len(self.at)))
-        return missing_rows(count, tables, there)
+        return missing_rows(mark, self._counts(self.distinct))
 
 
-def missing_rows(count: int, tables: Mapping[str, int], there: Mapping[str, int]) -> str:
+def missing_rows(mark: TransactionMark, there: Mapping[str, int]) -> str:
     """Tells for people which rows of a transaction lack."""
-    short = [f"{name}: {there.get(name, 0)} of {rows}" for name, rows in tables.items() if there.get(name, 0) < rows]
-    return ", ".join(short) or f"{sum(there.values())} rows that are not the {count} that it counts"
+    counts = mark.tables.items()
+    short = [f"{name}: {there.get(name, 0)} of {rows}" for name, rows in counts if there.get(name, 0) < rows]
+    return ", ".join(short) or f"{sum(there.values())} rows that are not the {mark.count} that it counts"
 
 
 @dataclass(frozen=True)

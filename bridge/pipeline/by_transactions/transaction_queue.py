@@ -63,21 +63,38 @@ NOWHERE: Final = Place("", -1, "")
 
 @dataclass
 class _End:
-    """The first END of a transaction, or a later one that counts more.
+    """The ENDs of a transaction.
 
+    marks: one that counts all of its rows; or those of its rests, where the connector began it twice before its END.
+    ts: the time that the first tells (TSO).
     batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
         connector began it twice before.
     first_offset: that of its BEGIN.  last_offset: that of its last copy.  next_id: the transaction of the END behind
         that, "" while there is none.
     """
 
-    mark: TransactionMark
+    marks: list[TransactionMark]
     ts: int
     batch: int
     not_before: float | None
     first_offset: int
     last_offset: int
     next_id: str = ""
+
+    @property
+    def id(self) -> str:
+        """The transaction."""
+        return self.marks[0].id
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether it counts all rows."""
+        return self.not_before is None
+
+    @property
+    def count(self) -> int:
+        """The most rows that it counts."""
+        return max(mark.count for mark in self.marks)
 
 
 @dataclass(frozen=True)
@@ -142,6 +159,7 @@ class TransactionQueue:
     next_ts: the first number that is free (TSO).
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
     start_ts: what tells an earlier time counts as in the target (TSO).
+    passed: for each partition the last place in the binlog of a row or schema change that was read.
     """
 
     topic: PartitionId
@@ -149,6 +167,7 @@ class TransactionQueue:
     next_ts: int
     loose_ends: Mapping[PartitionId, int]
     start_ts: int = 0
+    passed: dict[PartitionId, int] = field(default_factory=dict)
     _rows: ToldRows = field(default_factory=lambda: ToldRows.none(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, _End] = field(default_factory=dict)
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -237,12 +256,13 @@ class TransactionQueue:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
-            self._ends[mark.id] = _End(mark, ts, batch, not_before, first, offset)
+            self._ends[mark.id] = _End([mark], ts, batch, not_before, first, offset)
             return
         known = self._ends[mark.id]
         known.next_id, known.last_offset = "", offset
-        if known.mark.count < mark.count:
-            known.mark, known.batch = mark, batch
+        if not known.counts_all:
+            known.marks.append(mark)
+            known.batch, known.not_before = batch, now + DOUBT_SECONDS
 
     def _take_changes(self, changes: pa.Table, batch: int) -> tuple[SchemaChange, ...]:
         passed = []
@@ -255,6 +275,7 @@ class TransactionQueue:
                 raise _unplaced(position)
             server, number = place.split("\n")[:2]
             change = SchemaChange(ts, schema, table, text, position, place)
+            self.passed[topic, partition] = max(int(number), self.passed.get((topic, partition), -1))
             where, waiting = (topic, partition), [one.change for one in self._statements]
             is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
             if offset < self.loose_ends.get(where, 0):
@@ -273,10 +294,12 @@ class TransactionQueue:
             raise _unplaced("a row")
         topics, partitions, offsets = (rows.table[name] for name in ("topic", "partition", "offset"))
         self._check_server(rows.servers, f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}")
+        where, codes = _partitions(rows.table)
+        for code, one in enumerate(where):
+            self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
         self._gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         if rows.is_loose.any():
-            where, codes = _partitions(rows.table)
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
             is_copy |= rows.is_loose & (offsets.to_numpy() < done)
         repeated = {}
@@ -307,38 +330,44 @@ class TransactionQueue:
     # --- what is due
 
     def due(
-        self, settled: int, now: float, *, is_idle: bool, is_end: bool = False, changes_settled: int | None = None
+        self,
+        settled: int,
+        now: float,
+        *,
+        is_idle: bool,
+        is_end: bool = False,
+        below: float = math.inf,
+        told_below: float = math.inf,
     ) -> DueRows:
         """Takes what is due.
 
         settled: the last micro-batch behind which all partitions were read to where they ended then.
-        changes_settled: the same of the partitions that may hold schema changes; `settled` without it.
         is_idle: nothing has come for so long that a schema change may run behind which nothing stands yet.
         is_end: nothing more will be read.
+        below: every partition was read to this place in the binlog, or to where it ends.
+        told_below: the same of the partitions that have brought no row: those of schema changes.
         """
         rows = self._rows
         found = rows.transactions
-        changes_settled = settled if changes_settled is None else changes_settled
-        whole = self._whole(found, (settled, changes_settled), now, is_end=is_end)
-        last = max((found[end.mark.id].last for end in whole if end.mark.id in found), default=-1)
-        due_ids = {end.mark.id for end in whole}
+        whole = self._whole(found, settled, now, below=below, is_end=is_end)
+        last = max((found[end.id].last for end in whole if end.id in found), default=-1)
+        due_ids = {end.id for end in whole}
         others = [one.first for id_, one in found.items() if id_ not in due_ids]
-        is_known = all(id_ in found for id_, end in self._ends.items() if end.mark.count)
+        is_known = all(id_ in found for id_, end in self._ends.items() if end.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
-        is_loose = rows.is_loose & (rows.batches <= changes_settled) & (rows.numbers <= max(limit, last))
+        is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
         statements = [
             one
             for one in self._statements
             if one.number < last
-            or (
-                one.batch <= changes_settled
-                and one.number <= limit
-                and (one.is_of_snapshot or is_idle or is_end or one.number <= loose_number)
-            )
+            or one.is_of_snapshot
+            or (one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number))
         ]
+        waiting = [one.number for one in self._statements if one not in statements]
+        is_loose &= rows.numbers < min(waiting, default=math.inf)
         items: list[_Item] = [(one.number, _CHANGE, one) for one in statements]
-        items += [(found[end.mark.id].last, _WHOLE, end) for end in whole if end.mark.id in found]
+        items += [(found[end.id].last, _WHOLE, end) for end in whole if end.id in found]
         if is_loose.any():
             at = np.flatnonzero(is_loose)
             for number in np.unique(rows.numbers[at]).tolist():
@@ -349,7 +378,7 @@ class TransactionQueue:
         return due
 
     def _whole(
-        self, found: Mapping[str, TransactionRows], settled: tuple[int, int], now: float, *, is_end: bool
+        self, found: Mapping[str, TransactionRows], settled: int, now: float, *, below: float, is_end: bool
     ) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
@@ -358,17 +387,18 @@ class TransactionQueue:
         without_end = min(((one.first, id_) for id_, one in found.items() if id_ not in self._ends), default=None)
         self._drop_copies(found)
         for end in self._ends.values():
-            mark, rows = end.mark, found.get(end.mark.id)
-            if rows is None and not mark.count:
-                empty.append(mark.id)
+            rows = found.get(end.id)
+            if rows is None and not end.count:
+                empty.append(end.id)
                 continue
-            is_plain = rows is not None and end.not_before is None and rows.are_all(mark.count, mark.tables)
-            if end.batch > settled[is_plain] or (now < (end.not_before or now) and not is_end):
-                self._blocked = f"the transaction {mark.id} has just come"
+            is_plain = rows is not None and end.counts_all and rows.are_all(end.marks[0])
+            is_settled = rows.last < below if rows is not None and is_plain else end.batch <= settled
+            if not is_settled or (now < (end.not_before or now) and not is_end):
+                self._blocked = f"the transaction {end.id} has just come"
                 break
-            if rows is None or not (is_plain or rows.are_with_rest(mark.count, mark.tables)):
-                lacks = rows.missing(mark.count, mark.tables) if rows else missing_rows(mark.count, mark.tables, {})
-                self._blocked, self._is_short = f"the transaction {mark.id} lacks rows: {lacks}", True
+            if rows is None or not (is_plain or (not end.counts_all and any(map(rows.are_with_rest, end.marks)))):
+                lacks = rows.missing(end.marks[0]) if rows else missing_rows(end.marks[0], {})
+                self._blocked, self._is_short = f"the transaction {end.id} lacks rows: {lacks}", True
                 break
             if without_end is not None and rows.last > without_end[0]:
                 self._blocked = f"the transaction {without_end[1]} has no END, and later ones have"
@@ -376,7 +406,7 @@ class TransactionQueue:
                 break
             if rows.first <= last:
                 raise SourceError(
-                    f"the transaction {mark.id} comes behind a later one of the binlog",
+                    f"the transaction {end.id} comes behind a later one of the binlog",
                     where=self.topic[0],
                     fix="the topic of transactions must have one partition and one connector that writes to it; apply"
                     " without that topic, in a pipeline of another --name",
@@ -394,8 +424,8 @@ class TransactionQueue:
         copies: set[str] = set()
         without_rows = [end for id_, end in self._ends.items() if id_ not in found]
         for end in sorted(without_rows, key=lambda end: end.last_offset, reverse=True):
-            if any(self._is_past(id_) or id_ in copies for id_ in (end.mark.id, end.next_id) if id_):
-                copies.add(end.mark.id)
+            if any(self._is_past(id_) or id_ in copies for id_ in (end.id, end.next_id) if id_):
+                copies.add(end.id)
         for id_ in copies:
             del self._ends[id_]
 
@@ -421,12 +451,13 @@ class TransactionQueue:
                     place = place._replace(number=number)
                 next_ts = ts + 1
             elif isinstance(item, _End):
-                of_it = _once(found[item.mark.id])[: None if item.ts >= self.start_ts else 0]
+                rows_of_it = found[item.id]
+                of_it = rows_of_it.at[rows_of_it.distinct][: None if item.ts >= self.start_ts else 0]
                 ts = max(next_ts, item.ts)
                 at.append(of_it)
                 numbers.append(np.arange(ts, ts + len(of_it)))
                 starts.append(np.array([ts]))
-                place = place._replace(number=number, id=item.mark.id)
+                place = place._replace(number=number, id=item.id)
                 next_ts = ts + max(1, len(of_it))
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
@@ -472,18 +503,6 @@ def _partitions(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
     width = int(numbers.max(initial=0)) + 1
     found, codes = np.unique(of_topic * width + numbers, return_inverse=True)
     return [(topics[one // width][0], one % width) for one in found.tolist()], codes
-
-
-def _once(rows: TransactionRows) -> Longs:
-    """Gives the numbers of a transaction's rows without those that have another number among its rows: the connector
-    began anew in its midst and sent them again."""
-    same = (
-        (rows.numbers[1:] == rows.numbers[:-1])
-        & (rows.rows[1:] == rows.rows[:-1])
-        & (rows.kinds[1:] == rows.kinds[:-1])
-    )
-    first: Longs = rows.at[np.concatenate([[True], ~same])]
-    return first
 
 
 def _with_numbers(table: pa.Table, at: Sequence[Longs], numbers: Sequence[Longs]) -> pa.Table:

@@ -2,64 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
-import orjson
-import pyarrow as pa
 import pytest
 
 from bridge.errors import SourceError
-from bridge.events import EVENT_SCHEMA, Kind
+from bridge.events import Kind
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
-
-TOPIC = ("p.transaction", 0)
-SERVER = "p/binlog/1"
-Happening = tuple[str, ...]
-Said = dict[str, Any]
-_EMPTY: Said = {"partition": 0, "commit_ts": 0, "index": 0, "schema": "", "table": "", "by_time": True}
-
-
-def row(
-    id_: str, order: int, pos: int, name: str = "s.a", *, row: int = 0, kind: Kind = Kind.UPDATE,
-    offset: int | None = None, server: str = SERVER, partition: int = 0, ts: int = 5,
-) -> Said:  # fmt: skip
-    """A row of a transaction; of none, where that is ""."""
-    place = f"{server}\n{pos}\n{row}\n{order}\n{id_}\n{name if id_ else ''}"
-    schema, table = name.split(".")
-    said = {
-        "topic": f"p.{name}",
-        "offset": pos * 10 + row if offset is None else offset,
-        "kind": int(kind),
-        "place": place,
-    }
-    return _EMPTY | said | {"schema": schema, "table": table, "commit_ts": ts, "partition": partition}
-
-
-def begin(id_: str, offset: int) -> Said:
-    """A BEGIN."""
-    return _mark(id_, offset, is_end=False, tables={})
-
-
-def end(id_: str, offset: int, ts: int = 5, **tables: int) -> Said:
-    """An END; of each table of the database s, how many rows it counts."""
-    return _mark(id_, offset, is_end=True, tables={f"s.{name}": rows for name, rows in tables.items()}, ts=ts)
-
-
-def _mark(id_: str, offset: int, *, is_end: bool, tables: dict[str, int], ts: int = 5) -> Said:
-    text = orjson.dumps([id_, is_end, sum(tables.values()), tables]).decode()
-    return _EMPTY | {"topic": TOPIC[0], "offset": offset, "kind": int(Kind.TRANSACTION), "text": text, "commit_ts": ts}
-
-
-def change(text: str, pos: int, *, server: str = SERVER, offset: int | None = None) -> Said:
-    """A schema change."""
-    at = {"topic": "p", "offset": pos if offset is None else offset, "place": f"{server}\n{pos}\n0\n0\n\n"}
-    return _EMPTY | at | {"kind": int(Kind.SCHEMA_CHANGE), "text": text, "schema": "s", "commit_ts": 5}
-
-
-def events(said: Sequence[Said]) -> pa.Table:
-    """As they come out of the decoder."""
-    return pa.Table.from_pylist(list(said), schema=EVENT_SCHEMA)
+from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, mark, row
 
 
 def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
@@ -78,7 +29,9 @@ class Fed:
         taken = self.queue.take(events(said), self.batch, now)
         self.passed += [one.text for one in taken.passed]
         self.repeated += sum(taken.repeated.values())
-        due = self.queue.due(self.batch if settled else self.batch - 1, now, is_idle=idle)
+        below = math.inf if settled else -1
+        settled_at = self.batch if settled else self.batch - 1
+        due = self.queue.due(settled_at, now, is_idle=idle, below=below, told_below=below)
         self.batch += 1
         return shown(due)
 
@@ -299,7 +252,7 @@ def test_what_tells_an_earlier_time_is_in_the_target() -> None:
         [row("1", 1, 10), row("2", 1, 20, server="p/binlog/2")],
         [row("1", 1, 10), change("ALTER", 20, server="q/binlog/1")],
         [row("2", 1, 20), row("1", 1, 10), end("2", 1, a=1), end("1", 2, a=1)],
-        [_mark("1", 0, is_end=True, tables={}) | {"topic": "q.transaction"}],
+        [mark("1", 0, is_end=True, tables={}) | {"topic": "q.transaction"}],
         [row("1", 1, 10) | {"place": None}],
         [change("ALTER", 10) | {"place": None}],
     ],
@@ -327,6 +280,6 @@ def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
 def test_where_reading_begins_anew() -> None:
     """At the first message of each partition that waits; in the topic of transactions at the BEGIN."""
     one = queue()
-    one.take(events([begin("1", 4), end("1", 6, a=2), row("1", 2, 11), row("1", 1, 12), change("ALTER", 15)]), 0, 0)
+    one.take(events([begin("1", 4), end("1", 6, a=3), row("1", 2, 11), row("1", 1, 12), change("ALTER", 15)]), 0, 0)
     one.due(0, 0.0, is_idle=False)
     assert one.first_offsets() == {TOPIC: 4, ("p.s.a", 0): 110, ("p", 0): 15}

@@ -1,0 +1,58 @@
+"""Events of Debezium's connector with the topic of transactions, as they come out of the decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from bridge.events import EVENT_SCHEMA, Kind
+
+TOPIC = ("p.transaction", 0)
+SERVER = "p/binlog/1"
+Said = dict[str, Any]
+EMPTY: Said = {"partition": 0, "commit_ts": 0, "index": 0, "schema": "", "table": "", "by_time": True}
+
+
+def row(
+    id_: str, order: int, pos: int, name: str = "s.a", *, row: int = 0, kind: Kind = Kind.UPDATE,
+    offset: int | None = None, server: str = SERVER, partition: int = 0, ts: int = 5,
+) -> Said:  # fmt: skip
+    """A row of a transaction; of none, where that is ""."""
+    place = f"{server}\n{pos}\n{row}\n{order}\n{id_}\n{name if id_ else ''}"
+    schema, table = name.split(".")
+    said = {
+        "topic": f"p.{name}",
+        "offset": pos * 10 + row if offset is None else offset,
+        "kind": int(kind),
+        "place": place,
+    }
+    return EMPTY | said | {"schema": schema, "table": table, "commit_ts": ts, "partition": partition}
+
+
+def begin(id_: str, offset: int) -> Said:
+    """A BEGIN."""
+    return mark(id_, offset, is_end=False, tables={})
+
+
+def end(id_: str, offset: int, ts: int = 5, **tables: int) -> Said:
+    """An END; of each table of the database s, how many rows it counts."""
+    return mark(id_, offset, is_end=True, tables={f"s.{name}": rows for name, rows in tables.items()}, ts=ts)
+
+
+def mark(id_: str, offset: int, *, is_end: bool, tables: dict[str, int], ts: int = 5) -> Said:
+    text = orjson.dumps([id_, is_end, sum(tables.values()), tables]).decode()
+    return EMPTY | {"topic": TOPIC[0], "offset": offset, "kind": int(Kind.TRANSACTION), "text": text, "commit_ts": ts}
+
+
+def change(text: str, pos: int, *, server: str = SERVER, offset: int | None = None) -> Said:
+    """A schema change."""
+    at = {"topic": "p", "offset": pos if offset is None else offset, "place": f"{server}\n{pos}\n0\n0\n\n"}
+    return EMPTY | at | {"kind": int(Kind.SCHEMA_CHANGE), "text": text, "schema": "s", "commit_ts": 5}
+
+
+def events(said: Sequence[Said]) -> pa.Table:
+    """As they come out of the decoder."""
+    return pa.Table.from_pylist(list(said), schema=EVENT_SCHEMA)

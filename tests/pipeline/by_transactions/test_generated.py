@@ -1,0 +1,262 @@
+"""Generated histories of an upstream, a connector that dies and begins anew, and a bridge that dies too."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from bridge.events import Kind
+from bridge.filters.table_filter import TableFilter
+from bridge.model import Advance, SchemaChange
+from bridge.mysql.state.progress import Progress, dump_positions, load_positions
+from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.order import starts_of
+from bridge.pipeline.watching.counts import Counts
+from tests.pipeline.by_transactions.feeding import Feed
+from tests.pipeline.by_transactions.said import EMPTY, TOPIC, Said, begin, change, end, events, row
+from tests.pipeline.by_transactions.test_restarts import Died, apply_due
+from tests.support.models import Clock
+
+State = dict[tuple[str, int], int]
+TABLES: Final = ("a", "b")
+KEYS: Final = 6
+SNAPSHOT_SERVER = "p/binlog/0"
+
+
+@dataclass
+class Item:
+    """A transaction, with its rows, or a TRUNCATE of a table.
+
+    rows: table, key, old and new value (None for no row), and whether the bridge's filter leaves the row out.
+    """
+
+    id: str
+    positions: list[int]
+    rows: list[tuple[str, int, int | None, int | None, bool]] = field(default_factory=list)
+    truncates: str = ""
+
+
+class Upstream:
+    """What it did, and each of its states."""
+
+    def __init__(self, draw: random.Random, count: int, start: State) -> None:
+        self.items: list[Item] = []
+        state, position = dict(start), 100
+        self.states = [dict(state)]
+        for number in range(count):
+            if draw.random() < 0.06:
+                table = draw.choice(TABLES)
+                position += 10
+                self.items.append(Item(f"t{number}", [position], truncates=table))
+                state = {key: value for key, value in state.items() if key[0] != table}
+            else:
+                item = Item(f"u:{number}", [])
+                for _ in range(draw.choice([0, 1, 1, 2, 3, 9])):
+                    position += draw.randint(1, 5)
+                    table, key = draw.choice(TABLES), draw.randrange(KEYS)
+                    old = state.get((table, key))
+                    new = None if old is not None and draw.random() < 0.3 else draw.randrange(1000)
+                    is_left_out = draw.random() < 0.1
+                    item.rows.append((table, key, old, new, is_left_out))
+                    item.positions.append(position)
+                    if is_left_out:
+                        continue
+                    state.pop((table, key), None)
+                    if new is not None:
+                        state[table, key] = new
+                position += 10
+                self.items.append(item)
+            self.states.append(dict(state))
+
+
+class Connector:
+    """Sends what the upstream did, and dies.
+
+    is_old: it numbers anew what it sends again from the midst of a transaction.
+    """
+
+    def __init__(self, draw: random.Random, *, is_old: bool) -> None:
+        self._draw, self._is_old = draw, is_old
+        self.sent: list[Said] = []
+        self._offsets: dict[tuple[str, int], int] = {}
+
+    def send(self, said: Said) -> None:
+        """One message is in Kafka."""
+        where = said["topic"], said["partition"]
+        self.sent.append({**said, "offset": self._offsets.get(where, 0)})
+        self._offsets[where] = self._offsets.get(where, 0) + 1
+
+    def snapshot(self, state: State) -> None:
+        """The rows that are there at the beginning."""
+        for (table, key), value in state.items():
+            self.send(image(row("", 0, 99, f"s.{table}", server=SNAPSHOT_SERVER, kind=Kind.INSERT), key, None, value))
+
+    def run(self, items: list[Item], deaths: int) -> None:
+        """All lives."""
+        at, skipped = 0, 0
+        while True:
+            records = self._records(items, at, skipped)
+            if not deaths:
+                for said, _, _ in records:
+                    self.send(said)
+                return
+            deaths -= 1
+            reach = self._draw.randint(0, len(records))
+            lost: dict[tuple[str, int], int] = {}
+            for partition in sorted({(said["topic"], said["partition"]) for said, _, _ in records[:reach]}):
+                if self._draw.random() < 0.5:
+                    lost[partition] = reach - self._draw.randint(0, 12)
+            first_lost = reach
+            for number, (said, _, _) in enumerate(records[:reach]):
+                if number >= lost.get((said["topic"], said["partition"]), reach):
+                    first_lost = min(first_lost, number)
+                else:
+                    self.send(said)
+            acknowledged = self._draw.randint(0, first_lost) if self._draw.random() < 0.8 else first_lost
+            if acknowledged:
+                _, at, skipped = records[acknowledged - 1]
+
+    def _records(self, items: list[Item], first: int, skipped: int) -> list[tuple[Said, int, int]]:
+        """Messages, each with where the connector begins anew behind it: the item, and how many of its rows it
+        skips."""
+        records: list[tuple[Said, int, int]] = []
+        for number in range(first, len(items)):
+            item = items[number]
+            if item.truncates:
+                text = f"TRUNCATE {item.truncates}"
+                records.append((change(text, item.positions[0]), number + 1, 0))
+                continue
+            leave = skipped if number == first else 0
+            base = leave if self._is_old else 0
+            records.append((begin(item.id, 0), number, leave))
+            counts: dict[str, int] = {}
+            for order, (table, key, old, new, is_left_out) in enumerate(item.rows, 1):
+                if order > base:
+                    counts[table] = counts.get(table, 0) + 1
+                if order <= leave:
+                    continue
+                kind = Kind.DELETE if new is None else Kind.INSERT if old is None else Kind.UPDATE
+                kind = Kind.TRANSACTION if is_left_out else kind
+                said = row(item.id, order - base, item.positions[order - 1], f"s.{table}", kind=kind, partition=key % 2)
+                records.append((image(said, key, old, new), number, order))
+            records.append((end(item.id, 0, **counts), number + 1, 0))
+        return records
+
+
+def image(said: Said, key: int, old: int | None, new: int | None) -> Said:
+    """The row with its images."""
+    texts = [None if value is None else f"{key}\0{value}" for value in (old, new)]
+    return said | {"columns": "id\0v", "before": texts[0], "after": texts[1], "partition": key % 2}
+
+
+class Target:
+    """What survives the death of a process, with every state that was committed."""
+
+    def __init__(self) -> None:
+        self.applied_ts, self.positions = 0, "{}"
+        self.state: State = {}
+        self.states: list[State] = []
+        self.journal: list[SchemaChange] = []
+
+    def progress(self) -> Progress:
+        """As a new process reads it."""
+        return Progress("bridge", 1, self.applied_ts, 0, load_positions(self.positions), (), self.applied_ts)
+
+    def changes_between(self, low: int, high: int) -> list[SchemaChange]:
+        """What is on record."""
+        return [one for one in self.journal if low <= one.commit_ts < high]
+
+    def commit(self, step: Advance, rows: pa.Table | None) -> None:
+        """One transaction."""
+        step.check()
+        assert step.old_ts == self.applied_ts
+        self.applied_ts, self.positions = step.new_ts, dump_positions(step.positions)
+        for said in rows.to_pylist() if rows is not None else ():
+            key, _, value = (said["after"] or said["before"]).partition("\0")
+            self.state.pop((said["table"], int(key)), None)
+            if said["after"]:
+                self.state[said["table"], int(key)] = int(value)
+        if rows is not None:
+            self.states.append(dict(self.state))
+        for one in step.pending:
+            assert not one.doubt
+            self.journal.append(one)
+            self.state = {key: value for key, value in self.state.items() if key[0] != one.text.split()[1]}
+            self.states.append(dict(self.state))
+
+
+def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int) -> None:
+    """Processes, the last of which comes to the end."""
+    while True:
+        feed, clock, life = Feed(sent, draw), Clock(), draw.randint(1, 25) if deaths else -1
+
+        def steps() -> None:
+            nonlocal life
+            life -= 1
+            if life == 0:
+                raise Died
+
+        progress = target.progress()
+        order = TransactionOrder(
+            progress,
+            starts_of(progress, dict.fromkeys(feed.partitions, 0), by_partition=False),
+            TOPIC,
+            IdlePolicy(10, lambda _, feed=feed: feed.sent()),  # type: ignore[misc]
+            target.changes_between,
+            tables=TableFilter(),
+            counts=Counts(),
+            grace_seconds=1e9,
+            clock=clock,
+        )
+        feed.begin({where: start.offset for where, start in order.positions.items()})
+        try:
+            while (batch := feed.next()) is not None:
+                clock.now += draw.choice([0, 1, 6])
+                order.take(order.batch(batch.events, batch.ends, is_cut=False))
+                apply_due(order, target, draw.choice([1, 2, 100]), steps)  # type: ignore[arg-type]
+            order.end()
+            apply_due(order, target, 3, steps)  # type: ignore[arg-type]
+        except Died:
+            deaths -= 1
+            continue
+        assert order.rows == 0, order.waiting_for()
+        return
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_the_target_shows_states_of_the_upstream_alone(seed: int) -> None:
+    """In their order, each once it is there; and comes to the last."""
+    draw = random.Random(seed)
+    start: State = {
+        (draw.choice(TABLES), draw.randrange(KEYS)): draw.randrange(1000) for _ in range(draw.choice([0, 5]))
+    }
+    upstream = Upstream(draw, draw.choice([5, 40, 120]), start)
+    connector = Connector(draw, is_old=draw.random() < 0.6)
+    connector.snapshot(start)
+    connector.run(upstream.items, draw.choice([0, 1, 3]))
+    target = Target()
+    run_bridge(target, events(connector.sent), draw, draw.choice([0, 2, 6]))
+    assert target.state == upstream.states[-1]
+    at = 0
+    for number, state in enumerate(target.states):
+        if at == 0 and state.items() <= start.items():
+            continue  # the snapshot comes row by row
+        found = next((n for n in range(at, len(upstream.states)) if upstream.states[n] == state), None)
+        assert found is not None, (number, at)
+        at = found
+    assert len(target.journal) == sum(bool(item.truncates) for item in upstream.items)
+
+
+def test_the_model_sends_what_it_should() -> None:
+    """Whatever dies, each partition has a last copy of each row."""
+    draw = random.Random(1)
+    upstream, connector = Upstream(draw, 50, {}), Connector(draw, is_old=True)
+    connector.run(upstream.items, 3)
+    told: set[Any] = {said.get("text") or said["place"] for said in connector.sent}
+    assert len(told) > 50
+    assert EMPTY["commit_ts"] == 0
