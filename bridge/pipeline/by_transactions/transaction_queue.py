@@ -388,7 +388,7 @@ class TransactionQueue:
         self._drop_copies(found)
         for end in self._ends.values():
             rows = found.get(end.id)
-            if rows is None and not end.count:
+            if rows is None and not end.count and (end.counts_all or end.batch <= settled):
                 empty.append(end.id)
                 continue
             is_plain = rows is not None and end.counts_all and rows.are_all(end.marks[0])
@@ -491,6 +491,7 @@ class TransactionQueue:
             self._rows = self._rows.only(~is_due)
         for id_ in due_ids:
             self._ends.pop(id_, None)
+        self._gone.update(end.next_id for end in self._ends.values() if end.next_id in due_ids)
         done = set(map(id, statements))
         self._statements = [one for one in self._statements if id(one) not in done]
         self._begun = {id_: one for id_, one in self._begun.items() if id_ not in due_ids and not self._is_past(id_)}

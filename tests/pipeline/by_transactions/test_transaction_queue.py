@@ -137,6 +137,22 @@ def test_the_end_of_a_rest_without_rows() -> None:
     assert fed(now=DOUBT_SECONDS) == ["100", "200"]
 
 
+def test_the_end_of_a_rest_without_rows_whose_transaction_is_still_unread() -> None:
+    """What was acknowledged before it may lie in a partition that is read more slowly."""
+    fed = Fed(queue())
+    assert fed(begin("1", 0), begin("1", 1), end("1", 2), settled=False) == []
+    assert fed(row("1", 1, 10), now=DOUBT_SECONDS) == ["100"]
+
+
+def test_an_end_without_rows_before_one_that_waited() -> None:
+    """It came again before a transaction that is due meanwhile."""
+    fed = Fed(queue(Place(SERVER, 30, "3")))
+    assert fed(end("4", 6, a=1), end("5", 7, a=1), end("2", 8, a=1), end("4", 9, a=1)) == []
+    assert fed(row("4", 1, 40), row("5", 1, 50)) == ["400", "500"]
+    assert fed() == []
+    assert fed.queue.is_empty
+
+
 def test_ends_of_what_is_in_the_target_without_rows() -> None:
     """After a restart of the bridge, the connector sends again from the midst of a transaction long past: that one has
     no row, the next ones have all of theirs."""
