@@ -413,8 +413,11 @@ class TransactionQueue:
                 )
             last = rows.last
             whole.append(end)
+        due = {end.id for end in whole}
+        tell = {end.next_id for end in self._ends.values() if end.id not in due}  # whether the one before is a copy
         for id_ in empty:
-            del self._ends[id_]
+            if id_ not in tell:
+                del self._ends[id_]
         if not self._blocked and without_end is not None:
             self._blocked = f"the transaction {without_end[1]} has no END yet"
         return whole
