@@ -206,7 +206,7 @@ def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int)
             progress,
             starts_of(progress, dict.fromkeys(feed.partitions, 0), by_partition=False),
             TOPIC,
-            IdlePolicy(10, lambda _, feed=feed: feed.sent()),  # type: ignore[misc]
+            IdlePolicy(10, lambda _, feed=feed: feed.sent()),
             target.changes_between,
             tables=TableFilter(),
             counts=Counts(),
