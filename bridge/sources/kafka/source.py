@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
 
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
+from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
-from bridge.sources.kafka.batches import KafkaBatch, KafkaStream
+from bridge.sources.kafka.batches import KafkaBatch, KafkaPlanner
 from bridge.sources.kafka.client import check_login, client
 from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
 from bridge.sources.kafka.offset_planner import OffsetPlanner
@@ -117,11 +117,11 @@ class KafkaSource:
             self._committer = group_client(dict(self._client_properties()), group)
         commit_offsets(self._committer, group, offsets, self.acls)
 
-    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
+    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:
         """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
         offsets = {partition: start.offset for partition, start in starts.items()}
         planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, once=pacing.once)
-        return KafkaStream(planner, KafkaBatch(spark, [], self._client_properties()), offsets)
+        return ChunkStream(KafkaPlanner(planner, self._client_properties()), offsets)
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns `messages_per_batch`: no more messages than that are planned."""
@@ -131,10 +131,10 @@ class KafkaSource:
         """Returns `most_bytes`, since a micro-batch can be divided."""
         return most_bytes
 
-    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+    def everything(self, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
-        return KafkaBatch(lambda: spark, ranges, self._client_properties())
+        return KafkaBatch(ranges, self._client_properties())
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads up to `count` messages from the beginning of the partitions."""
