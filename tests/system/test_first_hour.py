@@ -41,7 +41,8 @@ def test_a_topic_without_messages_is_waited_for(
         assert process.wait() == 0, process.end_of_log
 
 
-@pytest.mark.parametrize("command", ["run", "replay", "inspect", "verify"])
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("command", ["run", "replay", "inspect"])
 @pytest.mark.parametrize("protocol", ["auto", "canal-json"])
 def test_an_unknown_topic_is_one_plain_line(
     kafka: Kafka, topic: Callable[..., str], target: str, command: str, protocol: str

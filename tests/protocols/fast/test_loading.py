@@ -30,6 +30,13 @@ ROW = (
 )
 
 
+def test_an_image_fits_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is told to compile for counts, when it is built and when it runs, and not the builder's processor."""
+    own = native_code._processor.__wrapped__()
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    assert native_code._processor.__wrapped__() == ("generic", "") != own
+
+
 _AFTER_LOADING = """
 import sys
 import bridge.protocols.fast.loading
