@@ -12,7 +12,6 @@ from bridge.commands.connections import protocol_of, replicas_of, source_of, tar
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import Abandoned, Ends
-from bridge.errors import UsageError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
@@ -23,7 +22,7 @@ from bridge.sources.source import Source
 from bridge.spark.starting_session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows
-from bridge.watch.address import parse_address
+from bridge.watch.address import parse_address, write_address
 from bridge.watch.lookups import Lookups
 
 if TYPE_CHECKING:
@@ -65,20 +64,11 @@ def _watching(settings: Settings, target: Target, source: Source, ends: Ends) ->
     watch = Watch(parse_address(listen), settings.name, ends, Lookups(source, target, table))
     try:
         if path := settings.watch.address_file:
-            _write(Path(path), f"{watch.address}\n")
+            write_address(Path(path), watch.address)
         yield watch
     except BaseException:
         watch.close()
         raise
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"the file {path} cannot be written: {error.strerror}", fix="see watch.address_file"
-        ) from error
 
 
 def _protocol(settings: Settings, source: Source, ends: Ends, say: Callable[[str], None], *, once: bool) -> str:
