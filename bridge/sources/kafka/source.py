@@ -23,7 +23,7 @@ from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
-from bridge.sources.kafka.read_errors import AWAY
+from bridge.sources.kafka.read_errors import AWAY, UNKNOWN_TOPIC, unknown_topic_error
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
     Extent,
@@ -218,7 +218,7 @@ class KafkaSource:
             self._greet(consumer, complaints)
             yield consumer
         except KafkaException as error:
-            raise self._unreachable(str(error), complaints) from error
+            raise self._unreachable(error.args[0].str(), complaints) from error
         finally:
             consumer.close()
 
@@ -242,10 +242,13 @@ class KafkaSource:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
         if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise may_not(NEEDED, topic, self.acls)
+        if metadata.error is not None and metadata.error.code() in UNKNOWN_TOPIC:
+            raise unknown_topic_error(topic, consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics)
         if metadata.error is not None or not metadata.partitions:
             is_away = metadata.error is not None and metadata.error.code() in AWAY
+            why = "it has no partitions" if metadata.error is None else metadata.error.str()
             raise (UnansweredError if is_away else SourceError)(
-                f"the topic {topic!r} cannot be read: {metadata.error}",
+                f"the topic {topic!r} cannot be read: {why}",
                 where=self._servers,
                 fix="check --topic and the rights of the Kafka user",
             )
