@@ -178,8 +178,12 @@ class Upstream:
         )
 
     def _truncate(self, table: str, _free: Sequence[str]) -> None:
-        self.rows[table] = {}
-        self.say(f"TRUNCATE TABLE {table}")
+        """Perhaps once more within the second: the same statement, with rows between."""
+        for _ in range(self.random.choice((1, 2))):
+            self.rows[table] = {}
+            self.say(f"TRUNCATE TABLE {table}")
+            for _ in range(self.random.randrange(3)):
+                self._change_row(table)
 
     def _drop(self, table: str, _free: Sequence[str]) -> None:
         del self.types[table], self.keys[table], self.rows[table]
