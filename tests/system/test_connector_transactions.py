@@ -64,7 +64,7 @@ class Transfers(threading.Thread):
                         )
                     session.execute(f"INSERT INTO bank.ledger VALUES ({self.done}, {amount})")
                 table, number = draw.choice("abc"), 1000 + draw.randrange(3)
-                session.execute(f"INSERT INTO bank.{table} VALUES ({number}, 777)")
+                session.execute(f"INSERT INTO bank.{table} (id, balance) VALUES ({number}, 777)")
                 session.execute(f"DELETE FROM bank.{table} WHERE id = {number}")
                 session.execute("COMMIT")
                 self.done += 1
