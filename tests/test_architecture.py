@@ -19,7 +19,7 @@ FLOORS = (
     {"protocols"},
     {"rows"},
     {"mysql"},
-    {"config", "dump_metadata"},
+    {"config", "dump_metadata", "registry"},
     {"settings"},
     {"local"},
     {"sources", "spark"},

@@ -10,7 +10,7 @@ from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.errors import UsageError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import make_decoder, recognise
+from bridge.protocols import in_json, make_decoder, recognise
 from bridge.sources.source import Source
 
 _SAMPLE: Final = 100
@@ -85,9 +85,9 @@ def protocol_of(settings: Settings, source: Source, say: Callable[[str], None]) 
 
     Raises UsageError for settings that the decoder refuses, SourceError when the source cannot be read.
     """
-    protocol = settings.protocol
+    protocol, options = settings.protocol, settings.decode_options()
     if protocol == "auto":
-        protocol, reason = recognise(source.sample(_SAMPLE))
+        protocol, reason = recognise(in_json(source.sample(_SAMPLE), options.schemas))
         say(f"protocol {protocol}: {reason}")
-    make_decoder(protocol, settings.decode_options())
+    make_decoder(protocol, options)
     return protocol

@@ -15,7 +15,7 @@ from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Kind, Position, key_names
 from bridge.filters.table_filter import TableFilter
-from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
+from bridge.protocols import DecodeError, Decoder, in_json, make_decoder, recognise
 from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
 from bridge.protocols.plausible_times import check_times, highest_ts
@@ -152,7 +152,7 @@ def _topic_protocol(source: Source, settings: Settings) -> str | None:
     if settings.protocol != "auto":
         return settings.protocol
     try:
-        return recognise(source.sample(SAMPLE_MESSAGES))[0]
+        return recognise(in_json(source.sample(SAMPLE_MESSAGES), settings.decode_options().schemas))[0]
     except UsageError:
         return None
 
@@ -170,7 +170,8 @@ class _MessageReader:
     def records(self, message: Message) -> Iterator[Record]:
         """Yields one record for each event, and one for a message without events, unless a filter may have removed
         them."""
-        seen = recognise_message(message.key, message.value)
+        [plain] = in_json([(message.key, message.value)], self._options.schemas)
+        seen = recognise_message(*plain)
         protocol = self._protocol or (seen.protocol if seen else "unknown")
         variant = seen.variant if seen else "unknown"
         if protocol == "unknown":
@@ -184,7 +185,7 @@ class _MessageReader:
             bad = bad_message(decoder.protocols, failure, message.key, message.value)
             yield _bad(message, protocol, variant, bad, failure)
             return
-        origin = self._origin(message) if events else {}
+        origin = self._origin(message._replace(value=plain[1])) if events else {}
         for event in events or ([] if self._filters else [None]):
             yield Record(message.position, protocol, variant, event, origin | self._ruled(event))
 
