@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import orjson
-from fastavro import schemaless_reader
+from fastavro import schemaless_reader, schemaless_writer
 
 from bridge.errors import BridgeError
 from bridge.events import Code
@@ -34,6 +34,8 @@ _FLATTENED: Final = (
     "is a record {}, no Debezium envelope. A row flattened by the transform ExtractNewRecordState has lost its table,"
     " its operation and its position: take the transform out of the connector"
 )
+_MAYBE_TOO_LONG: Final = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]")
+"""What a number of more than 64 bits has, which fastavro cuts in silence; some texts and bytes have it too."""
 _ESCAPED: Final = re.compile("_u([0-9a-f]{4})")
 _NOT_IN_NAMES: Final = re.compile("[^A-Za-z0-9]")
 
@@ -110,6 +112,8 @@ class AvroFront:
             record: dict[str, Any] = schemaless_reader(stream, schema.parsed, None)
             if schema.has_floats:
                 _check_numbers(record)
+            if schema.has_booleans or _MAYBE_TOO_LONG.search(content, start):
+                _check_bytes(record, schema.parsed, content[start:])
         except _FAILED as failure:
             at, why = stream.tell(), explain(failure)
         else:
@@ -175,6 +179,14 @@ def _check_numbers(value: Any) -> None:
     elif type(value) is list:
         for part in value:
             _check_numbers(part)
+
+
+def _check_bytes(record: dict[str, Any], parsed: Any, content: bytes) -> None:
+    """Raises ValueError where a record, written again, is not the bytes that it was read from."""
+    written = io.BytesIO()
+    schemaless_writer(written, parsed, record)
+    if written.getvalue() != content:
+        raise ValueError("a number has more than 64 bits, or a boolean is neither 0 nor 1")
 
 
 def _check(payload: dict[str, Any], schema: WrittenSchema, key_name: str) -> None:

@@ -32,12 +32,14 @@ class WrittenSchema(NamedTuple):
     connect: the Connect schema from which it was made; None where it does not tell Connect's types.
     name: the record's.
     has_floats: whether there are numbers in it that JSON may lack.
+    has_booleans: whether there are booleans in it, for which fastavro takes every byte.
     """
 
     parsed: Any
     connect: dict[str, Any] | None
     name: str
     has_floats: bool
+    has_booleans: bool
 
 
 def read_schema(text: str) -> WrittenSchema:
@@ -47,12 +49,11 @@ def read_schema(text: str) -> WrittenSchema:
         parsed = parse_schema(written)
         connect = _Connect().record(written)
         _give_true_names(parsed)
-    except (*FAILURES, SchemaParseException, UnknownType) as failure:
+    except (*FAILURES, DecodeError, SchemaParseException, UnknownType) as failure:
         raise DecodeError(f"its schema is not one of Connect's in Avro: {explain(failure)}") from failure
     tells_types = _CONNECT in text or '"tidb_type"' in text
-    return WrittenSchema(
-        parsed, connect if tells_types else None, _full_name(written, ""), '"float"' in text or '"double"' in text
-    )
+    has_floats, has_booleans = '"float"' in text or '"double"' in text, '"boolean"' in text
+    return WrittenSchema(parsed, connect if tells_types else None, _full_name(written, ""), has_floats, has_booleans)
 
 
 def _without_logical_types(schema: Any) -> Any:
