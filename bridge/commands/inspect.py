@@ -175,7 +175,7 @@ class _MessageReader:
         protocol = self._protocol or (seen.protocol if seen else "unknown")
         variant = seen.variant if seen else "unknown"
         if protocol == "unknown":
-            failure = DecodeError("the message is of no known protocol")
+            failure = _unknown(*plain)
             yield _bad(message, protocol, variant, bad_message((), failure, message.key, message.value), failure)
             return
         decoder = self._decoder(protocol)
@@ -221,6 +221,15 @@ class _MessageReader:
                 origin["note"] = "the binlog position lies before that of the previous message: it was sent again"
             self._binlog[partition] = here
         return origin
+
+
+def _unknown(key: bytes | None, value: bytes | None) -> DecodeError:
+    """Says why a message is of no known protocol, and at which byte it stops being JSON."""
+    try:
+        json_object(key if value is None else value)
+    except DecodeError as failure:
+        return DecodeError(f"the message is of no known protocol: {failure}", at=failure.at)
+    return DecodeError("the message is of no known protocol, although it is JSON")
 
 
 def _bad(message: Message, protocol: str, variant: str, event: Event, failure: DecodeError) -> Record:
