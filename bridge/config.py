@@ -28,6 +28,7 @@ from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
 from bridge.filters.routes import Routes, parse_route
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
+from bridge.mysql.connection.server_url import check_url
 from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
@@ -48,7 +49,6 @@ Tuning = Literal[
     "installed-modules",
     "zip-folders",
     "event-files",
-    "daemon-ahead",
 ]
 """What makes the bridge's processes faster without changing what they do (manual, performance)."""
 RETRY_SECONDS = 300.0
@@ -170,6 +170,13 @@ class SourceSection(Section):
     """The SASL password of the Kafka user."""
     registry: RegistrySection = RegistrySection()
 
+    def require(self) -> None:
+        """Raises UsageError when no source is given."""
+        if not self.input and not (self.bootstrap_servers and self.topics):
+            raise UsageError(
+                "no source is given", fix="give --bootstrap-servers and --topic, or --input for capture files"
+            )
+
     @property
     def topic_starts(self) -> dict[str, int | None]:
         """The topics, each with its own beginning (TSO) where it has one."""
@@ -214,9 +221,7 @@ class _ServerSection(Section):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
-        from bridge.mysql.connection.target import parse_url  # late: it loads SQLAlchemy, which no page of help needs
-
-        return _sound(url, lambda: url and parse_url(url, f"--{cls.role}"))
+        return _sound(url, lambda: url and check_url(url, f"--{cls.role}"))
 
     def tls_as(self, section: str) -> Tls:
         """The settings of TLS; `section` is the section that they are in."""
@@ -235,6 +240,11 @@ class TargetSection(_ServerSection):
     replicas: tuple[Annotated[str, Field(pattern=r"^(\[[\da-fA-F:]+\]|[^\s/@:]+)(:\d+)?$")], ...] = ()
     """Replicas of the target, as `host:port`, whose lag `bridge ctl throttle replica_lag=N` looks at.  They are logged
     in to as the target is."""
+
+    def require(self) -> None:
+        """Raises UsageError when no target is given."""
+        if not self.url:
+            raise UsageError("no target is given", fix="give --target mysql://user@host:port/")
 
 
 class UpstreamSection(_ServerSection):
@@ -348,6 +358,8 @@ class WatchSection(Section):
 
     listen: str = ""
     """Where it listens: a port alone for this machine only, or `host:port`.  Without it there is no such port."""
+    address_file: str = ""
+    """A file to which a running bridge writes the address on which it listens, for the health check of a container."""
 
 
 class CkafkaSection(Section):

@@ -22,6 +22,8 @@ BridgeError                 says what, where and what to do; has the exit code
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
@@ -32,6 +34,18 @@ def counted(number: int, thing: str) -> str:
     thing: its singular, whose plural ends with s.
     """
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def fix_of_reading(error: OSError, path: object, otherwise: str) -> str:
+    """Returns what to do about a file that cannot be read: where the user of the process lacks the right, who that is,
+    and the command that gives it.
+
+    otherwise: what to do in all other cases.
+    """
+    if error.errno not in {errno.EACCES, errno.EPERM}:
+        return otherwise
+    user = os.geteuid()
+    return f"the bridge runs as uid {user}: chown {user} {path}, or the file outside that is mounted there; {otherwise}"
 
 
 class BridgeError(Exception):

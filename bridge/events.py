@@ -16,9 +16,10 @@ the forms; `rows.types.resolve_types.typed` makes the literals exact before any 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEP: Final = "\0"
 """Separates the column names, and the literals, of an image."""
@@ -128,11 +129,26 @@ class Event(NamedTuple):
     place: str | None = None
 
 
-EVENT_SCHEMA: Final = pa.schema(
-    [
+if TYPE_CHECKING:
+    EVENT_SCHEMA: Final[pa.Schema]
+    """The position of the message, then the fields of `Event`."""
+    EVENT_FIELDS: Final[pa.Schema]
+    """The fields of `Event` alone."""
+
+
+def __getattr__(name: str) -> Any:
+    """Makes EVENT_SCHEMA and EVENT_FIELDS when they are first asked for: the settings need this module as well, and
+    pyarrow takes 0.1 s to load."""
+    if name not in {"EVENT_SCHEMA", "EVENT_FIELDS"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import pyarrow as pa
+
+    position = [
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
+    ]
+    fields = [
         pa.field("kind", pa.int8(), nullable=False),
         pa.field("commit_ts", pa.int64(), nullable=False),
         pa.field("index", pa.int32(), nullable=False),
@@ -146,11 +162,8 @@ EVENT_SCHEMA: Final = pa.schema(
         pa.field("by_time", pa.bool_(), nullable=False),
         pa.field("place", pa.string()),
     ]
-)
-"""The position of the message, then the fields of `Event`."""
-
-EVENT_FIELDS: Final = pa.schema(list(EVENT_SCHEMA)[3:])
-"""The fields of `Event` alone."""
+    globals().update(EVENT_SCHEMA=pa.schema([*position, *fields]), EVENT_FIELDS=pa.schema(fields))
+    return globals()[name]
 
 
 def key_names(key: str) -> list[str]:

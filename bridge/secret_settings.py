@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, fix_of_reading
 
 SECRET_NAMES: Final = (
     "(?i)password|passphrase|secret|token|access[._-]?key|private[._-]?key|credential|jaas|key[.]pem|keystore[.]key"
@@ -110,6 +110,8 @@ def read_secret(path: str, setting: str) -> str:
     """Reads a secret from a file, without the white space around it; UsageError when the file cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8-sig").strip()
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the password file {path} cannot be read: {why}", fix=f"see {setting}") from error
+    except OSError as error:
+        why, fix = error.strerror, fix_of_reading(error, path, f"see {setting}")
+        raise UsageError(f"the password file {path} cannot be read: {why}", fix=fix) from error
+    except ValueError as error:
+        raise UsageError(f"the password file {path} cannot be read: it is not UTF-8", fix=f"see {setting}") from error

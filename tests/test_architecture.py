@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -100,10 +101,27 @@ def test_the_core_is_pure(room: str) -> None:
     assert not DRIVERS & set(loaded)
 
 
-def test_sqlalchemy_is_used_in_one_file() -> None:
+def test_sqlalchemy_is_used_for_addresses_alone() -> None:
     """Why, and for what, is in bridge/mysql/connection/README.md."""
     users = {name for name, path in modules().items() if "sqlalchemy" in path.read_text(encoding="utf-8")}
-    assert users == {"bridge.mysql.connection.target"}
+    assert users == {"bridge.mysql.connection.target", "bridge.mysql.connection.server_url"}
+
+
+def test_a_docstring_stands_below_what_it_describes() -> None:
+    """One that follows another is of a constant that was moved away from it."""
+    stray = [
+        f"{path}:{one.lineno}"
+        for path in sorted((ROOT / "bridge").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for before, one in pairwise(node.body if isinstance(node, ast.Module | ast.ClassDef) else [])
+        if is_text(one) and (is_text(before) or not isinstance(before, ast.Assign | ast.AnnAssign))
+    ]
+    assert stray == []
+
+
+def is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a text alone."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def test_the_tests_make_producers_in_one_place() -> None:

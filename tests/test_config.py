@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
+from bridge.mysql.connection.tls import Tls
 from bridge.secret_settings import read_secret
-from bridge.settings import kafka_names
+from bridge.settings import kafka_names, places
 from bridge.settings.load import load_settings
 from bridge.settings.toml_lines import lines_of
+from tests.support.kubernetes import service_links
 
 
 def load(
@@ -36,6 +41,9 @@ def load(
         ({}, "bridge"),
         ({"toml": 'name = "file"'}, "file"),
         ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": "env"}}, "env"),
+        ({"environment": {"BRIDGE_DEFAULT_NAME": "image"}}, "image"),
+        ({"toml": 'name = "file"', "environment": {"BRIDGE_DEFAULT_NAME": "image"}}, "file"),
+        ({"environment": {"BRIDGE_DEFAULT_NAME": "image", "BRIDGE_NAME": "env"}}, "env"),
         ({"toml": 'name = "file"', "environment": {"BRIDGE_NAME": ""}}, "file"),
         ({"environment": {"BRIDGE_NAME": "env"}, "assignments": ("name=set",)}, "set"),
         ({"environment": {"BRIDGE_NAME": "env"}, "flags": {"name": "flag"}}, "flag"),
@@ -44,7 +52,7 @@ def load(
     ],
 )
 def test_the_later_source_wins(tmp_path: Path, sources: dict[str, Any], name: str) -> None:
-    """File, then environment, then flags; what was not given does not count."""
+    """An image's default, then file, environment, flags; what was not given does not count."""
     assert load(tmp_path, **sources).name == name
 
 
@@ -216,10 +224,18 @@ def _answer(name: str) -> str:
     return said if is_no_text or f'No such configuration property: "{name}"' in said else ""
 
 
-def test_variables_of_kubernetes_are_no_settings(tmp_path: Path) -> None:
-    """Every pod has them beside a Service that is called bridge."""
-    names = ("BRIDGE_SERVICE_HOST", "BRIDGE_SERVICE_PORT_METRICS", "BRIDGE_PORT", "BRIDGE_PORT_9000_TCP_ADDR")
-    assert load(tmp_path, environment=dict.fromkeys(names, "10.0.0.1")).name == "bridge"
+@pytest.mark.parametrize("service", ["bridge", "bridge-orders", "bridge-target", "bridge-2", "bridge-service-port"])
+def test_variables_of_kubernetes_are_no_settings(tmp_path: Path, service: str) -> None:
+    """Every pod has them beside a Service, whatever that is called; no setting is called like one of them."""
+    links = service_links(service)
+    assert load(tmp_path, environment=links).name == "bridge"
+    assert not links.keys() & places.variables().keys()
+
+
+def test_a_port_that_kubernetes_did_not_set_is_a_mistake(tmp_path: Path) -> None:
+    """Only Kubernetes' form is passed over, so that a wrong name is still found."""
+    with pytest.raises(UsageError, match="BRIDGE_WATCH_PORT"):
+        load(tmp_path, environment={"BRIDGE_WATCH_PORT": "9464"})
 
 
 LINES = """
@@ -243,6 +259,15 @@ def test_the_lines_of_a_file() -> None:
     }  # fmt: skip
 
 
+def test_the_example_and_the_page_say_the_same_of_how_often() -> None:
+    """What stands twice disagrees one day: `conf/bridge.toml` once said twice as often where it was three times."""
+    root = Path(__file__).parent.parent
+    rates = re.compile(r"twice as often|\w+ times as often")
+    said = rates.findall((root / "conf" / "bridge.toml").read_text(encoding="utf-8"))
+    assert said
+    assert said == rates.findall((root / "bridge" / "manual" / "settings.md").read_text(encoding="utf-8"))
+
+
 def test_unreadable_files(tmp_path: Path) -> None:
     """A configuration that is not there, or is not TOML, is named."""
     with pytest.raises(UsageError, match=r"absent\.toml"):
@@ -258,6 +283,35 @@ def test_files_with_a_byte_order_mark(tmp_path: Path) -> None:
     settings = load(tmp_path, f'\ufeff[target]\nurl = "mysql://u@h/"\npassword_file = "{secret}"')
     assert settings.target.url == "mysql://u@h/"
     assert read_secret(str(secret), "target.password_file") == "s3cret"
+
+
+@contextmanager
+def _without_rights(path: Path) -> Iterator[int]:
+    """Of this file; gives the uid that reads it then."""
+    path.chmod(0)
+    own = os.geteuid()
+    os.seteuid(own or 65534)  # root reads everything
+    try:
+        yield os.geteuid()
+    finally:
+        os.seteuid(own)
+
+
+def test_a_file_without_the_right_to_read_it(tmp_path: Path) -> None:
+    """The error names who wanted to read it, which in a container nobody sees, and the command that helps."""
+    path = tmp_path / "file"
+    path.write_text("")
+    readers = (
+        lambda: read_secret(str(path), "target.password_file"),
+        lambda: load_settings(path, {}, {}, ()),
+        lambda: Tls("required", cert=str(path)).driver_settings(),
+    )
+    for read in readers:
+        with _without_rights(path) as uid, pytest.raises(UsageError) as raised:
+            read()
+        assert f"cannot be read: Permission denied; fix: the bridge runs as uid {uid}: chown {uid} {path}" in str(
+            raised.value
+        )
 
 
 def test_no_password_in_the_file_or_shown(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ import typer
 
 from bridge import console
 from bridge.cli import output
+from bridge.cli.early_stop import CLEAN_STOPS, end_before_work
 from bridge.cli.groups import config, ctl, ddl, quarantine
 from bridge.cli.help_layout import Heading, command, page_app, page_of
 from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
 from bridge.cli.pipeline_run import run_pipeline
-from bridge.cli.stop_signals import end_before_work
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
 from bridge.foreign_text import is_text
@@ -32,14 +32,14 @@ REPLICATE: Final = "Replicate"
 WATCH: Final = "Check and watch"
 DECIDE: Final = "Decide"
 LEARN: Final = "Learn"
-_STOPPED: Final = {"run": 0, "replay": 4}
-"""The exit codes of commands that a signal ends cleanly."""
 STOPPED_EARLY: Final = (
     "stopped before the end, messages were quarantined, a schema change is held, or --until was not reached"
 )
 _GARBAGE_OBJECTS: Final = 50_000
 """The garbage collector looks after so many new objects, by default 700.  What a start imports is no garbage: to look
 there took a tenth of the start's processor time (measured)."""
+OTHER_NAMES: Final = {"checksum": "verify", "compare": "verify", "diff": "verify"}
+"""What other tools call a command."""
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
 app = page_app(
@@ -91,7 +91,7 @@ def run(
     def follow(pipeline: Any) -> Any:
         return pipeline.follow(output.log_status, take_over=take_over)
 
-    outcome = run_pipeline(settings, follow, once=False, code=_STOPPED["run"])
+    outcome = run_pipeline(settings, follow, once=False, code=CLEAN_STOPS["run"])
     output.stopped(outcome, as_json=as_json)
 
 
@@ -128,7 +128,7 @@ def replay(
         with progress_bars.ProgressBar() as bar:
             return pipeline.catch_up(limit, bar.update, take_over=take_over)
 
-    outcome = run_pipeline(settings, catch_up, once=True, code=_STOPPED["replay"])
+    outcome = run_pipeline(settings, catch_up, once=True, code=CLEAN_STOPS["replay"])
     output.replay_summary(outcome, limit, as_json=as_json)
     if outcome.interrupted or not outcome.until_reached or outcome.quarantined:
         raise typer.Exit(4)
@@ -362,14 +362,17 @@ def main(arguments: list[str] | None = None) -> None:
     """Runs the `bridge` command.  The manual (operating) lists its exit codes; an expected failure is one line."""
     gc.set_threshold(_GARBAGE_OBJECTS)
     given = sys.argv[1:] if arguments is None else arguments
-    if given and given[0] in _STOPPED:
-        end_before_work(_STOPPED[given[0]])
+    end_before_work(given)
     sys.exit(exit_code(lambda: _run_command(given)))
 
 
 def _run_command(arguments: list[str]) -> None:
     if not all(map(is_text, arguments)):
         raise UsageError("an argument is not UTF-8", fix="write it in UTF-8")
+    if arguments and (meant := OTHER_NAMES.get(arguments[0])):
+        raise UsageError(
+            f"there is no command {arguments[0]}; what it does is called {meant}", fix=f"see bridge {meant} --help"
+        )
     if "_BRIDGE_COMPLETE" in os.environ:
         app(prog_name="bridge")
     root = typer.main.get_command(app)

@@ -9,6 +9,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from bridge import console
+from bridge.cli.early_stop import STOP_SIGNALS
+from bridge.cli.service_manager import tell_while_alive
 from bridge.cli.stop_signals import StopSignals
 from bridge.errors import BridgeError
 
@@ -25,9 +27,12 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
 
     once: whether the pipeline ends with its input.
     """
+    settings.target.require()
+    settings.source.require()
     stopped = threading.Event()
     # No exception from a signal may interrupt these imports: a module that is half imported cannot be imported again.
     _handle_signals(lambda *_: stopped.set())
+    tell_while_alive()
     from bridge.commands.replicate import assemble
     from bridge.ends.end import Abandoned
     from bridge.pipeline.watching.outcome import BEFORE_PROGRESS
@@ -51,5 +56,5 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
 
 
 def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOP_SIGNALS:
         signal.signal(number, handler)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from bridge import console
+from bridge.cli.early_stop import STOP_SIGNALS
 from bridge.errors import BridgeError
 
 _ONE_STOP_SECONDS: Final = 0.5
@@ -28,15 +29,8 @@ _LEFT_SECONDS: Final = 3.0
 """For threads that are left when the work has ended."""
 _MAIN_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.2
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _TWICE: Final = 130
 """The exit code when a second signal came."""
-
-
-def end_before_work(code: int) -> None:
-    """Has the signals end the process with a code, until a work takes them: nothing has begun yet."""
-    for number in _SIGNALS:
-        signal.signal(number, lambda *_: os._exit(code))
 
 
 class StopSignals:
@@ -61,14 +55,14 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         threading.Thread(target=self._work, name="stop", daemon=True).start()
-        for number in _SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, _nothing)
         self._before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         signal.set_wakeup_fd(self._before)
-        for number in _SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)  # which stays while the interpreter ends; `_nothing` does not
         if isinstance(error, BridgeError):
             self._code = error.exit_code
@@ -103,7 +97,7 @@ class StopSignals:
         while not self._has_ended.is_set() and (until is None or time.monotonic() < until):
             if select.select([self._read], [], [], _LOOK_SECONDS)[0]:
                 read = os.read(self._read, 1)
-                if not read or read[0] in _SIGNALS:
+                if not read or read[0] in STOP_SIGNALS:
                     return bool(read)
         return False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from bridge.config import Settings, TargetSection, UpstreamSection
@@ -11,7 +11,9 @@ from bridge.errors import UsageError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import in_json, make_decoder, recognise
-from bridge.sources.source import Source
+
+if TYPE_CHECKING:
+    from bridge.sources.source import Source
 
 _SAMPLE: Final = 100
 """How many messages are read to recognise the protocol."""
@@ -24,10 +26,8 @@ def progress_of(settings: Settings) -> ProgressTable:
 
 def target_of(settings: Settings) -> Target:
     """Returns the target; UsageError when none is given."""
-    section = settings.target
-    if not section.url:
-        raise UsageError("no target is given", fix="give --target mysql://user@host:port/")
-    return _reached_as(section, section.url)
+    settings.target.require()
+    return _reached_as(settings.target, settings.target.url)
 
 
 def replicas_of(settings: Settings) -> tuple[Target, ...]:
@@ -70,24 +70,32 @@ def source_of(settings: Settings) -> Any:
     from bridge.sources.kafka.source import KafkaSource
 
     source = settings.source
+    source.require()
     if source.input:
         return CaptureSource(source.input)
-    if not source.bootstrap_servers or not source.topics:
-        raise UsageError("no source is given", fix="give --bootstrap-servers and --topic, or --input for capture files")
     kafka = KafkaSource(source.bootstrap_servers, tuple(source.topic_starts), source.client_properties)
     kafka.check_properties()
     return kafka
 
 
-def protocol_of(settings: Settings, source: Source, say: Callable[[str], None]) -> str:
+def protocol_of(
+    settings: Settings, source: Source, say: Callable[[str], None], wait: Callable[[], object] | None = None
+) -> str:
     """Returns the protocol.  For `auto`, recognises it from the first messages of the source and prints it with the
     reason, through `say`.
 
+    wait: called again and again while the source holds no message; None: an empty source is an error.
     Raises UsageError for settings that the decoder refuses, SourceError when the source cannot be read.
     """
     protocol, options = settings.protocol, settings.decode_options()
     if protocol == "auto":
-        protocol, reason = recognise(in_json(source.sample(_SAMPLE), options.schemas))
+        sample = source.sample(_SAMPLE)
+        if wait is not None and not sample:
+            say(f"{source}: there is no message yet; waiting for the first one, which tells the protocol")
+            while not sample:
+                wait()
+                sample = source.sample(_SAMPLE)
+        protocol, reason = recognise(in_json(sample, options.schemas))
         say(f"protocol {protocol}: {reason}")
     make_decoder(protocol, options)
     return protocol

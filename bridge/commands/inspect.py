@@ -77,6 +77,14 @@ class Record:
         return dict(zip(split_forms(self.event.columns)[0].split(SEP), image.split(SEP), strict=True))
 
     @property
+    def untyped(self) -> frozenset[str]:
+        """The columns whose values only the types of the target's columns make exact (`protocols.values.untyped`)."""
+        if self.event is None or self.event.columns is None or self.event.kind >= Kind.SCHEMA_CHANGE:
+            return frozenset()
+        names, forms = split_forms(self.event.columns)
+        return frozenset(name for name, form in zip(names.split(SEP), forms, strict=True) if form)
+
+    @property
     def key(self) -> dict[str, str] | None:
         """The handle key that the message names, as SQL literals by column, from the row after the change (of a delete:
         before it)."""
@@ -117,6 +125,7 @@ class Record:
             "key": self.key,
             "before": self.row(event.before),
             "after": self.row(event.after),
+            "untyped": sorted(self.untyped) or None,
             "statement": event.text,
         }
 

@@ -13,6 +13,7 @@ _WIDTHS: Final = (18, 13, 18, 24, 20)
 _HEADINGS: Final = ("position", "kind", "commit ts", "time (UTC)", "table", "content")
 _PLAIN_KINDS: Final = ("boundary", "schema-change")
 _SHOWN: Final = 60
+_UNTYPED: Final = "~"
 _BYTES_A_LINE: Final = 16
 
 
@@ -21,15 +22,18 @@ def table_lines(records: Iterable[Record]) -> Iterator[str]:
 
     Values of more than 60 characters are cut off (--json prints them whole).  A line with protocol and variant stands
     above the first message that has them.  Boundaries and schema changes show less of the variant than rows do, so they
-    start a new line of it only when the protocol changes.
+    start a new line of it only when the protocol changes.  So does a line that explains the mark of untyped values.
     """
     yield _line(_HEADINGS)
-    shown = ("", "")
+    shown, is_explained = ("", ""), False
     for record in records:
         sender = (record.protocol, record.variant)
         if sender != shown and (record.kind not in _PLAIN_KINDS or sender[0] != shown[0]):
             shown = sender
             yield f"-- {', '.join(sender)}"
+        if record.untyped and not is_explained:
+            is_explained = True
+            yield f"-- {_UNTYPED} marks a value as the message has it; the type of the target's column makes it exact"
         yield _line(_cells(record))
         if record.around:
             yield from _dump(record.around)
@@ -75,21 +79,27 @@ def _origin(record: Record) -> str:
 
 def _row(record: Record, event: Event) -> str:
     """Returns the key, then the other columns; of an update only those that changed, from old to new."""
-    key, before, after = record.key or {}, record.row(event.before), record.row(event.after)
+    key, before, after = (
+        {name: _marked(name, literal, record) for name, literal in (row or {}).items()}
+        for row in (record.key, record.row(event.before), record.row(event.after))
+    )
     named = f"key ({_assigned(key)})" if key else "no key named"
-    if event.kind is Kind.UPDATE and before is not None and after is not None:
+    if event.kind is Kind.UPDATE and before and after:
         changed = (
             f"{name}={_cut(before[name])} -> {_cut(after[name])}" for name in after if before[name] != after[name]
         )
         rest = ", ".join(changed) or "nothing changed"
     else:
-        row = after if before is None else before
-        rest = _assigned({name: literal for name, literal in (row or {}).items() if name not in key})
+        rest = _assigned({name: literal for name, literal in (before or after).items() if name not in key})
     return ", ".join(part for part in (named, event.text, rest) if part)
 
 
 def _assigned(row: dict[str, str]) -> str:
     return ", ".join(f"{name}={_cut(literal)}" for name, literal in row.items())
+
+
+def _marked(name: str, literal: str, record: Record) -> str:
+    return f"{_UNTYPED}{literal}" if name in record.untyped and literal != "NULL" else literal
 
 
 def _cut(literal: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import Ends
+from bridge.errors import UsageError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
@@ -58,10 +60,21 @@ def _watching(settings: Settings, target: Target, source: Source, ends: Ends) ->
     table = ProgressTable(settings.name, settings.target.schema_name)
     watch = Watch(parse_address(listen), settings.name, ends, Lookups(source, target, table))
     try:
+        if path := settings.watch.address_file:
+            _write(Path(path), f"{watch.address}\n")
         yield watch
     except BaseException:
         watch.close()
         raise
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the file {path} cannot be written: {error.strerror}", fix="see watch.address_file"
+        ) from error
 
 
 def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, say: Callable[[str], None]) -> Assembly:

@@ -1,7 +1,7 @@
 """`python -m bridge.demo --bootstrap-servers HOST:PORT --topic NAME`: sends the bank's changes until it is stopped.
 
-It gives a trial of docker-compose.yml something to replicate.  A topic that has messages is left alone: the bank that
-they came from cannot be continued.
+It gives a trial of docker-compose.yml something to replicate.  After a restart the bank opens anew in the same topic:
+its database is dropped and made again.  A topic that has messages of somebody else is left alone.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ PARTITIONS: Final = 4
 PER_BEAT: Final = 5
 """Transactions between two boundaries: some two hundred row changes a second."""
 _SECONDS: Final = 60.0
+_GROUP: Final = "bridge.demo"
 
 
 def main() -> None:
@@ -31,35 +32,50 @@ def main() -> None:
     arguments.add_argument("--bootstrap-servers", required=True)
     arguments.add_argument("--topic", required=True)
     given = arguments.parse_args()
-    if not _is_empty(given.bootstrap_servers, given.topic):
-        console.note(f"the topic {given.topic} has messages; it is left as it is")
+    topic = _Topic(given.bootstrap_servers, given.topic)
+    if not (topic.is_own or topic.is_empty):
+        console.note(f"the topic {given.topic} has messages of somebody else; it is left as it is")
         return
+    bank = Bank(1, is_new=topic.is_empty)
+    topic.take()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    encoder = ENCODERS["canal-json"](PARTITIONS)
-    with BankProducer(Bank(1), encoder, given.bootstrap_servers, given.topic, PER_BEAT, lambda _: None) as upstream:
+    encoder = ENCODERS["canal-json"](topic.partitions)
+    with BankProducer(bank, encoder, given.bootstrap_servers, given.topic, PER_BEAT, lambda _: None) as upstream:
         console.note(f"sending to the topic {given.topic}")
         while not stop.wait(1):
             upstream.check()
+        upstream.pause()  # with a boundary behind everything that was sent
 
 
-def _is_empty(bootstrap_servers: str, topic: str) -> bool:
-    """Makes the topic unless it is there; tells whether it holds no message."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    known = admin.list_topics(timeout=_SECONDS).topics
-    if topic not in known:
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(_SECONDS)
-        return True
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "unused"})
-    try:
-        ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic, partition), _SECONDS)[1]
-            for partition in known[topic].partitions
-        ]
-    finally:
-        consumer.close()
-    return not any(ends)
+class _Topic:
+    """The topic, which is made unless it is there.  That it is the bank's is kept as offsets of a consumer group, which
+    no consumer has."""
+
+    def __init__(self, bootstrap_servers: str, name: str) -> None:
+        servers = {"bootstrap.servers": bootstrap_servers}
+        admin = AdminClient(servers)
+        if name not in (described := admin.list_topics(timeout=_SECONDS).topics):
+            admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(_SECONDS)
+        self.partitions = len(described[name].partitions) if name in described else PARTITIONS
+        self._places = [TopicPartition(name, partition, 0) for partition in range(self.partitions)]
+        self._consumer = Consumer({**servers, "group.id": _GROUP})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has never held a message."""
+        return not any(self._consumer.get_watermark_offsets(place, _SECONDS)[1] for place in self._places)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its messages are the bank's."""
+        return all(place.offset == 0 for place in self._consumer.committed(self._places, _SECONDS))
+
+    def take(self) -> None:
+        """Makes it the bank's."""
+        self._consumer.commit(offsets=self._places, asynchronous=False)
+        self._consumer.close()
 
 
 if __name__ == "__main__":

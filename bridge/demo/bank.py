@@ -91,16 +91,17 @@ class Bank:
 
     accounts: how many accounts are opened, and about how many stay open.
     start_ms: the start of its clock, in milliseconds since 1970; now by default.
+    is_new: False for a bank that takes the place of one, whose database it drops first.
     tables: the state, by table name.
     total: the sum of all balances after every transaction.
     """
 
-    def __init__(self, seed: int, *, accounts: int = 300, start_ms: int | None = None) -> None:
+    def __init__(self, seed: int, *, accounts: int = 300, start_ms: int | None = None, is_new: bool = True) -> None:
         if accounts < 10:
             raise ValueError("a bank has 10 accounts at least")
         self._random = random.Random(seed)
         self._tso = ms_tso(round(time.time() * 1000) if start_ms is None else start_ms)
-        self._wanted = accounts
+        self._wanted, self._is_new = accounts, is_new
         self._accounts: list[Account] = []
         self._place: dict[Account, int] = {}
         self._per_table: dict[str, int] = {}
@@ -132,8 +133,12 @@ class Bank:
 
     def schema(self) -> list[BankSchemaChange]:
         """Creates the database and the tables of the bank.  Call it once, before everything else."""
-        database = BankSchemaChange(self._tick(), DdlKind.CREATE_DATABASE, SCHEMA, None, f"CREATE DATABASE `{SCHEMA}`")
-        return [database, *(self._create(shape) for shape in (_CHECKING, _SAVINGS, _BROKERAGE, _LEDGER))]
+        drop = [] if self._is_new else [self._of_database(DdlKind.DROP_DATABASE, "DROP")]
+        database = self._of_database(DdlKind.CREATE_DATABASE, "CREATE")
+        return [*drop, database, *(self._create(shape) for shape in (_CHECKING, _SAVINGS, _BROKERAGE, _LEDGER))]
+
+    def _of_database(self, kind: DdlKind, verb: str) -> BankSchemaChange:
+        return BankSchemaChange(self._tick(), kind, SCHEMA, None, f"{verb} DATABASE `{SCHEMA}`")
 
     def create_table(self) -> BankSchemaChange:
         """Creates the table `pension`, in which accounts are opened from now on.  Call it once."""

@@ -95,7 +95,12 @@ class Encoder(ABC):
 class CanalJsonEncoder(Encoder):
     """Canal-JSON with the TiDB extension: watermarks everywhere, schema changes in partition 0 only."""
 
-    _DDL_TYPES: Final = {DdlKind.CREATE_DATABASE: "QUERY", DdlKind.CREATE_TABLE: "CREATE", DdlKind.ADD_COLUMN: "ALTER"}
+    _DDL_TYPES: Final = {
+        DdlKind.CREATE_DATABASE: "QUERY",
+        DdlKind.DROP_DATABASE: "QUERY",
+        DdlKind.CREATE_TABLE: "CREATE",
+        DdlKind.ADD_COLUMN: "ALTER",
+    }
 
     def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """Returns one message for each row, with an empty key."""
@@ -172,7 +177,12 @@ def _texts(shape: TableVersion, row: BankRow) -> dict[str, str | None]:
 class OpenProtocolEncoder(Encoder):
     """Open Protocol: framed batches; schema changes and resolved events in every partition."""
 
-    _DDL_CODES: Final = {DdlKind.CREATE_DATABASE: 1, DdlKind.CREATE_TABLE: 3, DdlKind.ADD_COLUMN: 5}
+    _DDL_CODES: Final = {
+        DdlKind.CREATE_DATABASE: 1,
+        DdlKind.DROP_DATABASE: 2,
+        DdlKind.CREATE_TABLE: 3,
+        DdlKind.ADD_COLUMN: 5,
+    }
 
     def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """Returns the rows of each partition in batches, in the order of the transaction."""

@@ -104,6 +104,7 @@ class DdlKind(StrEnum):
     """Classes of schema changes."""
 
     CREATE_DATABASE = "create database"
+    DROP_DATABASE = "drop database"
     CREATE_TABLE = "create table"
     ADD_COLUMN = "add column"
 

@@ -68,10 +68,10 @@ LOGIN_REFUSED: Final = frozenset({1044, 1045, 1698})
 CUT_VALUE: Final = 1265
 """Digits or blanks were cut off; a server reports it only as a note where strict mode allows it."""
 CUT_RESULT: Final = 1301
-KEY_TOO_LONG: Final = frozenset({1071, 1709})
-"""A key is longer than the format of its table takes."""
 """A function gave more than max_allowed_packet, so that NULL is written; a server reports it only as a warning where
 strict mode allows it."""
+KEY_TOO_LONG: Final = frozenset({1071, 1709})
+"""A key is longer than the format of its table takes."""
 NO_DEFAULT: Final = 1364
 """A column without a default is not in the statement."""
 NO_NULL: Final = 1048

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,9 @@ import pyarrow.compute as pc
 from bridge.events import Kind
 from bridge.model import NO_ENDS, PartitionId
 from bridge.pipeline.control_events import ControlEvents, control_events
-from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.gathering import masked, taken
 from bridge.rows.order_and_slices import RowStore, TableStore, ends_of, in_order
-from bridge.sources.source import MicroBatch
-from bridge.spark.kept_rows.keeping import export_kept, keep
+from bridge.spark.kept_rows.keeping import OnExecutors
 
 
 @dataclass(frozen=True)
@@ -68,15 +65,9 @@ def sorted_batch(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) ->
     return SortedBatch(rows, control_events(others, by_time=by_time), ends_of(events) | dict(ends))
 
 
-def batch_on_executors(batch: MicroBatch, decode: EventDecoder) -> SortedBatch:
-    """Reads and decodes a micro-batch on the executors, and does the same as `sorted_batch`, but leaves the row changes
-    there.
-
-    Raises what Spark raises when a task fails.
-    """
-    exported = batch.decoded(decode, partial(export_kept, folder=batch.folder))
-    rows, others, read, by_time = keep(exported, batch.folder)
-    return SortedBatch(rows, control_events(others, by_time=by_time), read | dict(batch.ends))
+def kept_batch(found: OnExecutors, ends: Mapping[PartitionId, int] = NO_ENDS) -> SortedBatch:
+    """Does the same as `sorted_batch` for events whose row changes the driver does not hold."""
+    return SortedBatch(found.store, control_events(found.others, by_time=found.by_time), found.read | dict(ends))
 
 
 def unsorted_batch(

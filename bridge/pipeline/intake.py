@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame
 
 from bridge.errors import SourceError
-from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.order import DecodedBatch, Order
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.batch_decode import decode_messages
+from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
 from bridge.sources.kafka.topic_guard import TopicGuard
-from bridge.sources.part_size import DRIVER_DECODES, PartSize
-from bridge.sources.prefetch import prefetched
-from bridge.sources.source import READING, MicroBatch, Stream
-from bridge.spark.event_transfer import TooLargeError, limited
+from bridge.sources.part_size import PartSize
+from bridge.sources.source import READING, MicroBatch, Stream, Taken
+from bridge.spark.event_transfer import TooLargeError
 from bridge.spark.kept_rows.large_steps import LARGE
-from bridge.spark.process_memory import return_freed_memory
 from bridge.spark.worker_decoder import event_decoder
 
 _ON_EXECUTORS: Final = 2
@@ -44,31 +39,28 @@ time for a million (measured)."""
 _TIMES_STAYING: Final = 4
 """They have at most so many times what is applied in two seconds.  A stop breaks off what takes longer than ten
 (`stop_signals`), and verify waits ten for the end of a step."""
-_LIGHT_SHARE: Final = 16
-"""When the driver has no room for more, it still decodes a micro-batch that takes at most 1/16 of what it may decode at
-once."""
 _TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
+_T = TypeVar("_T")
 
 
 class _Waiting(NamedTuple):
-    """A micro-batch.  is_ahead: taken before Spark takes any; the driver decodes it as long as it has room."""
+    """A part of a micro-batch.  sort: makes what the order takes of it."""
 
-    batch: MicroBatch
-    is_taken: threading.Event
-    is_ahead: bool = False
+    part: MicroBatch
+    sort: Callable[[], DecodedBatch]
 
 
 class Intake:
-    """Accepts micro-batches from foreachBatch.  A thread decodes them and gives them to the applier, while the
-    next one is planned.
+    """Takes decoded micro-batches from foreachBatch.  A thread sorts them and gives them to the applier, while the next
+    one is read and decoded.
 
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
     topics: checks that the messages come from the same topics as at the start.
     writers: tells how many executors write large steps themselves; 0 while the driver does.
-    bytes_at_once: about how many bytes of events are decoded at a time.
+    most_bytes: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
     """
 
@@ -82,83 +74,70 @@ class Intake:
         topics: TopicGuard,
         writers: Callable[[], int],
         *,
-        bytes_at_once: int,
+        most_bytes: int,
         limit: int,
     ) -> None:
         self._order, self._worker, self._room, self._topics = order, worker, room, topics
-        self._writers, self._limit, self._most_bytes = writers, limit, bytes_at_once
-        self._part_size = PartSize(limit, bytes_at_once)
+        self._writers, self._limit, self.most_bytes = writers, limit, most_bytes
+        self._part_size = PartSize(limit, most_bytes)
         self._known = set(order.positions)
-        self._decode = event_decoder(protocol, options)
-        self._decoder = make_decoder(protocol, options)
+        self.decode = event_decoder(protocol, options)
         self._ends: dict[PartitionId, int] = {}
         self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
         self._closed, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
-        self._ahead: threading.Thread | None = None
-        self._ahead_is_over, self._may_decode = threading.Event(), threading.Event()
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
 
-    def take_ahead(self, stream: Stream) -> None:
-        """Starts a thread that takes micro-batches of a stream without Spark, small ones, which the driver decodes.
+    # --- what the stream asks
 
-        It ends when the executors may decode and Spark calls `take`, when the stream has come to its end, or when the
-        intake is closed; a failure becomes the applier's.
-        """
-        self._ahead = threading.Thread(target=self._take_ahead, args=(stream,), name="intake-ahead", daemon=True)
-        self._ahead.start()
+    def wait(self, seconds: float) -> bool:
+        """Waits for so many seconds; returns at once, and true, when the intake is closed."""
+        return self._closed.wait(seconds)
 
-    def executors_may_decode(self) -> None:
-        """Lets Spark take what the driver takes ahead until then."""
-        self._may_decode.set()
-
-    def take(self, stream: Stream, batch: DataFrame, _: int) -> None:
-        """Takes the next micro-batch of a stream; foreachBatch calls it.
-
-        Returns when at most one micro-batch waits.  One whose messages only Spark can read (capture files) must be
-        processed before this returns.  When the stream has come to its end, or fails, this returns once the intake is
-        closed, so that Spark begins nothing more; a failure becomes the applier's.
-        """
-        self._end_ahead()
-        coming = self._next_of(partial(stream.next, batch, self._closed.wait))
-        if coming is not None:
-            self._hand_over(_Waiting(coming, threading.Event()))
-        else:
-            self._ended.set()
-            self._closed.wait()
-
-    def _take_ahead(self, stream: Stream) -> None:
-        is_over, most = self._ahead_is_over.wait, DRIVER_DECODES
-        while not is_over(0.0) and not self._ended.is_set():
-            coming = self._next_of(partial(stream.ahead, most, is_over))
-            if coming is not None:
-                self._hand_over(_Waiting(coming, threading.Event(), is_ahead=True))
-                most = self._part_size.ahead if coming.is_cut else DRIVER_DECODES
-            elif not is_over(0.0):
-                self._ended.set()
-
-    def _end_ahead(self) -> None:
-        if self._ahead is None:
-            return
-        while not self._may_decode.wait(_TICK_SECONDS) and self._is_taking():
-            pass
-        self._ahead_is_over.set()
-        self._ahead.join()
-
-    def _next_of(self, plan: Callable[[], MicroBatch | None]) -> MicroBatch | None:
+    def planned(self, plan: Callable[[], _T | None]) -> _T | None:
+        """Calls what plans a micro-batch.  When it gives None, the stream has come to its end; a failure becomes the
+        applier's.  In both cases this returns once the intake is closed, so that Spark begins nothing more."""
         try:
-            return plan()
+            if (found := plan()) is not None:
+                return found
+            self._ended.set()
         except BaseException as error:  # noqa: BLE001  # nothing after it may be read
             self._worker.fail(error)
-            return None
+        self._closed.wait()
+        return None
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the stream has come to its end."""
-        return self._ended.is_set()
+    def size(self) -> int:
+        """Returns the number of messages of the next micro-batch."""
+        writers = self._writers_apart
+        if writers:
+            least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
+            stays = self._part_size.wanted(self._limit, processes=writers, least=least)
+            if stays >= LARGE.rows:
+                return stays
+        return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
+
+    def stays(self, messages: int | None) -> bool:
+        """Tells whether the row changes of a micro-batch stay where they are decoded."""
+        is_written_there = (messages or 0) >= LARGE.rows and self._writers_apart > 0
+        return is_written_there or not self._has_room
+
+    # --- what foreachBatch gives
+
+    def take(self, stream: Stream, batch: DataFrame, _: int) -> None:
+        """Has a micro-batch of a stream decoded; foreachBatch calls it.  Returns when it has a place in the queue of
+        one.  A failure becomes the applier's."""
+        try:
+            self._worker.phases.decoding(begins=True)
+            for part, sort in self._parts(stream.taken(batch)):
+                self._hand_over(_Waiting(part, sort))
+        except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
+            self._worker.fail(error)
+            self._closed.wait()
+        finally:
+            self._worker.phases.decoding(begins=False)
 
     def wait_for_end(self, seconds: float) -> bool:
         """Waits up to `seconds` until the stream has come to its end; returns whether it has."""
@@ -169,8 +148,6 @@ class Intake:
             with suppress(queue.Full):
                 self._waiting.put(coming, timeout=_TICK_SECONDS)
                 break
-        while coming.batch.messages is None and self._is_taking() and not coming.is_taken.wait(_TICK_SECONDS):
-            pass
 
     def wait_until_done(self, seconds: float) -> bool:
         """Waits up to `seconds` until all accepted micro-batches were processed; returns whether they were.  Afterwards
@@ -184,7 +161,6 @@ class Intake:
     def close(self, seconds: float | None = None) -> None:
         """Accepts nothing more, and waits for the end of the thread, so long at most."""
         self._closed.set()
-        self._ahead_is_over.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
 
@@ -193,78 +169,70 @@ class Intake:
 
     def _work(self) -> None:
         try:
-            while waiting := self._next_batch():
-                self._worker.phases.decoding(begins=True)
-                self._process(waiting)
-                self._worker.phases.decoding(begins=False)
-                waiting.is_taken.set()
+            began = time.monotonic()
+            while waiting := self._next_part():
+                if not self._process(waiting):
+                    return
+                self._part_size.note(waiting.part.messages or 0, time.monotonic() - began)
+                began = time.monotonic()
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
 
-    def _next_batch(self) -> _Waiting | None:
+    def _next_part(self) -> _Waiting | None:
         while not self._closed.is_set() and self._worker.failure is None:
             with suppress(queue.Empty):
                 return self._waiting.get(timeout=_TICK_SECONDS)
         return None
 
-    def _process(self, waiting: _Waiting) -> None:
-        """Decodes a micro-batch in parts, so that it takes less memory and the applier can begin sooner."""
-        began = time.monotonic()
-        for part, decoded in self._decoded_parts(waiting):
-            there = self._topics.partitions(self._closed.is_set)
-            if there is None:
-                return
-            self._follow_on(part)
-            decoded = self._with_added_partitions(there, decoded)
-            if not self._worker.offer(decoded, self._closed.is_set):
-                return
-            self._worker.fold_ahead(decoded)
-            self._topics.end.answered(READING)
-            self._part_size.note(part.messages or 0, time.monotonic() - began)
-            began = time.monotonic()
+    def _process(self, waiting: _Waiting) -> bool:
+        """Gives a part to the applier; False when nobody takes it any more."""
+        there = self._topics.partitions(self._closed.is_set)
+        if there is None:
+            return False
+        self._follow_on(waiting.part)
+        decoded = self._with_added_partitions(there, waiting.sort())
+        if not self._worker.offer(decoded, self._closed.is_set):
+            return False
+        self._worker.fold_ahead(decoded)
+        self._topics.end.answered(READING)
+        return True
 
-    def _decoded_parts(self, waiting: _Waiting) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
-        """Yields each part, decoded; the next one is decoded while the caller works.  Ends when the intake is closed:
-        after a restart, the bridge reads again what was not applied."""
-        for part, decoded in prefetched(self._parts(waiting), "decoding"):
-            yield part, decoded()
-            if self._closed.is_set():
-                return
-
-    def _parts(self, waiting: _Waiting) -> Iterator[tuple[MicroBatch, _Decoded]]:
-        """Decodes part after part.  One that is too large is divided again."""
-        batch = waiting.batch
-        rest: MicroBatch | None = batch if batch.messages != 0 else None
+    def _parts(self, taken: Taken) -> Iterator[tuple[MicroBatch, Callable[[], DecodedBatch]]]:
+        """Gives a micro-batch; one that is too large is read again in parts."""
+        batch = taken.batch
+        if taken.kept is not None and self._order.kept is not None:
+            yield batch, partial(self._order.kept, taken.kept, batch.ends)
+        elif taken.events is not None:
+            yield batch, self._collected(batch, taken.events, is_cut=batch.is_cut)
+        if taken.too_large is None:
+            return
+        self._part_size.did_not_fit(batch.messages or 0, taken.too_large.found)
+        rest: MicroBatch | None = batch
         while rest is not None and not self._closed.is_set():
-            part, remaining = rest.split(self._size())
+            part, remaining = rest.split(self.size())
             try:
-                is_cut = batch.is_cut or remaining is not None
-                decoded = self._decoded(part, is_ahead=waiting.is_ahead, is_cut=is_cut)
+                events = part.collected(self.decode, self.most_bytes)
             except TooLargeError as error:
                 self._part_size.did_not_fit(part.messages or 0, error.found)
                 continue
-            yield part, decoded
+            yield part, self._collected(part, events, is_cut=batch.is_cut or remaining is not None)
             rest = remaining
 
-    def _size(self) -> int:
-        """Returns the number of messages of the next part."""
-        writers = self._writers_apart
-        if writers:
-            least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
-            stays = self._part_size.wanted(self._limit, processes=writers, least=least)
-            if stays >= LARGE.rows:
-                return stays
-        return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
+    def _collected(self, part: MicroBatch, events: pa.Table, *, is_cut: bool) -> Callable[[], DecodedBatch]:
+        if part.messages:
+            self._part_size.fitted(part.messages, events.nbytes)
+            self._part_size.had_tables(len(distinct(events, ("schema", "table"))[0]))
+        return partial(self._order.batch, events, part.ends, is_cut=is_cut)
 
     @property
     def _has_room(self) -> bool:
         """Whether the next part is brought to the driver."""
-        return self._order.on_executors is None or not self._order.held.exceeds(self._room)
+        return self._order.kept is None or not self._order.held.exceeds(self._room)
 
     @property
     def _writers_apart(self) -> int:
         """How many executors write large steps themselves; 0 where row changes may not stay there."""
-        return self._writers() if self._order.on_executors is not None else 0
+        return self._writers() if self._order.kept is not None else 0
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Raises SourceError unless a part begins where the last one ended: progress would pass the messages between
@@ -287,30 +255,3 @@ class Intake:
             return decoded
         log.info("partition_added", partitions=sorted(added))
         return decoded.with_partitions(sorted(added))
-
-    def _decoded(self, batch: MicroBatch, *, is_ahead: bool, is_cut: bool) -> _Decoded:
-        is_small = is_ahead or (batch.messages is not None and batch.messages <= DRIVER_DECODES)
-        is_light = is_small and (batch.messages or 0) * _LIGHT_SHARE <= self._part_size.by_memory
-        stays = (batch.messages or 0) >= LARGE.rows and self._writers_apart > 0
-        has_room = self._has_room and not stays
-        if is_light or (has_room and is_small):
-            events = self._decoded_here(batch)
-        elif has_room or self._order.on_executors is None:
-            events = batch.collected(self._decode, self._most_bytes)
-        else:
-            staying = self._order.on_executors(batch, self._decode)
-            return lambda: staying
-        if batch.messages:
-            self._part_size.fitted(batch.messages, events.nbytes)
-            self._part_size.had_tables(len(distinct(events, ("schema", "table"))[0]))
-        return lambda: self._order.batch(events, batch.ends, is_cut=is_cut)
-
-    def _decoded_here(self, batch: MicroBatch) -> pa.Table:
-        some = (decode_messages(self._decoder, messages, return_freed_memory) for messages in batch.read())
-        most = self._most_bytes if batch.messages != 1 else math.inf
-        return pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(some, most)])
-
-
-_Decoded = Callable[[], DecodedBatch]
-"""Sorts a decoded part.  It is called by the thread that gives the part to the applier, so that the next part is
-decoded meanwhile."""

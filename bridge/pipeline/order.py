@@ -17,10 +17,9 @@ from bridge.model import UNUSED, Advance, PartitionId, PartitionStart, Positions
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.segments import Segment
-from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import WindowRows
-from bridge.sources.source import MicroBatch
+from bridge.spark.kept_rows.keeping import OnExecutors
 
 Starts = dict[PartitionId, PartitionStart]
 
@@ -71,7 +70,7 @@ BatchT = TypeVar("BatchT", bound=DecodedBatch)
 class Order(Protocol[BatchT]):
     """Holds what was read, and decides what of it is due, and where a restart begins.
 
-    The applier's thread calls it.  Any thread may call `batch` and `on_executors`, which use no state of the order, and
+    The applier's thread calls it.  Any thread may call `batch` and `kept`, which use no state of the order, and
     `coming`, and read the properties.
     """
 
@@ -89,9 +88,9 @@ class Order(Protocol[BatchT]):
         ...
 
     @property
-    def on_executors(self) -> Callable[[MicroBatch, EventDecoder], BatchT] | None:
-        """Decodes a micro-batch to a batch whose row changes stay on Spark's executors; None for an order that needs
-        them in the driver."""
+    def kept(self) -> Callable[[OnExecutors, Mapping[PartitionId, int]], BatchT] | None:
+        """Makes the batch of a micro-batch whose row changes stay where they were decoded; None for an order that needs
+        them in the driver.  Its second argument: as `ends` of `batch`."""
         ...
 
     def take(self, batch: BatchT) -> None:

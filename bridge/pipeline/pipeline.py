@@ -134,7 +134,7 @@ class Pipeline:
                     applier, has_ended = self._read_and_apply(extents, owned, working, plan)
                 ended = time.monotonic()
             counts = applier.counts
-            since = reading if counts.rows_ahead is None else max(reading, self._spark.started_at or 0)
+            since = max(reading, self._spark.started_at or 0)
             return outcome_of(
                 applier,
                 writer,
@@ -207,7 +207,7 @@ class Pipeline:
             working.ends.source.answered(READING)
             applier.note_empty()
         working.report_on(applier, counts.messages + ahead)
-        return applier, reading.run(self._spark, applier, progress.pending, ahead=ahead, once=plan.once)
+        return applier, reading.run(self._spark, applier, progress.pending, once=plan.once)
 
     def _extents(self) -> dict[PartitionId, Extent]:
         return self._assembly.source.extents(partial(self._spark.get, self._stop.is_set))

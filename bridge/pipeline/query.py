@@ -1,5 +1,4 @@
-"""Runs one Spark query, which reads, and the applier's thread, from the start to the end of both.  The driver reads
-alone until Spark's workers are ready."""
+"""Runs one Spark query, which reads, and the applier's thread, from the start to the end of both."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 import structlog
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
@@ -26,7 +25,7 @@ from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka.range_reader import load_imports
 from bridge.sources.kafka.topic_guard import TopicGuard
-from bridge.sources.part_size import DRIVER_DECODES, MOST_AT_ONCE
+from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
 from bridge.spark.kept_rows.large_steps import LargeSteps
@@ -41,15 +40,21 @@ _INTAKE_SECONDS: Final = 5.0
 _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
-_DAEMON_AHEAD: Final = 20_000
-"""For fewer messages the driver alone is quicker than workers are to start."""
 _AT_ONCE: Final = 0.001
 _LOOK_SECONDS: Final = 1.0
 """How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
 an idle bridge takes (measured).  The end of Kafka's messages comes from the intake; that of capture files only from
 here."""
-_PLANNING: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Switches off the compilation of the plan of a micro-batch, which is never run."""
+_OF_QUERY: Final = {
+    # The plan of a micro-batch only passes chunks on: it is neither compiled nor described.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
+    # The checkpoint is thrown away: without checksums, Hadoop starts half as many processes (chmod), two a micro-batch.
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+}
+"""Properties of the query of Kafka, which make a micro-batch cheaper."""
 
 log = structlog.get_logger()
 
@@ -82,25 +87,21 @@ class Reading:
         applier: Applier[Any],
         pending: tuple[SchemaChange, ...],
         *,
-        ahead: int,
         once: bool,
     ) -> bool:
         """Reads from the positions of the applier's order, until `stop`, or with `once` to the present end of the
         input.
 
-        Begins before Spark is there.  With `once`, everything that is complete is then applied.  Returns whether it
+        With `once`, everything that is complete is then applied.  Returns whether it
         reached that end.
         pending: the schema changes that progress lists as still to run; they run first.
-        ahead: about how many messages are to be read; for many, the Python workers are started early.
         Raises ExecutorLost when an executor was lost that held row changes, UnansweredError when Kafka does not answer,
         and whatever else ended the applier or the query.
         """
-        if ahead > _DAEMON_AHEAD:
-            session.expect_tasks()
         worker = ApplierThread(applier, pending)
         with ExitStack() as of_query, self._running(worker):
             try:
-                return self._read(session, applier, worker, of_query, ahead=ahead, once=once)
+                return self._read(session, applier, worker, of_query, once=once)
             except SPARK_ENDED as error:
                 if self.stop.is_set() and isinstance(worker.failure or error, SPARK_ENDED):
                     return False
@@ -113,28 +114,26 @@ class Reading:
         worker: ApplierThread,
         of_query: ExitStack,
         *,
-        ahead: int,
         once: bool,
     ) -> bool:
-        """Reads, with Spark once it is there unless nothing is left then; returns whether the end was reached.
+        """Reads until the end or a stop; returns whether the end was reached.
         of_query: ends what the query leaves behind."""
+        session.wait(partial(self._is_over, worker))
+        worker.raise_failure()
+        if self.stop.is_set():
+            return False
+        spark = session.get(self.stop.is_set)
         intake = self._intake(session, applier, worker)
         query: StreamingQuery | None = None
         try:
             stream = self._stream(session, applier, once=once)
+            folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
+            of_query.enter_context(_ending_tasks(spark))
+            _warm_up(spark)
             intake.start()
-            intake.take_ahead(stream)
-            session.wait(lambda: intake.has_ended or self._is_over(worker))
-            if not intake.has_ended and not self._is_over(worker):
-                spark = session.get(partial(self._is_over, worker))
-                applier.counts.spark_is_there()
-                folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
-                of_query.enter_context(_ending_tasks(spark))
-                if ahead > DRIVER_DECODES:
-                    _warm_up(spark, intake.executors_may_decode)
-                else:
-                    intake.executors_may_decode()
-                query = self._start_query(stream, intake, spark, folder)
+            query = self._start_query(
+                of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
+            )
             self._watch(query, intake, worker)
             has_ended = worker.drain(self._has_to_stop)
             if has_ended:
@@ -202,7 +201,7 @@ class Reading:
             ),
             self._guard(applier),
             lambda: self.large_steps.writers(session.slots),
-            bytes_at_once=settings.bytes_at_once,
+            most_bytes=settings.bytes_at_once,
             limit=settings.messages_per_batch,
         )
 
@@ -211,11 +210,10 @@ class Reading:
         spark = partial(session.get, self.stop.is_set)
         return self.source.stream(spark, applier.order.positions, self._guard(applier), pacing)
 
-    def _start_query(self, stream: Stream, intake: Intake, spark: SparkSession, folder: str) -> StreamingQuery:
-        with _query_properties(spark, _PLANNING if self.source.is_kafka else {}):
+    def _start_query(self, frame: DataFrame, stream: Stream, intake: Intake, folder: str) -> StreamingQuery:
+        with _query_properties(frame.sparkSession, _OF_QUERY if self.source.is_kafka else {}):
             return (
-                stream.frame(spark, folder)
-                .writeStream.foreachBatch(partial(intake.take, stream))
+                frame.writeStream.foreachBatch(partial(intake.take, stream))
                 .option("checkpointLocation", folder)
                 .trigger(**stream.trigger)
                 .start()
@@ -248,18 +246,14 @@ def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> 
     return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
-def _warm_up(spark: SparkSession, is_ready: Callable[[], None]) -> None:
-    """Starts the Python workers while Spark starts the query: each takes about a second.  Calls `is_ready` then,
-    also when that fails."""
+def _warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers while Spark starts the query: each takes about a second."""
     context = spark.sparkContext
 
     def run() -> None:
-        try:
-            with suppress(*SPARK_ENDED, OSError):  # a full disk: the tasks that follow say so
-                tasks = context.defaultParallelism
-                context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
-        finally:
-            is_ready()
+        with suppress(*SPARK_ENDED, OSError):  # a full disk: the tasks that follow say so
+            tasks = context.defaultParallelism
+            context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
 

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from bridge.errors import UsageError
 from bridge.protocols.debezium.avro.front import in_json
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
 from bridge.protocols.detect import binlog_source, is_mysql_born, recognise
-from bridge.protocols.fast.canal_shape import FastCanalDecoder
-from bridge.protocols.fast.ckafka_shape import FastCkafkaDecoder
-from bridge.protocols.fast.debezium_shape import FastDebeziumDecoder
-from bridge.protocols.fast.decoder import FastDecoder
-from bridge.protocols.fast.open_protocol_shape import FastOpenProtocolDecoder
+
+if TYPE_CHECKING:
+    from bridge.protocols.fast.decoder import FastDecoder
 
 __all__ = [
     "DECODERS",
@@ -37,11 +36,18 @@ __all__ = [
     "require_protocol",
 ]
 
+
+def _of(module: str, name: str) -> Callable[[DecodeOptions], FastDecoder]:
+    """Gives what makes a decoder.  Its module is loaded when the first is made: most commands make none, and numpy and
+    pyarrow take 0.15 s."""
+    return lambda options: getattr(import_module(f"bridge.protocols.fast.{module}"), name)(options)
+
+
 DECODERS: Final[dict[str, Callable[[DecodeOptions], FastDecoder]]] = {
-    "canal-json": FastCanalDecoder,
-    "ckafka": FastCkafkaDecoder,
-    "debezium": FastDebeziumDecoder,
-    "open-protocol": FastOpenProtocolDecoder,
+    "canal-json": _of("canal_shape", "FastCanalDecoder"),
+    "ckafka": _of("ckafka_shape", "FastCkafkaDecoder"),
+    "debezium": _of("debezium_shape", "FastDebeziumDecoder"),
+    "open-protocol": _of("open_protocol_shape", "FastOpenProtocolDecoder"),
 }
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, NamedTuple, Protocol
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from bridge.events import Code, Event, Kind
 from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.filters.row_rules import RowRules
 from bridge.protocols.debezium.connector_options import DebeziumModes
+
+if TYPE_CHECKING:  # settings need this module too, and these take 0.15 s to load
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
 
 MAX_COMMIT_TS: Final = (1 << 63) - 1
 MS_AHEAD: Final = 3_650 * 86_400_000
@@ -48,7 +49,7 @@ class RowEvents(NamedTuple):
 
     def only(self, which: npt.NDArray[np.bool_]) -> RowEvents:
         """Keeps the events that a mask marks."""
-        return self if which.all() else RowEvents(self.numbers[which], self.events.filter(pa.array(which)))
+        return self if which.all() else RowEvents(self.numbers[which], self.events.filter(which))
 
 
 class BatchResult(NamedTuple):

@@ -6,15 +6,17 @@ A boundary of the year 2200 would count as done what is still to come, and every
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols.decoder import DecodeError, RowEvents
-from bridge.protocols.fast.texts import Numbers
 from bridge.tso import ms_tso, tso_ms, tso_time
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from bridge.protocols.fast.texts import Numbers
 
 _MOST_MS: Final = (1 << 45) - 1
 _UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
@@ -38,6 +40,8 @@ def check_times(events: Iterable[Event], highest: int) -> None:
 
 def numbers_above(lots: Iterable[RowEvents], highest: int) -> Numbers:
     """Returns the numbers of the messages with events above the highest TSO, ascending."""
+    import numpy as np
+
     found = [np.empty(0, np.int64), *(_above(lot, highest) for lot in lots)]
     return np.unique(np.concatenate(found))
 

@@ -347,7 +347,7 @@ def _keyless_images(table: Table, changes: pa.Table) -> Iterator[tuple[int, str,
             raise ApplyError(
                 "a change of a table without a key lacks the old row, so that its row cannot be found",
                 where=f"{table.name}, commit ts {commit_ts}",
-                fix="give the table a primary key upstream and on the target, or let the changefeed send old values",
+                fix="give the table a primary key upstream and on the target, or let its sender send old values",
             )
         if spell := spellings[columns]:
             before, after = before and spell(before), after and spell(after)

@@ -1,4 +1,4 @@
-"""The four sources of settings, as pydantic-settings merges them: file, environment, `--set`, flags."""
+"""The sources of settings, as pydantic-settings merges them: an image's defaults, file, environment, `--set`, flags."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from typing import Any, Final, NamedTuple
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, fix_of_reading
 from bridge.secret_settings import refuse_secrets
 from bridge.settings import places
 from bridge.settings.places import PREFIX, Place
 from bridge.settings.problems import not_a_section, unknown
 from bridge.settings.toml_lines import lines_of
 
-_OF_KUBERNETES: Final = re.compile(r"BRIDGE_(SERVICE_(HOST|PORT\w*)|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)")
-"""Kubernetes gives these to every pod beside a Service that is called `bridge`."""
+_OF_KUBERNETES: Final = re.compile(
+    r"BRIDGE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=.*|PORT=\w+://.*)"
+)
+"""What Kubernetes gives to every pod beside a Service whose name begins with `bridge`, unless `enableServiceLinks` is
+false (Kubernetes, "Accessing the Service"); no setting is called so."""
+DEFAULT_PREFIX: Final = f"{PREFIX}DEFAULT_"
 _EXAMPLES: Final = "`bridge config example` lists files that can be read"
 
 
@@ -94,7 +98,8 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix="see --config") from error
+        fix = fix_of_reading(error, path, "see --config")
+        raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix=fix) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"the configuration {path} is not UTF-8: {error}", fix=_EXAMPLES) from error
 
@@ -108,11 +113,25 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
         raise UsageError(f"the configuration {path} is not TOML: {error}", fix=_EXAMPLES) from error
 
 
+def default_layer(environment: Mapping[str, str]) -> Layer:
+    """Takes the variables that begin with BRIDGE_DEFAULT_: an image sets them for whoever gives no other value, not
+    even in a file."""
+    return _variables(environment, DEFAULT_PREFIX)
+
+
 def environment_layer(environment: Mapping[str, str]) -> Layer:
-    """Takes the variables that begin with BRIDGE_; an empty one counts as not given."""
-    names = [name for name, value in environment.items() if name.startswith(PREFIX) and value]
-    known = places.variables()
-    strange = sorted(name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(name))
+    """Takes the other variables that begin with BRIDGE_; an empty one counts as not given."""
+    return _variables(
+        {name: value for name, value in environment.items() if not name.startswith(DEFAULT_PREFIX)}, PREFIX
+    )
+
+
+def _variables(environment: Mapping[str, str], prefix: str) -> Layer:
+    names = [name for name, value in environment.items() if name.startswith(prefix) and value]
+    known = {f"{prefix}{name.removeprefix(PREFIX)}": place for name, place in places.variables().items()}
+    strange = sorted(
+        name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
+    )
     problems = [unknown((name,), "the environment", known) for name in strange]
     given = (Given(known[name], _split(known[name], environment[name]), name) for name in names if name in known)
     return Layer(given, problems)

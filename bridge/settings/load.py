@@ -13,7 +13,7 @@ from pydantic_settings import BaseSettings
 from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
 from bridge.settings.kafka_names import wrong_properties
-from bridge.settings.layers import Layer, assignment_layer, environment_layer, file_layer, flag_layer
+from bridge.settings.layers import Layer, assignment_layer, default_layer, environment_layer, file_layer, flag_layer
 from bridge.settings.places import Place
 from bridge.settings.problems import problem
 
@@ -30,6 +30,7 @@ def load_settings(
     """
     problems: list[str] = []
     readers: tuple[Callable[[], Layer], ...] = (
+        lambda: default_layer(environment),
         lambda: file_layer(config),
         lambda: environment_layer(environment),
         *(partial(assignment_layer, [one]) for one in assignments),

@@ -6,7 +6,9 @@ import base64
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -29,14 +31,16 @@ from bridge.sources.source import (
     KeyAndValue,
     Message,
     MicroBatch,
+    Pace,
     Pacing,
     Session,
     Stamped,
+    Taken,
     TopicNow,
-    Wait,
     within_sample_bytes,
 )
 from bridge.spark.event_transfer import transfer_folder
+from bridge.spark.kept_rows.keeping import export_kept, keep
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, timestamp string, broken string"
@@ -44,7 +48,6 @@ _FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
 _T = TypeVar("_T")
 _SHOWN = 200
 """So many characters of a line that is no message are shown."""
-_TICK_SECONDS = 0.2
 _BROKEN = ("columnNameOfCorruptRecord", "broken")
 
 
@@ -238,20 +241,22 @@ class CaptureStream:
     def __init__(self, source: CaptureSource, starts: Positions) -> None:
         self._source, self._starts = source, starts
         self._folder: str | None = None
+        self._pace: Pace | None = None
 
-    def ahead(self, most: int, wait: Wait) -> None:  # noqa: ARG002
-        """Waits until nobody waits any more: only Spark reads the files."""
-        while not wait(_TICK_SECONDS):
-            pass
+    @contextmanager
+    def frame(self, spark: SparkSession, folder: str, pace: Pace) -> Iterator[DataFrame]:
+        """Gives the lines from the beginning of the stream on."""
+        self._folder, self._pace = transfer_folder(spark, folder), pace
+        yield self._source.streamed(spark, self._starts)
 
-    def frame(self, spark: SparkSession, folder: str) -> DataFrame:
-        """Returns the lines from the beginning of the stream on."""
-        self._folder = transfer_folder(spark, folder)
-        return self._source.streamed(spark, self._starts)
-
-    def next(self, batch: DataFrame, wait: Wait) -> CaptureBatch:  # noqa: ARG002
-        """Returns the lines, without copies of a message (topic, partition and offset)."""
-        return CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]), self._folder)
+    def taken(self, batch: DataFrame) -> Taken:
+        """Decodes the lines, without copies of a message (topic, partition and offset)."""
+        assert self._pace is not None
+        lines = CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]), self._folder)
+        if self._pace.stays(None):
+            exported = lines.decoded(self._pace.decode, partial(export_kept, folder=self._folder))
+            return Taken(lines, kept=keep(exported, self._folder))
+        return Taken(lines, lines.collected(self._pace.decode, self._pace.most_bytes))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,14 @@ from bridge.model import PartitionId, Positions
 from bridge.protocols.batch_decode import EventDecoder, Messages
 
 if TYPE_CHECKING:  # executors, which read only micro-batches, do without
+    from contextlib import AbstractContextManager
+
     from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
     from bridge.ends.end import End
+    from bridge.spark.event_transfer import TooLargeError
+    from bridge.spark.kept_rows.keeping import OnExecutors
 
 
 @dataclass(frozen=True)
@@ -151,27 +155,52 @@ class Guard(Protocol):
         when a topic was deleted or created again."""
 
 
+class Pace(Protocol):
+    """What a stream has to know of those who take its micro-batches."""
+
+    decode: EventDecoder
+    most_bytes: int
+    """About how many bytes of events are decoded at a time."""
+
+    def size(self) -> int:
+        """Returns how many messages the next micro-batch should have."""
+
+    def stays(self, messages: int | None) -> bool:
+        """Tells whether the row changes of a micro-batch stay where they are decoded."""
+
+    def wait(self, seconds: float) -> bool:
+        """See Wait."""
+
+    def planned(self, plan: Callable[[], _T | None]) -> _T | None:
+        """Calls what plans a micro-batch.  When it gives None, or fails, the stream has ended, and this returns None
+        once nobody waits for it any more."""
+
+
+class Taken(NamedTuple):
+    """A micro-batch, read and decoded in one of these forms.
+
+    events: collected (EVENT_SCHEMA).  kept: with its row changes elsewhere.
+    too_large: it takes too much memory, and must be read again in parts.
+    """
+
+    batch: MicroBatch
+    events: pa.Table | None = None
+    kept: OnExecutors | None = None
+    too_large: TooLargeError | None = None
+
+
 class Stream(Protocol):
     """Micro-batches of a source, one after the other."""
 
     trigger: ClassVar[Mapping[str, Any]]
     """The trigger of the query (DataStreamWriter.trigger)."""
 
-    def ahead(self, most: int, wait: Wait) -> MicroBatch | None:
-        """Returns a micro-batch of about so many messages at most, without Spark.
+    def frame(self, spark: SparkSession, folder: str, pace: Pace) -> AbstractContextManager[DataFrame]:
+        """Gives what Spark streams, which lasts as long as the block.  folder: the query's, where processes of this
+        machine leave files for each other."""
 
-        It may wait for messages.  None when the stream has come to its end, or when `wait` says that nobody waits.
-        """
-
-    def frame(self, spark: SparkSession, folder: str) -> DataFrame:
-        """Returns what Spark streams.  folder: the query's, where processes of this machine leave files for each
-        other."""
-
-    def next(self, batch: DataFrame, wait: Wait) -> MicroBatch | None:
-        """Returns the micro-batch for the batch with which Spark calls foreachBatch.
-
-        It may wait for messages.  None when the stream has come to its end, or when `wait` says that nobody waits.
-        """
+    def taken(self, batch: DataFrame) -> Taken:
+        """Has the micro-batch read and decoded with which Spark calls foreachBatch."""
 
 
 class Source(Protocol):

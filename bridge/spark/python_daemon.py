@@ -1,8 +1,8 @@
 """The parent process of Spark's Python workers.
 
 It imports everything that decoding needs before it forks the first worker.  Otherwise each worker would import it
-again, which takes as long as decoding a hundred thousand rows.  Mostly the bridge has started it ahead of the JVM
-(`daemon_ahead`), and the process that the JVM starts hands over to it.
+again, which takes as long as decoding a hundred thousand rows.  The JVM starts one such process for each of PySpark's
+modules; those that plan need none of this.
 """
 
 from __future__ import annotations
@@ -10,46 +10,28 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
-from bridge.spark.daemon_ahead import hand_over, listener_of, take_over
+from bridge.protocols.fast.compiled.native_code import are_compiled
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory
 from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
 """When all cores are busy, the applier and a target on the same machine come first: everything else waits for them."""
-
-
-def without_zipped_pyspark(path: list[str]) -> list[str]:
-    """Removes PySpark's zip files from a module path when its modules are also installed: modules from a zip are
-    compiled again in every process."""
-
-    def is_installed(entry: str) -> bool:
-        lib = Path(entry).parent  # .../site-packages/pyspark/python/lib
-        return entry.endswith(".zip") and lib.parts[-3:] == ("pyspark", "python", "lib") and str(lib.parents[2]) in path
-
-    return [entry for entry in path if not is_installed(entry)]
-
-
-if is_on("installed-modules"):
-    sys.path[:] = without_zipped_pyspark(sys.path)
+_DECODES: Final = "pyspark.worker"
+"""PySpark's module of workers that run tasks."""
 
 
 def main() -> None:
-    """Serves the JVM, in this process or in the one that was started ahead."""
-    listener = listener_of(sys.argv)
-    if listener is None and hand_over():
-        return
+    """Serves the JVM."""
     keep_freed_memory()
     if is_on("niceness"):
         os.nice(_NICENESS)
-    import_module("bridge.protocols.fast.loading")
+    if sys.argv[1:] == [_DECODES] and are_compiled():  # to compile takes 20 s, which few messages are not worth
+        import_module("bridge.protocols.fast.loading")
     daemon = import_module("pyspark.daemon")
     freeze_loaded_modules()
-    connection = None if listener is None else take_over(listener)
     daemon.manager()
-    del connection  # open until here, for the process that has handed over
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
-from bridge.spark.daemon_ahead import DaemonAhead
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
-from bridge.spark.session import start_session, starts_workers_here
+from bridge.spark.session import start_session
 from bridge.spark.tuning import switch_off
 
 if TYPE_CHECKING:
@@ -53,23 +52,15 @@ class StartingSession:
         self._began, self._late = time.monotonic(), 0.0
         self._is_told = False
         switch_off(tuning_off)
-        self._daemon = DaemonAhead() if starts_workers_here(settings) else None
         keep_freed_memory()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()
         atexit.register(self._thread.join, _END_SECONDS)
-        if self._daemon is not None:
-            atexit.register(self._daemon.close)
 
     @property
     def slots(self) -> int:
         """How many tasks run at once; 0 while the session is not there."""
         return self._session.sparkContext.defaultParallelism if self._session is not None else 0
-
-    def expect_tasks(self) -> None:
-        """Starts the parent process of Python workers now, unless Spark will start it elsewhere."""
-        if self._daemon is not None:
-            self._daemon.start()
 
     def wait(self, abandoned: Callable[[], bool]) -> None:
         """Waits until the session is there or has failed to start, or until `abandoned` says that nobody waits."""

@@ -220,7 +220,8 @@ def _latency(feed: Feed, probe: Probe, rate: float, seconds: float, process: sub
     time.sleep(WARM_UP_SECONDS)
     probe.latencies = []
     probe.is_timing = True
-    time.sleep(seconds)
+    with Usage({BRIDGE: process.pid}) as usage:
+        time.sleep(seconds)
     probe.is_timing = False
     assert process.poll() is None, "the bridge ended"
     seen = probe.latencies
@@ -232,6 +233,7 @@ def _latency(feed: Feed, probe: Probe, rate: float, seconds: float, process: sub
         "p50": round(statistics.median(seen), 3),
         "p95": round(statistics.quantiles(seen, n=20, method="inclusive")[-1], 3),
         "max": round(max(seen), 3),
+        "cores": {kind: round(used / seconds, 2) for kind, used in usage.cpu_seconds.items()},
     }
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+SCRIPT = str(Path(sys.executable).with_name("bridge"))
+"""The command as it is installed."""
 PROGRAM = """
 import signal, sys, threading, time
 from bridge.cli import stop_signals
@@ -96,6 +100,25 @@ def test_signals_of_a_work_that_has_ended_end_nothing() -> None:
     found = subprocess.run([sys.executable, "-c", program.replace("asked.wait()", "pass"), "nothing"],
                            stdout=subprocess.PIPE, text=True, timeout=20, check=False)  # fmt: skip
     assert (found.returncode, found.stdout) == (0, "ready\nended\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("command", "code"), [("run", 0), ("replay", 4)])
+@pytest.mark.parametrize("program", [[sys.executable, "-m", "bridge"], [SCRIPT]], ids=["module", "script"])
+def test_a_signal_while_modules_are_imported_is_a_clean_stop(
+    tmp_path: Path, program: list[str], number: int, command: str, code: int
+) -> None:
+    """The signals are taken before anything else: here the first library is what does not return."""
+    (tmp_path / "typer.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen([*program, command], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "importing\n"
+            process.send_signal(number)
+            assert process.wait(20) == code
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -250,7 +250,7 @@ class CanalOfficial(Wire):
             "data": [self._texts(table, row, names)], "database": table.schema, "es": tso_ms(ts), "id": 7,
             "isDdl": False, "mysqlType": {name: kind_of(table, name).declared for name in names}, "old": old,
             "pkNames": list(table.primary) or None, "sql": "",
-            "sqlType": {name: kind_of(table, name).sql_type for name in names}, "table": table.name,
+            "sqlType": {name: kind_of(table, name).sql_type_of_canal for name in names}, "table": table.name,
             "ts": tso_ms(ts) + 5, "type": kind,
         }  # fmt: skip
 

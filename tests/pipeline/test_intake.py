@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -32,17 +31,20 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
-from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.pipeline.intake import Intake
 from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.amount import Amount
 from bridge.sources.kafka.batches import KafkaBatch
 from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
-from bridge.sources.part_size import DRIVER_DECODES, LEAST_AT_ONCE
+from bridge.sources.part_size import LEAST_AT_ONCE
+from bridge.sources.source import Taken
+from bridge.spark.event_transfer import TooLargeError, limited
 from bridge.spark.kept_rows.large_steps import LARGE
 from tests.support.producers import ordered_producer
 
@@ -83,7 +85,7 @@ class Planned:
 
     def __call__(self, _: Any, number: int) -> KafkaBatch:
         """The micro-batch of a number."""
-        return KafkaBatch(cast("Any", None), [OffsetRange(self._topic, 0, number, number + 1)], self._properties)
+        return Here(cast("Any", None), [OffsetRange(self._topic, 0, number, number + 1)], self._properties)
 
 
 PROGRESS = Progress("bridge", 1, 0, 0, {}, ())
@@ -117,15 +119,40 @@ def _intake(
             by_partition=False,
         ),
         writers=lambda: 0,
-        bytes_at_once=1 << 20,
+        most_bytes=1 << 20,
         limit=limit,
     )
 
 
+class Stream:
+    """Gives a micro-batch as a stream does, decoded here."""
+
+    def __init__(self, intake: Intake, planned: Callable[[], Any]) -> None:
+        self._intake, self._planned = intake, planned
+
+    def taken(self, _: Any) -> Taken:
+        batch = self._planned()
+        if self._intake.stays(batch.messages):
+            return Taken(batch, kept=cast("Any", batch))
+        try:
+            return Taken(batch, batch.collected(self._intake.decode, self._intake.most_bytes))
+        except TooLargeError as error:
+            return Taken(batch, too_large=error)
+
+
 def _take(intake: Intake, planned: Callable[[Any, int], Any], number: int) -> None:
     """As Spark's callback does for one micro-batch."""
-    stream = SimpleNamespace(next=lambda batch, _: planned(batch, number))
-    intake.take(cast("Any", stream), cast("Any", None), number)
+    intake.take(cast("Any", Stream(intake, lambda: planned(None, number))), cast("Any", None), number)
+
+
+class Here(KafkaBatch):
+    """A micro-batch that is decoded in this process."""
+
+    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
+        tables = limited(decode(process_reader(self.properties).read(self.ranges)), most_bytes)
+        if self.messages <= 1:
+            tables = decode(process_reader(self.properties).read(self.ranges))
+        return pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
 
 
 def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbers: int) -> None:
@@ -151,43 +178,34 @@ def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: 
 
 
 class Broken:
-    """A part that cannot be read."""
+    """A micro-batch that cannot be read."""
+
+    messages = None
 
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    @property
-    def messages(self) -> int:
+    def collected(self, *_: Any) -> pa.Table:
         raise self._error
-
-    def split(self, _: int) -> tuple[Any, None]:
-        return self, None
-
-
-class Breaking:
-    """A micro-batch of two parts of which the second cannot be read."""
-
-    messages = None
-    is_cut = False
-
-    def __init__(self, readable: KafkaBatch, error: Exception) -> None:
-        self._parts = readable, Broken(error)
-
-    def split(self, _: int) -> tuple[Any, Any]:
-        return self._parts
 
 
 @pytest.mark.parametrize(
     "error", [Py4JError("lost"), KafkaException("lost"), MemoryError(), OSError("full"), ApplyError("refused")]
 )
-def test_behind_a_part_that_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
+def test_behind_what_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
     """Progress would go past what was not read, for good."""
     name, taker = topic(1), Taker()
-    planned = Planned(kafka, name, 3)
-    breaking = cast("Any", Breaking(planned(None, 0), error))
-    _hand_over(_intake(kafka, name, taker), lambda _, number: planned(_, number) if number else breaking, 0, 2)
+    planned, intake = Planned(kafka, name, 3), _intake(kafka, name, taker)
+    intake.start()
+    _take(intake, planned, 0)
+    failing = threading.Thread(target=_take, args=(intake, lambda *_: Broken(error), 1))
+    failing.start()
+    assert any(taker.failure is error or failing.join(0.1) for _ in range(100))
+    assert failing.is_alive()  # or Spark would begin the next one
+    intake.close()
+    failing.join(10)
+    _take(intake, planned, 2)
     assert [batch.read for batch in taker.came] == [{(name, 0): 1}]
-    assert taker.failure is error
 
 
 def test_a_gap_is_never_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -259,92 +277,52 @@ def _alone(taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries,
     return intake
 
 
-def test_what_only_the_query_can_read_is_read_before_it_goes_on() -> None:
-    """A micro-batch whose size nobody knows is one that only Spark's query holds."""
-    taker = Slow()
-    intake = _alone(taker)
-    intake.start()
-    only_here = Part(None, lambda: None)
-    query = threading.Thread(target=_take, args=(intake, lambda *_: only_here, 0))
-    query.start()
-    query.join(0.3)
-    assert query.is_alive()
-    taker.takes.set()
-    query.join(10)
-    assert not query.is_alive()
-    assert intake.wait_until_done(10)
-
-
-def _ended(made: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
-    """An intake whose stream has nothing to give, and Spark's callback, which has asked for it."""
+def _ended(plan: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
+    """An intake whose stream has nothing to give, and Spark, which has asked for it."""
     taker = Taker()
     intake = _alone(taker)
     intake.start()
-    callback = threading.Thread(target=_take, args=(intake, lambda *_: made(), 0))
-    callback.start()
-    assert intake.wait_for_end(10)
-    return intake, taker, callback
+    asking = threading.Thread(target=intake.planned, args=(plan,))
+    asking.start()
+    assert any(taker.failure is not None or intake.wait_for_end(0.1) for _ in range(100))
+    return intake, taker, asking
 
 
 def test_spark_begins_nothing_after_the_end_of_the_stream() -> None:
-    """Its clock would call again at once, and for ever; the pipeline ends the query when the rest is applied."""
-    intake, taker, callback = _ended(lambda: None)
+    """It would ask again at once, and for ever; the pipeline ends the query when the rest is applied."""
+    intake, taker, asking = _ended(lambda: None)
     assert intake.wait_until_done(10)
-    callback.join(0.3)
-    assert callback.is_alive()
+    asking.join(0.3)
+    assert asking.is_alive()
     intake.close()
-    callback.join(10)
-    assert not callback.is_alive()
+    asking.join(10)
+    assert not asking.is_alive()
     assert taker.failure is None
 
 
 def test_a_stream_that_cannot_be_planned_fails_as_itself() -> None:
-    """Not as an error of Spark, which would name its callback."""
+    """Not as an error of Spark, which would name its data source."""
 
     def lost() -> None:
         raise SourceError("Kafka has lost messages")
 
-    intake, taker, callback = _ended(lost)
+    intake, taker, asking = _ended(lost)
     assert isinstance(taker.failure, SourceError)
     intake.close()
-    callback.join(10)
-    assert not callback.is_alive()
-
-
-def test_one_part_is_decoded_ahead() -> None:
-    """While the one before it is handed over; no more, so that the memory is bounded."""
-    taker, decoded = Slow(), list[int]()
-    intake = _alone(taker)
-    intake.start()
-    parts = [Part(DRIVER_DECODES + 1, partial(decoded.append, number)) for number in range(4)]
-    whole = Part(4 * DRIVER_DECODES, lambda: None, parts)
-    _take(intake, lambda *_: cast("Any", whole), 0)
-    assert not intake.wait_until_done(0.5)
-    assert decoded == [0, 1]
-    taker.takes.set()
-    assert intake.wait_until_done(10)
-    assert decoded == [0, 1, 2, 3]
-    assert len(taker.came) == 4
+    asking.join(10)
+    assert not asking.is_alive()
 
 
 @pytest.mark.parametrize("writers", [0, 8])
-def test_a_large_part_stays_where_executors_write_it(monkeypatch: pytest.MonkeyPatch, writers: int) -> None:
-    """A smaller one comes to the driver, as every part does where the driver writes."""
-    taker, came, stayed = Taker(), list[int](), list[int]()
-    intake = _alone(taker)
+@pytest.mark.parametrize("messages", [LARGE.rows - 1, LARGE.rows])
+def test_large_micro_batches_stay_where_executors_write(
+    monkeypatch: pytest.MonkeyPatch, writers: int, messages: int
+) -> None:
+    """Smaller ones come to the driver, as all do where the driver writes."""
+    intake = _alone(Taker())
     monkeypatch.setattr(intake, "_writers", lambda: writers)
-
-    def stays(batch: Part, _: Any) -> Any:
-        stayed.append(batch.messages or 0)
-        return sorted_batch(pa.Table.from_batches([], EVENT_SCHEMA))
-
-    monkeypatch.setattr(intake._order, "on_executors", stays)
-    sizes = (LARGE.rows - 1, LARGE.rows)
-    intake.start()
-    _take(intake, lambda *_: Part(sum(sizes), lambda: None, [Part(n, partial(came.append, n)) for n in sizes]), 0)
-    assert intake.wait_until_done(10)
-    assert taker.failure is None
-    assert (came, stayed) == (([*sizes], []) if not writers else ([sizes[0]], [sizes[1]]))
+    assert intake.stays(messages) is (writers > 0 and messages == LARGE.rows)
+    assert _alone(Taker(), _by_partitions).stays(messages) is False
 
 
 @pytest.mark.parametrize(("by_memory", "size"), [(1_000, 1_000), (10_000, 80_000)])
@@ -353,7 +331,7 @@ def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPa
     intake = _alone(Taker(), limit=500_000)
     monkeypatch.setattr(intake, "_writers", lambda: 8)
     intake._part_size.by_rate, intake._part_size.by_memory = 500_000, by_memory
-    assert intake._size() == size
+    assert intake.size() == size
 
 
 @pytest.mark.parametrize(
@@ -372,9 +350,8 @@ def test_a_slow_target_gets_large_steps_where_executors_write(
     a stop and verify wait for it."""
     intake = _alone(Taker(), limit=500_000)
     monkeypatch.setattr(intake, "_writers", lambda: writers)
-    monkeypatch.setattr(intake._order, "on_executors", lambda *_: None)
     intake._part_size.note(20_000, 20_000 / rate)
-    assert intake._size() == size
+    assert intake.size() == size
 
 
 def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -395,7 +372,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
     intake.start()
-    _take(intake, lambda *_: KafkaBatch(cast("Any", None), whole, properties), 0)
+    _take(intake, lambda *_: Here(cast("Any", None), whole, properties), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(300))
     assert taker.failure is None
     parts = [batch.rows.amount for batch in taker.came]
@@ -411,159 +388,15 @@ def test_what_the_limit_cut_goes_on_behind_its_last_part(is_cut: bool) -> None:
     taker = Taker()
     intake = _alone(taker, _by_partitions)
     intake.start()
-    parts = [Part(DRIVER_DECODES + 1, lambda: None) for _ in range(3)]
-    whole = Part(4 * DRIVER_DECODES, lambda: None, parts, is_cut=is_cut)
+    parts = [Part(1, lambda: None) for _ in range(3)]
+
+    def too_large() -> None:
+        raise TooLargeError(Amount(1, 1))
+
+    whole = Part(4, too_large, parts, is_cut=is_cut)
     _take(intake, lambda *_: cast("Any", whole), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(50))
     assert [batch.is_cut for batch in taker.came] == [True, True, is_cut]
-
-
-class Few:
-    """A stream of so many micro-batches of one boundary each, and then nothing; `ends` says what comes then."""
-
-    def __init__(self, planned: Planned, count: int, *, ends: bool) -> None:
-        self._planned, self._count, self._ends = planned, count, ends
-        self.number = 0
-
-    def ahead(self, most: int, wait: Callable[[float], bool]) -> KafkaBatch | None:
-        assert most == DRIVER_DECODES
-        if self.number < self._count:
-            self.number += 1
-            return self._planned(None, self.number - 1)
-        while not self._ends and not wait(0.05):
-            pass
-        return None
-
-    def next(self, _: Any, wait: Callable[[float], bool]) -> KafkaBatch | None:
-        while self.number >= self._count and not wait(0.05):
-            pass
-        return self.ahead(DRIVER_DECODES, wait)
-
-
-def test_small_micro_batches_are_taken_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """Those that come afterwards follow without a gap."""
-    name, taker, clock = topic(1), Taker(), threading.Event()
-    stream: Any = Few(Planned(kafka, name, 5), 3, ends=False)
-    intake = _intake(kafka, name, taker)
-    intake.start()
-    intake.take_ahead(stream)
-    assert any(len(taker.came) == 3 or clock.wait(0.05) for _ in range(200))
-    assert not intake.has_ended
-    intake.executors_may_decode()
-    taking = _clock_ticks(intake, stream)
-    stream._count = 5
-    taking.join(10)
-    assert not taking.is_alive()
-    intake.take(stream, cast("Any", None), 0)
-    assert any(intake.wait_until_done(0.2) for _ in range(150))
-    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
-
-
-def test_the_driver_goes_on_until_the_executors_are_ready(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """Spark may call before: its workers take longer to start than its query."""
-    name, taker, clock = topic(1), Taker(), threading.Event()
-    stream: Any = Few(Planned(kafka, name, 5), 4, ends=False)
-    intake = _intake(kafka, name, taker)
-    intake.start()
-    taking = _clock_ticks(intake, stream, ahead=True)
-    assert any(len(taker.came) == 4 or clock.wait(0.05) for _ in range(200))
-    assert taking.is_alive()
-    stream._count = 5
-    intake.executors_may_decode()
-    taking.join(10)
-    assert not taking.is_alive()
-    assert any(len(taker.came) == 5 or clock.wait(0.05) for _ in range(200))
-    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
-
-
-class Cut(Few):
-    """Each micro-batch leaves messages out, and holds more than the driver decodes once Spark is there."""
-
-    wanted: ClassVar[list[int]] = []
-
-    def ahead(self, most: int, wait: Callable[[float], bool]) -> KafkaBatch | None:
-        self.wanted.append(most)
-        batch = super().ahead(DRIVER_DECODES, wait)
-        return batch and Large(batch.spark, batch.ranges, batch.properties, is_cut=True)
-
-
-class Large(KafkaBatch):
-    """Counts as many messages."""
-
-    messages = 4 * DRIVER_DECODES
-
-    def split(self, size: int) -> tuple[KafkaBatch, None]:  # noqa: ARG002
-        return self, None
-
-
-def test_a_backlog_is_taken_in_larger_micro_batches(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """The driver decodes these, too, and waits for no executor."""
-    name, taker = topic(1), Taker()
-    stream: Any = Cut(Planned(kafka, name, 3), 3, ends=True)
-    intake = _intake(kafka, name, taker)
-    intake.start()
-    intake.take_ahead(stream)
-    assert intake.wait_for_end(30)
-    assert any(intake.wait_until_done(0.2) for _ in range(150))
-    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 4)]
-    assert stream.wanted[0] == DRIVER_DECODES
-    assert all(most > DRIVER_DECODES for most in stream.wanted[1:])
-
-
-def test_a_stream_may_end_before_spark_is_there(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """Then nobody needs it."""
-    name, taker = topic(1), Taker()
-    intake = _intake(kafka, name, taker)
-    intake.start()
-    intake.take_ahead(cast("Any", Few(Planned(kafka, name, 2), 2, ends=True)))
-    assert intake.wait_for_end(30)
-    assert any(intake.wait_until_done(0.2) for _ in range(150))
-    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2)]
-
-
-def test_an_applier_that_takes_nothing_does_not_keep_spark_waiting(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """What was planned before is kept, and comes first."""
-    name, taker, clock = topic(1), Slow(), threading.Event()
-    stream: Any = Few(Planned(kafka, name, 5), 5, ends=False)
-    intake = _intake(kafka, name, taker)
-    intake.start()
-    intake.take_ahead(stream)
-    assert any(stream.number == 3 or clock.wait(0.05) for _ in range(200))
-    intake.executors_may_decode()
-    taking = _clock_ticks(intake, stream)
-    taking.join(0.5)
-    assert taking.is_alive()
-    assert stream.number < 5
-    taker.takes.set()
-    taking.join(10)
-    assert not taking.is_alive()
-    while stream.number < 5:
-        intake.take(stream, cast("Any", None), 0)
-    assert any(intake.wait_until_done(0.2) for _ in range(150))
-    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in range(1, 6)]
-
-
-def test_a_close_ends_what_is_taken_ahead(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """Also when Spark has called, and its workers never start."""
-    name, taker = topic(1), Taker()
-    stream: Any = Few(Planned(kafka, name, 1), 1, ends=False)
-    intake = _intake(kafka, name, taker)
-    intake.start()
-    intake.take_ahead(stream)
-    taking = _clock_ticks(intake, stream)
-    intake.close(10)
-    taking.join(10)
-    assert not taking.is_alive()
-    assert taker.failure is None
-
-
-def _clock_ticks(intake: Intake, stream: Any, *, ahead: bool = False) -> threading.Thread:
-    """Calls as Spark does, from another thread.  ahead: the driver begins at the same time."""
-    if ahead:
-        intake.take_ahead(stream)
-    ticking = threading.Thread(target=intake.take, args=(stream, cast("Any", None), 0), daemon=True)
-    ticking.start()
-    return ticking
 
 
 def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> None:

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from py4j.protocol import Py4JError
 
 from bridge.config import StreamSection
 from bridge.ends.end import End
@@ -53,10 +52,7 @@ class Silent:
 
     batch_bytes = batch_size
 
-    def stream(self, *_: object) -> Silent:
-        return self
-
-    def ahead(self, *_: object) -> None:
+    def stream(self, *_: object) -> None:
         assert self._applier.begun.wait(60)
         raise self._error
 
@@ -70,13 +66,6 @@ def applier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Busy]:
     busy.ends.set()
 
 
-def _wait(abandoned: Callable[[], bool]) -> None:
-    """Waits for a Spark that never comes."""
-    clock = threading.Event()
-    while not abandoned():
-        clock.wait(0.01)
-
-
 def _reading(applier: Busy, error: Exception, stop: threading.Event) -> tuple[threading.Thread, list[Exception]]:
     """A thread that reads until the source fails, and what it raises then."""
     raised: list[Exception] = []
@@ -85,11 +74,11 @@ def _reading(applier: Busy, error: Exception, stop: threading.Event) -> tuple[th
     reading = Reading(
         source, end, "canal-json", DecodeOptions("UTC"), StreamSection(), {}, DRIVER_WRITES, stop, watch=lambda: None
     )
-    session = cast("Any", SimpleNamespace(get=lambda _: None, wait=_wait))
+    session = cast("Any", SimpleNamespace(get=lambda _: None, wait=lambda _: None))
 
     def run() -> None:
         try:
-            reading.run(session, cast("Any", applier), (), ahead=0, once=False)
+            reading.run(session, cast("Any", applier), (), once=False)
         except (SourceError, ExecutorLost) as failure:
             raised.append(failure)
 
@@ -131,19 +120,3 @@ def test_an_end_does_not_wait_for_long(applier: Busy) -> None:
     thread.join(60)
     assert raised
     assert not applier.has_ended.is_set()
-
-
-@pytest.mark.parametrize("failure", [OSError("no space left on device"), ConnectionError(), Py4JError("gone")])
-def test_workers_that_cannot_be_started_early_hold_nothing_up(failure: Exception) -> None:
-    """Spark's first micro-batch waits for them: that of capture files, which only Spark reads, waited for ever."""
-
-    def fail(*_: object) -> None:
-        raise failure
-
-    is_ready = threading.Event()
-    query._warm_up(_spark(fail), is_ready.set)
-    assert is_ready.wait(10)
-
-
-def _spark(parallelize: Callable[..., None]) -> Any:
-    return SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2, parallelize=parallelize))

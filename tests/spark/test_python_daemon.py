@@ -8,27 +8,19 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
+import pyspark
+from pyspark.sql import SparkSession
 
 from bridge.spark.process_memory import keep_freed_memory
-from bridge.spark.python_daemon import without_zipped_pyspark
-
-INSTALLED = "/env/lib/site-packages"
-ARCHIVES = [f"{INSTALLED}/pyspark/python/lib/pyspark.zip", f"{INSTALLED}/pyspark/python/lib/py4j-0.10.9.9-src.zip"]
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ([*ARCHIVES, "/code", INSTALLED], ["/code", INSTALLED]),
-        ([*ARCHIVES, "/code"], [*ARCHIVES, "/code"]),
-        (["/opt/spark/python/lib/pyspark.zip", INSTALLED], ["/opt/spark/python/lib/pyspark.zip", INSTALLED]),
-        (["/code/of/mine.zip", INSTALLED], ["/code/of/mine.zip", INSTALLED]),
-    ],
-)
-def test_archives_of_what_is_installed_are_left_out(path: list[str], expected: list[str]) -> None:
-    """Only those: a Spark of its own, or a job's own archive, is all there is of its modules."""
-    assert without_zipped_pyspark(path) == expected
+def test_workers_take_pyspark_from_the_installed_files(spark: SparkSession) -> None:
+    """Modules from its zip would be compiled again in every process."""
+
+    def of_worker(_: int) -> str:
+        return str(sys.modules["pyspark"].__file__)
+
+    assert spark.sparkContext.parallelize([0], 1).map(of_worker).collect() == [pyspark.__file__]
 
 
 def test_freed_memory_is_kept() -> None:

@@ -30,6 +30,7 @@ _TOP: Final = """# Settings
 Settings come from four places, and the later one wins: a TOML file (`--config FILE`), environment variables
 (`BRIDGE_*`), `--set section.setting=value`, and the flags that have a name of their own. A variable that is empty
 counts as not given. In variables and in `--set`, lists are written with commas: `BRIDGE_TOPIC=orders,customers`.
+`BRIDGE_DEFAULT_*` are variables for whoever builds an image: the default of a setting there, behind even the file.
 
 ```
 bridge run --config bridge.toml --set stream.status_seconds=60

@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -37,6 +38,7 @@ class Running:
     feed: Feed
     kafka: Kafka
     target: str
+    address_file: Path
 
     def answers(self, path: str) -> tuple[int, str]:
         """What the bridge's port answers: status and text."""
@@ -69,7 +71,7 @@ def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.Temp
     kafka.create_topic(TOPIC, PARTITIONS)
     folder = tmp_path_factory.mktemp("running")
     more = ("--set", "stream.status_seconds=1", "--set", "target.retry_seconds=120", "--listen", "0")
-    group = ("--set", f"source.consumer_group={GROUP}")
+    group = ("--set", f"source.consumer_group={GROUP}", "--set", f"watch.address_file={folder / 'address'}")
     with (
         Feed(kafka.bootstrap_servers, TOPIC, per_beat=3) as feed,
         running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more, *group) as process,
@@ -77,7 +79,7 @@ def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.Temp
         feed.silent.add(SILENT)
         feed.open_bank()
         feed.start()
-        yield Running(process, feed, kafka, mariadb.url)
+        yield Running(process, feed, kafka, mariadb.url, folder / "address")
     with admin(mariadb.url) as session:
         drop_all(session)
 
@@ -112,6 +114,7 @@ def test_its_port_tells_what_it_applies(bridge_at_work: Running) -> None:
     ends_of, rows_of = r"^bridge_partition_offsets_behind\{", r"^bridge_rows_total\{.*\} ([1-9]\S*)"
     process.wait_for(lambda: bridge_at_work.answers("readyz") == (200, "ok\n"), "readiness")
     assert bridge_at_work.answers("healthz") == (200, "ok\n")
+    assert bridge_at_work.address_file.read_text().strip() in process.log
     metrics = ""
 
     def has_a_sample() -> bool:

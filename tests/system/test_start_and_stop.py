@@ -60,8 +60,8 @@ def test_a_signal_while_it_starts_ends_it_with_0(
         assert "Traceback" not in process.log, process.log
 
 
-def test_a_catch_up_that_ends_before_spark_is_there(target: str, kafka: Kafka, topic: Topics, tmp_path: Path) -> None:
-    """Has applied everything, and leaves nothing behind: no file, no process, no word about a start cut short."""
+def test_a_short_catch_up_leaves_nothing(target: str, kafka: Kafka, topic: Topics, tmp_path: Path) -> None:
+    """It has applied everything, and no file and no process stays."""
     name, left = topic(PARTITIONS), tmp_path / "left"
     left.mkdir()
     with Feed(kafka.bootstrap_servers, name) as feed:
@@ -77,22 +77,17 @@ def test_a_catch_up_that_ends_before_spark_is_there(target: str, kafka: Kafka, t
     assert list(left.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "with_spark"),
-    [pytest.param(signal.SIGINT, True, marks=pytest.mark.soak), (signal.SIGTERM, True), (signal.SIGTERM, False)],
-)
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
 def test_a_signal_to_the_group_ends_it_with_0(
-    target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals, with_spark: bool
+    target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """In mid-stream, before Spark is there and after, although the JVM may be gone first."""
+    """In mid-stream, although the JVM may be gone first."""
     name = topic(PARTITIONS)
     with Feed(kafka.bootstrap_servers, name) as feed:
         feed.open_bank()
         feed.start()
         with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
             process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
-            if with_spark:
-                process.says("spark_started")
             process.signal_group(number)
             assert process.wait(60) == 0, process.end_of_log
             assert "Traceback" not in process.log, process.log

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -226,3 +228,34 @@ def test_an_address_of_another_machine_is_refused() -> None:
     """TEST-NET-1 is nobody's."""
     with pytest.raises(UsageError, match=r"cannot listen on 192\.0\.2\.1:0"), watching(listen="192.0.2.1:0"):
         pass
+
+
+def health(address: object, folder: Path) -> int:
+    """The exit code of the image's health check; None: the bridge has written no address."""
+    path = folder / "address"
+    if address is not None:
+        path.write_text(f"{address}\n")
+    environment = {"BRIDGE_WATCH_ADDRESS_FILE": str(path)}
+    script = ["bash", str(ROOT / "conf" / "deploy" / "healthcheck.sh")]
+    return subprocess.run(script, env=environment, capture_output=True, check=False, timeout=60).returncode
+
+
+def test_the_health_check_of_the_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It asks where the bridge listens, whatever the settings say: 0 while that is healthy, 1 when it is stuck, gone,
+    or not there yet."""
+    assert health(None, tmp_path) == 1
+    for listen in ("0", "0.0.0.0:0", "[::1]:0"):
+        with watching(MadeSampler(), listen=listen) as watch:
+            assert health(watch.address, tmp_path) == 0, listen
+            monkeypatch.setattr(watch, "_looked_at", -1e9)
+            assert health(watch.address, tmp_path) == 1, listen
+    assert health(watch.address, tmp_path) == 1
+
+
+def test_an_address_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """It is said before anything is touched."""
+    kafka = ("--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--protocol", "canal-json", "--listen", "0")
+    path = tmp_path / "none" / "address"
+    ended = bridge("run", *kafka, "--target", "mysql://u@127.0.0.1:1/", "--set", f"watch.address_file={path}")
+    assert ended.code == 2
+    assert f"the file {path} cannot be written: No such file or directory" in ended.last_line

@@ -160,7 +160,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
     probe = probed(facts, found, settings)
     if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
         yield from kafka.judge_boundaries(facts, found.tails)
-    yield _judge_order(probe)
+    yield _judge_order(probe, is_binlog=bool(found.binlog_of))
 
 
 def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryProbe:
@@ -240,20 +240,26 @@ def _is_bad(event: Event) -> bool:
     return event.kind is Kind.BAD
 
 
-def _judge_order(probe: BoundaryProbe) -> Finding:
-    """Tells which order and which guarantees the topic allows."""
+def _judge_order(probe: BoundaryProbe, *, is_binlog: bool) -> Finding:
+    """Tells which order and which guarantees the topic allows.  is_binlog: whether the messages were made from a
+    binlog, whose senders have no boundaries."""
+    fix = (
+        "nothing: this sender sends no boundaries (bridge help guarantees)"
+        if is_binlog
+        else "for whole transactions set enable-tidb-extension=true in TiCDC's sink-uri (Open Protocol needs none)"
+    )
     if probe.by_partition:
         return warn(
             "order",
             f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
             " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
             " may be lost (bridge verify --against upstream shows it)",
-            "for whole transactions, set enable-tidb-extension=true in TiCDC's sink-uri; others send no boundaries",
+            fix,
         )
     if probe.by_partition is None:
         return warn(
             "order",
             f"{probe.why}: nothing is applied before the first boundary comes",
-            "for Canal-JSON and Debezium set enable-tidb-extension=true in TiCDC's sink-uri: else there are none",
+            fix,
         )
     return ok("order", f"{probe.why}: transactions are applied whole, in commit order, exactly once")

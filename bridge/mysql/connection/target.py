@@ -1,4 +1,4 @@
-"""The address of a server, and how sessions on it are opened.  SQLAlchemy is used only here (README)."""
+"""How sessions on a server are opened."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Final
 import structlog
 from pymysql.constants import CLIENT, CR
 from pymysql.err import MySQLError
-from sqlalchemy import URL, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from bridge.errors import TargetError, UsageError
+from bridge.errors import TargetError
 from bridge.foreign_text import keep_secret
+from bridge.mysql.connection.server_url import parse_url, shown_url
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, reason_lost
 from bridge.mysql.connection.tls import Tls
@@ -21,7 +21,6 @@ from bridge.secret_settings import read_secret
 
 log = structlog.get_logger()
 
-_IN_URL: Final = frozenset({"unix_socket", "bind_address"})
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORT: Final = 3306
 
@@ -79,7 +78,7 @@ class Target:
         )
 
     def __str__(self) -> str:
-        return _shown(self._url.set(drivername="mysql"))
+        return shown_url(self._url.set(drivername="mysql"))
 
     @property
     def timeout_seconds(self) -> float:
@@ -150,47 +149,3 @@ class Target:
                 f" {self._tls.section}.tls and tls_cert if the account asks for TLS or a certificate",
             )
         return self._tls.refusal(error, self._role, str(self))
-
-
-def parse_url(url: str, flag: str) -> URL:
-    """Reads the address of a server.  Raises UsageError, which names the flag, for one that cannot be used."""
-    try:
-        parsed = make_url(url)
-    except (ArgumentError, ValueError) as error:
-        raise UsageError(f"{flag} is not a URL", fix="write it as mysql://user@host:port/") from error
-    if parsed.get_backend_name() not in {"mysql", "mariadb"} or not parsed.host:
-        raise UsageError(f"{flag} {_shown(parsed)} is not a MySQL address", fix="write it as mysql://user@host:port/")
-    _check_place(parsed, flag)
-    _check_query(parsed, flag)
-    return parsed
-
-
-def _check_place(parsed: URL, flag: str) -> None:
-    if "@" in str(parsed.host):
-        raise UsageError(
-            f"{flag} has more than one @", fix="write an @ in the password as %40, or set it in the environment"
-        )
-    try:
-        str(parsed.host).encode("idna")
-    except UnicodeError as error:
-        raise UsageError(f"{flag} {_shown(parsed)} names no host: {error}", fix="check the host's name") from error
-    if parsed.port is not None and not 0 < parsed.port < 1 << 16:
-        raise UsageError(f"{flag} has the port {parsed.port}", fix="give one of 1 to 65535; 3306 is the usual one")
-
-
-def _check_query(parsed: URL, flag: str) -> None:
-    """Refuses options that the driver does not need to find the server: all others have a setting, or the bridge
-    chooses them."""
-    for name in parsed.query.keys() - _IN_URL:
-        section = "target" if flag == "--target" else "upstream"
-        fix = f"leave it out; a URL may hold {' and '.join(sorted(_IN_URL))}"
-        if name.startswith(("ssl", "tls")):
-            fix = f'set {section}.tls = "verify-identity" (or off, preferred, required, verify-ca) and {section}.tls_ca'
-        elif "pass" in name:
-            fix = f"set the password in BRIDGE_{flag.removeprefix('--').upper()}_PASSWORD"
-        raise UsageError(f"{flag} holds {name}, which the bridge does not read from a URL", fix=fix)
-
-
-def _shown(url: URL) -> str:
-    """Gives the URL without password and query."""
-    return str(url.set(query={}).render_as_string(hide_password=True))

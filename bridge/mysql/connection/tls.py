@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NoReturn
 from pymysql.constants import CR
 from pymysql.err import MySQLError
 
-from bridge.errors import TargetError, UsageError
+from bridge.errors import TargetError, UsageError, fix_of_reading
 
 TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
 VERIFIED: Final = frozenset({"verify-ca", "verify-identity"})
@@ -79,9 +79,9 @@ class Tls:
             what = "no certificate" if setting == "tls_ca" else "no certificate with its key"
             self._wrong(f"{setting} {path} holds {what}: {error}", "give a PEM file")
         except OSError as error:
-            self._wrong(
-                f"{setting}: {error.filename or path} cannot be read: {error.strerror}", "check its name and rights"
-            )
+            file = error.filename or path
+            fix = fix_of_reading(error, file, "check its name and rights")
+            self._wrong(f"{setting}: {file} cannot be read: {error.strerror}", fix)
 
     def _passphrase(self) -> NoReturn:
         self._wrong("tls_key is encrypted", "give a key without a passphrase, which only its owner can read")

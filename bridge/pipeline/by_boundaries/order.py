@@ -18,7 +18,7 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
-from bridge.pipeline.decoded_batch import SortedBatch, batch_on_executors, sorted_batch
+from bridge.pipeline.decoded_batch import SortedBatch, kept_batch, sorted_batch
 from bridge.pipeline.filtering.wanted_changes import is_wanted
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
@@ -88,7 +88,7 @@ class BoundaryOrder:
         order."""
         return sorted_batch(events, ends)
 
-    on_executors = staticmethod(batch_on_executors)
+    kept = staticmethod(kept_batch)
 
     def take(self, batch: SortedBatch) -> None:
         """Takes one micro-batch.  When it has changes without a TSO, drops it: the other order will read it again."""

@@ -74,7 +74,7 @@ class PartitionOrder:
     """
 
     by_partition: ClassVar[bool] = True
-    on_executors: ClassVar[None] = None
+    kept: ClassVar[None] = None
     is_stuck: ClassVar[bool] = False
     """A bad message stops only its own partition."""
 

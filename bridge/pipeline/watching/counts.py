@@ -47,8 +47,6 @@ class Counts:
     messages: int = 0
     applied: Applied = field(default_factory=lambda: Applied(0, {}))
     """Replaced as a whole, so that whoever reads it once has one moment."""
-    rows_ahead: int | None = None
-    """How many of them had been applied when Spark was there; None before."""
     quarantined: int = 0
     applying_since: float | None = None
     """When the first transaction with row changes began, by the applier's clock."""
@@ -65,16 +63,6 @@ class Counts:
     def rows(self) -> int:
         """How many row changes were applied."""
         return self.applied.rows
-
-    def spark_is_there(self) -> None:
-        """Notes how many rows were applied without Spark, the first time that it is there."""
-        if self.rows_ahead is None:
-            self.rows_ahead = self.rows
-
-    @property
-    def stream_rows(self) -> int:
-        """How many rows were applied since Spark is there, and all where it was not needed."""
-        return self.rows - (self.rows_ahead or 0)
 
     def note_applied(self, rows: int, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
         """Counts the rows of a transaction, but for those that were quarantined instead."""

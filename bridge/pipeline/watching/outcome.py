@@ -71,7 +71,7 @@ def outcome_of(
         rows=counts.rows,
         seconds=seconds,
         stream_seconds=stream_seconds,
-        stream_rows=counts.stream_rows,
+        stream_rows=counts.rows,
         apply_seconds=apply_seconds,
         transactions=writer.counts.transactions,
         schema_changes=writer.counts.schema_changes,

@@ -8,11 +8,12 @@ without it, the event time `es` counts.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
-from bridge.protocols.canal.types import canal_types, column_of
+from bridge.protocols.canal.types import canal_types, column_of, told_sql_types
 from bridge.protocols.decoder import (
     MAX_CACHED,
     MAX_COMMIT_TS,
@@ -51,18 +52,24 @@ _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
 
+_OTHERS: Final = 8
+
 _new_event = tuple.__new__
 """Makes an event in half the time of Event(...), which matters at one event for each row."""
 
 
 class _TableState:
-    """What the decoder knows of one type of change of one table."""
+    """What the decoder knows of one type of change of one table.
 
-    __slots__ = ("kind", "layout", "schema", "table", "wanted")
+    others: the last layouts, as official Canal's sqlType may change from message to message and back.
+    """
 
-    def __init__(self, kind: Kind, schema: str, table: str, wanted: bool) -> None:
-        self.kind, self.schema, self.table, self.wanted = kind, schema, table, wanted
+    __slots__ = ("is_official", "kind", "layout", "others", "schema", "table", "wanted")
+
+    def __init__(self, kind: Kind, schema: str, table: str, wanted: bool, is_official: bool) -> None:
+        self.kind, self.schema, self.table, self.wanted, self.is_official = kind, schema, table, wanted, is_official
         self.layout: Layout | None = None
+        self.others: deque[Layout] = deque(maxlen=_OTHERS)
 
 
 class CanalJsonDecoder(PlainDecoder):
@@ -102,7 +109,7 @@ class CanalJsonDecoder(PlainDecoder):
         if len(self._states) >= MAX_CACHED:
             self._states.clear()
         state = self._states[schema, table, kind, is_official] = _TableState(
-            _KINDS[kind], schema, table, self.is_wanted(schema, table)
+            _KINDS[kind], schema, table, self.is_wanted(schema, table), is_official
         )
         return state
 
@@ -117,19 +124,23 @@ class CanalJsonDecoder(PlainDecoder):
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
         place = _place(message) if extension is None else None
         layout = state.layout
-        if (
-            layout is None
-            or layout.shape != message.get("mysqlType")
-            or layout.handle != message.get("pkNames", _UNSAID)
-        ):
-            layout = self._layout(message, rows[0])
+        # Of TiCDC's messages, sqlType depends on the values, and is not read
+        shape = message.get("mysqlType")
+        if state.is_official:
+            shape = shape, message.get("sqlType")
+        handle = message.get("pkNames", _UNSAID)
+        if layout is None or layout.shape != shape or layout.handle != handle:
+            layout = next((one for one in state.others if one.shape == shape and one.handle == handle), None)
+            if layout is None:
+                layout = self._layout(message, rows[0], shape)
+                state.others.append(layout)
         events = []
         layouts: dict[tuple[str, ...], Layout] = {}
         for index, row in enumerate(rows):
             names = tuple(row) if type(row) is dict else ()
             if layout.names != names:
                 if names not in layouts:
-                    layouts[names] = self._layout(message, row)
+                    layouts[names] = self._layout(message, row, shape)
                 layout = layouts[names]
             before: str | None = None
             after: str | None = image_of(layout, row)
@@ -145,7 +156,7 @@ class CanalJsonDecoder(PlainDecoder):
         state.layout = layout
         return events
 
-    def _layout(self, message: dict[str, Any], row: object) -> Layout:
+    def _layout(self, message: dict[str, Any], row: object, shape: object) -> Layout:
         types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
             raise DecodeError(f"a row of data is {shown(row)}, not an object")
@@ -155,13 +166,12 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        is_official, sql_types = is_of_canal(message), message.get("sqlType")
-        told = sql_types if isinstance(sql_types, dict) else {}
+        is_official, told = is_of_canal(message), told_sql_types(message.get("sqlType"))
         columns = [
             column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
         ]
         layout = make_layout(
-            types,
+            shape,
             handle,
             [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
             "" if handle is _UNSAID else NO_PRIMARY_KEY,

@@ -5,6 +5,9 @@ Official Canal keeps the name that the statement spells: FLOAT8, NVARCHAR(20), L
 set, and the binary log tells text and bytes of a column no more than the name does.  So it writes CHAR, VARCHAR and the
 TEXT types as UTF-8, whatever the column's character set, and everything that is a BLOB in the log and is not called
 exactly TINYTEXT, TEXT, MEDIUMTEXT or LONGTEXT as bytes.
+
+`sqlType` comes from the binary log, `mysqlType` and the columns' names from what Canal has as the table's definition.
+Where they contradict each other, it has that of another moment, and its names may be of other columns.
 """
 
 from __future__ import annotations
@@ -102,6 +105,38 @@ _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "int
 _LONG_TEXTS: Final = ("tinytext", "text", "mediumtext", "longtext")
 _CLOB: Final = 2005
 """JDBC's type of what official Canal has read as text."""
+_BYTES: Final = frozenset({-2, -3, -4, 2004})
+"""BINARY, VARBINARY, LONGVARBINARY and BLOB, of which Canal writes the last; before 1.1.7 the others for null."""
+_VARCHAR: Final = 12
+_SQL_TYPES: Final[dict[str, frozenset[int]]] = {
+    "tinyint": frozenset({-6, -7}),
+    **dict.fromkeys(("boolean", "bool"), frozenset({-6, -7, 16})),
+    "smallint": frozenset({5}),
+    **dict.fromkeys(("mediumint", "int", "integer"), frozenset({4})),
+    "bigint": frozenset({-5}),
+    "float": frozenset({7, 6}),
+    "double": frozenset({8}),
+    "real": frozenset({8, 7}),
+    **dict.fromkeys(("decimal", "numeric", "dec", "fixed"), frozenset({3, 2})),
+    "char": frozenset({1}),
+    "varchar": frozenset({12}),
+    **dict.fromkeys(_LONG_TEXTS, _BYTES | {_CLOB, -1}),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
+    "date": frozenset({91}),
+    "time": frozenset({92}),
+    **dict.fromkeys(("datetime", "timestamp"), frozenset({93})),
+    "year": frozenset({12, 91}),
+    "enum": frozenset({4, 1}),
+    "set": _BYTES | {-7, 1},
+    "bit": frozenset({-7}),
+    "json": _BYTES | {12, 1111, -1},
+    **dict.fromkeys((word for word in TYPES if re.search("point|line|polygon|geom", word)), _BYTES),
+}
+"""The JDBC types that a column of a type may come with: those of Canal 1.1.0 to 1.1.8 (RowsLogBuffer, LogEventConvert;
+null has another one in JSON and SET, and MariaDB's JSON is a LONGTEXT), and those of MySQL's own driver, of which other
+senders of the format may take them."""
+_ABOVE: Final = {"tinyint": 5, "smallint": 4, "int": -5, "integer": -5, "bigint": 3}
+"""What Canal writes for unsigned values that their type would hold as negative ones."""
 _FLOAT_BITS: Final = 24
 """FLOAT(p) with more bits is a DOUBLE."""
 _TYPE: Final = re.compile(
@@ -143,8 +178,9 @@ def column_of(
 ) -> CanalColumn:
     """Makes the reader of a column of a type like ``int``, ``INT8(20) unsigned`` or ``enum('a','b')``.
 
-    sql_type: JDBC's type of the column's value.
+    sql_type: JDBC's type of the column's value; None where the message does not tell.
     is_official: whether the message is one of official Canal.
+    Raises DecodeError for a type that is not known, or that contradicts the JDBC type of an official message.
     """
     if not isinstance(mysql_type, str):
         raise DecodeError(f"column {shown(name)} has no type in mysqlType", column=name)
@@ -153,17 +189,39 @@ def column_of(
         raise DecodeError(
             f"column {shown(name)} is of the unknown type {shown(mysql_type)}", Code.UNKNOWN_TYPE, column=name
         )
+    if is_official and sql_type is not None:
+        _check_sql_type(name, kind, mysql_type, sql_type)
     convert, form, declared = types[kind.word], "", _declared(kind, mysql_type)
     if kind.word in _WIDTHS and kind.unsigned:
         convert = literals.UNSIGNED[_WIDTHS[kind.word]]
     elif kind.word in _DECLARED and kind.arguments is not None:
         convert = _DECLARED[kind.word](kind.arguments)
     elif is_official and kind.word == "json":
-        convert = _document
+        convert = _document_bytes if sql_type in _BYTES else _document
     elif is_official and convert is literals.text and kind.word != "vector":
         is_bytes = kind.word in _LONG_TEXTS and sql_type != _CLOB and not _is_exact(kind)
         convert, form = (literals.latin1, "") if is_bytes else (convert, UTF8_FORM)
     return CanalColumn(mysql_type, convert, form, declared)
+
+
+def told_sql_types(sql_types: object) -> Mapping[str, object]:
+    """Gives what a message's `sqlType` tells of its columns: nothing where it is missing, or says VARCHAR of all, as
+    senders do that know values only as texts."""
+    return sql_types if isinstance(sql_types, dict) and set(sql_types.values()) != {_VARCHAR} else {}
+
+
+def _check_sql_type(name: str, kind: _Type, mysql_type: str, sql_type: object) -> None:
+    possible = _SQL_TYPES.get(kind.word)
+    if possible is None or sql_type in possible or (kind.unsigned and sql_type == _ABOVE.get(kind.word)):
+        return
+    raise DecodeError(
+        f"column {shown(name)} is {shown(mysql_type)} in mysqlType, but the value in the binary log has another type"
+        f" (sqlType {shown(sql_type)}): Canal took the table's columns of another moment, so names and values may be of"
+        " different columns; let Canal read from its last position with the table's history (canal.instance.tsdb), or"
+        " copy the table anew",
+        Code.BAD_VALUE,
+        column=name,
+    )
 
 
 def _type_of(mysql_type: str) -> _Type | None:
@@ -202,6 +260,11 @@ def _document(value: str) -> str:
     """Converts a JSON document.  Official Canal writes the rows that had no value when a JSON column NOT NULL was added
     with an empty text: they hold nothing, which MySQL reads as JSON's null (RowsLogBuffer)."""
     return literals.text(value or "null")
+
+
+def _document_bytes(value: str) -> str:
+    """Converts a JSON document of MariaDB, which is a LONGTEXT in its log, so that Canal writes its bytes."""
+    return literals.text(value.encode("latin-1").decode())
 
 
 def _enum(members: str) -> Converter:

@@ -1,8 +1,13 @@
-"""Loads all compiled functions, for a process that will read many messages, or whose children will."""
+"""Loads all decoders and compiled functions, for a process that will read many messages, or whose children will."""
 
 from __future__ import annotations
 
+import bridge.protocols.batch_decode
+import bridge.protocols.fast.canal_shape
+import bridge.protocols.fast.ckafka_shape
+import bridge.protocols.fast.debezium_shape
 import bridge.protocols.fast.open_protocol_frames
+import bridge.protocols.fast.open_protocol_shape
 import bridge.protocols.fast.reader  # noqa: F401
 from bridge.protocols.fast.compiled.native_code import loaded_functions
 

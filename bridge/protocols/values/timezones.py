@@ -1,4 +1,4 @@
-"""Converts local TIMESTAMP text to UTC: the formats write TIMESTAMP in TiCDC's time zone and do not name it.
+"""Converts local TIMESTAMP text to UTC: some formats write TIMESTAMP in their sender's zone and do not name it.
 
 The target's session runs in UTC and needs no named zones, which fail on a server without zone tables.
 """
@@ -22,7 +22,7 @@ from bridge.protocols.values import literals
 ToUtc = Callable[[str], str]
 """Converts ``YYYY-MM-DD hh:mm:ss[.fraction]``, which was matched before, to UTC with the same fraction digits."""
 
-FIX: Final = "run the changefeed with TiCDC in UTC"
+FIX: Final = "run the sender in UTC"
 
 _ZERO: Final = "0000-00-00 00:00:00"
 _SECONDS: Final = len(_ZERO)
@@ -70,7 +70,7 @@ def is_utc_or_unset(timezone: str | None) -> bool:
 def _unknown(value: str) -> str:
     if value.startswith(_ZERO):
         return value
-    reason = "this format writes TIMESTAMP in TiCDC's time zone without naming it: give it with --timezone"
+    reason = "this format writes TIMESTAMP in its sender's time zone without naming it: give it with --timezone"
     raise DecodeError(reason, Code.NO_TIMEZONE)
 
 

@@ -4,55 +4,111 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD
+from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.sources.kafka.offset_planner import OffsetPlanner, Plan
+from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange, shares, split_ranges
 from bridge.sources.kafka.range_reader import process_reader
-from bridge.sources.source import Export, Session, Wait
-from bridge.spark.event_transfer import export_tables, import_events, transfer_folder
+from bridge.sources.source import Export, Pace, Session, Taken
+from bridge.spark.event_transfer import TooLargeError, export_tables, import_events, transfer_folder
+from bridge.spark.kept_rows.keeping import export_kept, keep
+from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
+from bridge.spark.source.plans import Offsets, answering, nested
 
 _T = TypeVar("_T")
+FEW: Final = 2_000
+"""So many messages are one task: a task costs more than it saves for fewer."""
 _LEEWAY = 2
 """A task may return this many times its share of the bytes, since the messages of one topic differ in size."""
 
 
 class KafkaStream:
-    """The messages of Kafka topics.  Spark's stream is only a clock: it calls foreachBatch again as soon as the call
-    before has returned, and the planner then waits for messages.
+    """The messages of Kafka topics, as a stream of the data source `bridge-chunks`, whose questions it answers.
 
     nothing: a micro-batch without messages, of which all others are made.
+    starts: where the stream begins.
     """
 
     trigger: ClassVar[Mapping[str, Any]] = {"processingTime": "0 seconds"}
 
-    def __init__(self, planner: OffsetPlanner, nothing: KafkaBatch) -> None:
-        self._planner, self._nothing = planner, nothing
+    def __init__(self, planner: OffsetPlanner, nothing: KafkaBatch, starts: Mapping[PartitionId, int]) -> None:
+        self._planner, self._batch = planner, nothing
+        self._next = dict(starts)
+        self._pace: Pace | None = None
+        self._slots, self._stays = 1, False
 
-    def ahead(self, most: int, wait: Wait) -> KafkaBatch | None:
-        """Waits for messages, and returns the ranges of about so many at most."""
-        return self._batch(self._planner.next(wait, most))
+    @contextmanager
+    def frame(self, spark: SparkSession, folder: str, pace: Pace) -> Iterator[DataFrame]:
+        """Gives the stream of chunks, and answers its questions in the block."""
+        self._pace, self._slots = pace, spark.sparkContext.defaultParallelism
+        self._batch = replace(self._batch, folder=transfer_folder(spark, folder))
+        spark.dataSource.register(ChunkSource)
+        with answering(self, folder):
+            yield spark.readStream.format(NAME).option(FOLDER, folder).load()
 
-    def frame(self, spark: SparkSession, folder: str) -> DataFrame:
-        """Returns the clock.  From now on executors on this machine transfer events to the driver as files in
-        `folder`."""
-        self._nothing = replace(self._nothing, folder=transfer_folder(spark, folder))
-        return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    def taken(self, chunks: DataFrame) -> Taken:
+        """Collects the chunks of the micro-batch that was planned last, or what the driver has to know of them."""
+        batch = self._batch
+        if self._stays:
+            return Taken(batch, kept=keep(chunks.rdd.map(_chunk), batch.folder))
+        try:
+            return Taken(batch, import_events(map(_chunk, chunks.collect())))
+        except TooLargeError as error:
+            return Taken(batch, too_large=error)
 
-    def next(self, batch: DataFrame, wait: Wait) -> KafkaBatch | None:  # noqa: ARG002
-        """Waits for messages, and returns their ranges."""
-        return self._batch(self._planner.next(wait))
+    def initial(self) -> Offsets:
+        """Gives where the stream begins."""
+        return nested(self._next)
 
-    def _batch(self, plan: Plan | None) -> KafkaBatch | None:
-        return None if plan is None else replace(self._nothing, ranges=plan.ranges, is_cut=plan.is_cut)
+    def latest(self) -> Offsets:
+        """Waits for messages, and plans a micro-batch of them."""
+        pace = self._required_pace
+        plan = pace.planned(partial(self._planner.next, pace.wait, pace.size))
+        if plan is not None:
+            self._batch = replace(self._batch, ranges=plan.ranges, is_cut=plan.is_cut)
+            self._stays = pace.stays(self._batch.messages)
+            self._next.update(self._batch.ends)
+        return nested(self._next)
+
+    def known(self) -> Offsets:
+        """Gives where the partitions ended when the planner last looked."""
+        return nested({**self._next, **self._planner.ends})
+
+    def tasks(self) -> list[bytes]:
+        """Divides the micro-batch among the cores; few messages go to one task."""
+        pace, batch = self._required_pace, self._batch
+        plan = shares(batch.ranges, self._slots if batch.messages > FEW else 1)
+        most = math.inf if batch.messages <= 1 else _LEEWAY * pace.most_bytes / max(1, len(plan))
+        if self._stays:
+            export: Export[bytes] = partial(export_kept, folder=batch.folder)
+        else:
+            export = partial(export_tables, folder=batch.folder, most_bytes=most)
+        work = partial(_decoded, pace.decode, export, batch.properties)
+        return [bytes(cloudpickle.dumps(partial(work, share))) for share in plan]  # type: ignore[no-untyped-call]
+
+    @property
+    def _required_pace(self) -> Pace:
+        assert self._pace is not None
+        return self._pace
+
+
+def _decoded(
+    decode: EventDecoder, export: Export[bytes], properties: tuple[tuple[str, str], ...], ranges: list[OffsetRange]
+) -> Iterator[bytes]:
+    return export(decode(process_reader(properties).read(ranges)))
+
+
+def _chunk(row: tuple[Any, ...]) -> bytes:
+    return bytes(row[0])
 
 
 @dataclass(frozen=True)

@@ -60,13 +60,19 @@ class OffsetPlanner:
         self._ends_of, self._guard, self._next = ends_of, guard, dict(starts)
         self._limit, self._pace, self._once = limit, max(_LEAST_PACE / _WHILE_THEY_COME, pace), once
         self._last: Mapping[PartitionId, int] | None = None
+        self._seen: Mapping[PartitionId, int] = {}
         self._plan_at = self._look_at = time.monotonic()
         self._behind_since: float | None = None
 
-    def next(self, wait: Wait, most: int | None = None) -> Plan | None:
+    @property
+    def ends(self) -> Mapping[PartitionId, int]:
+        """Where the partitions ended when they were last looked at."""
+        return self._seen
+
+    def next(self, wait: Wait, most: Callable[[], int]) -> Plan | None:
         """Waits until there are messages, and plans the next micro-batch.
 
-        wait: see Wait.  most: about the most messages of this one, if that is less than the limit.
+        wait: see Wait.  most: tells about the most messages of this one, if that is less than the limit.
         Returns None when the stream has come to its end, or when `wait` says that nobody waits.  Raises SourceError
         when a topic was deleted or created again, or has lost messages that were read; UnansweredError when Kafka was
         away for too long.
@@ -78,7 +84,8 @@ class OffsetPlanner:
                 ends = self._ends(lambda: wait(0.0))
             except Abandoned:
                 return None
-            plan = planned(self._next, ends, min(most or self._limit, self._limit))
+            self._seen = ends
+            plan = planned(self._next, ends, min(most(), self._limit))
             self._next.update({(r.topic, r.partition): r.end for r in plan.ranges})
             if plan.ranges:
                 self._plan_at = looked_at + (_LEAST_PACE if plan.is_cut else self._pace * _WHILE_THEY_COME)

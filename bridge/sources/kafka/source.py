@@ -120,15 +120,9 @@ class KafkaSource:
 
     def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
         """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
-        planner = OffsetPlanner(
-            self.ends,
-            guard,
-            {partition: start.offset for partition, start in starts.items()},
-            pacing.messages,
-            pacing.seconds,
-            once=pacing.once,
-        )
-        return KafkaStream(planner, KafkaBatch(spark, [], self._client_properties()))
+        offsets = {partition: start.offset for partition, start in starts.items()}
+        planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, once=pacing.once)
+        return KafkaStream(planner, KafkaBatch(spark, [], self._client_properties()), offsets)
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns `messages_per_batch`: no more messages than that are planned."""

@@ -16,7 +16,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from bridge.errors import UsageError
-from bridge.model import PartitionId
 from bridge.protocols import DecodeOptions, Decoder, make_decoder, recognise, require_protocol
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.secret_settings import refuse_secrets, resolve
@@ -28,15 +27,13 @@ from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.message_chunks import joined_chunks, latest_ms
 from bridge.sources.source import Message
 from bridge.spark.source.event_rows import EVENT_ROWS, event_rows
+from bridge.spark.source.plans import Offsets, flat, nested
 
 NAME: Final = "bridge"
 _KAFKA: Final = "source.kafka."
 _SAMPLE: Final = 200
 _UNLIMITED: Final = 1 << 62
 _EARLIEST, _LATEST = "earliest", "latest"
-
-Offsets = dict[str, dict[str, int]]
-"""Topic, then partition as text, then offset: the form in which Spark keeps and shows the offsets of a stream."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +184,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Gives where a new stream begins: `starting_offsets`."""
         extents = self._kafka().extents()
         is_latest = self._options.starting_offsets == _LATEST
-        return _nested({where: one.high if is_latest else one.low for where, one in extents.items()})
+        return nested({where: one.high if is_latest else one.low for where, one in extents.items()})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Gives the limit of a micro-batch: `max_messages_per_batch`."""
@@ -195,18 +192,18 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Plans the end of the next micro-batch: where the partitions end now, or as far as the limit lets it go."""
-        begins = _flat(start)
-        ends = _flat(self.reportLatestOffset() if self._last is None else self._last)
+        begins = flat(start)
+        ends = flat(self.reportLatestOffset() if self._last is None else self._last)
         begins = {**dict.fromkeys(ends, 0), **begins}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNLIMITED
         reached = {(one.topic, one.partition): one.end for one in planned(begins, ends, most).ranges}
-        return _nested({**begins, **reached})
+        return nested({**begins, **reached})
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
         """Asks Kafka where the partitions end now."""
         topics = self._kafka().topics()
         wheres = [(topic, number) for topic, now in topics.items() for number in range(now.partitions)]
-        return _nested(self._kafka().ends(wheres))
+        return nested(self._kafka().ends(wheres))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Ends the stream where the partitions end now."""
@@ -214,8 +211,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[_Task]:
         """Plans a task for each partition that has messages between these offsets."""
-        begins = _flat(start)
-        ranges = [OffsetRange(*where, begins.get(where, 0), at) for where, at in _flat(end).items()]
+        begins = flat(start)
+        ranges = [OffsetRange(*where, begins.get(where, 0), at) for where, at in flat(end).items()]
         ranges = [wanted for wanted in ranges if wanted.size]
         if ranges and not self._protocol:
             self._protocol = self._options.protocol_of(self._kafka())
@@ -261,14 +258,3 @@ def _one(message: Message) -> Messages:
 def _decoder(protocol: str, timezone: str | None) -> Decoder:
     """Gives this process's decoder: Spark's Python workers outlive their tasks."""
     return make_decoder(protocol, DecodeOptions(timezone))
-
-
-def _nested(offsets: Mapping[PartitionId, int]) -> Offsets:
-    nested: Offsets = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        nested.setdefault(topic, {})[str(partition)] = offset
-    return nested
-
-
-def _flat(offsets: Offsets) -> dict[PartitionId, int]:
-    return {(topic, int(partition)): at for topic, some in offsets.items() for partition, at in some.items()}

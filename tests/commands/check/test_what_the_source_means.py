@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridge.commands.check import protocol, tables, upstream
+from bridge.commands.check import kafka, protocol, tables, upstream
 from bridge.commands.check.finding import Finding, Level
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption
@@ -16,6 +19,7 @@ from bridge.commands.check.upstream import UpstreamFacts
 from bridge.config import Settings
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection.target import Target
+from bridge.sources.capture_files import CaptureSource
 from tests.support.pipelines import sql
 
 
@@ -109,3 +113,29 @@ def test_a_tidb_is_asked(tidb_target: str) -> None:
         assert upstream.gather(Target(tidb_target)).new_collations is False
     finally:
         sql(tidb_target, change.format("True"))
+
+
+@pytest.mark.parametrize("sender", ["canal-1.1.7/server.jsonl", "debezium-3.6.1/topics.jsonl", "ckafka"])
+def test_advice_is_for_the_sender_at_hand(real_senders: Path, tmp_path: Path, sender: str) -> None:
+    """Whoever has no TiCDC is told of none of its options."""
+    path = tmp_path / "sender.jsonl"
+    if sender == "ckafka":
+        path.write_text(
+            json.dumps({"partition": 0, "offset": 0, "value": b64encode(CKAFKA).decode()}), encoding="utf-8"
+        )
+    else:
+        path = real_senders / sender
+    found = kafka.gather(CaptureSource(str(path)), "")
+    name = protocol.guess(found)[0]
+    advice = [
+        f"{one.what} -> {one.fix}"
+        for one in protocol.judge(found, protocol.decode(found, Settings(), name), Settings())
+    ]
+    assert any("sends no boundaries" in one for one in advice)
+    assert not [one for one in advice if "TiCDC" in one or "changefeed" in one]
+
+
+CKAFKA = (
+    b'{"BINLOG_NAME":"f.1","BINLOG_POS":4,"DATABASE":"d","TABLE":"t","GLOBAL_ID":null,"TYPE":"I","NEW_VALUES":'
+    b'{"id":"1"},"OLD_VALUES":null,"TIME":"20160611015029"}'
+)

@@ -39,7 +39,7 @@ def canal(kind: str, number: int, values: dict[str, bytes | None], old: Any, *, 
         {
             "data": [row], "database": "m", "es": 1700000000000, "gtid": "", "id": 1, "isDdl": False,
             "mysqlType": types, "old": old, "pkNames": ["id"] if has_key else None, "sql": "",
-            "sqlType": dict.fromkeys(types, 2004), "table": "t", "ts": 1700000000001, "type": kind,
+            "sqlType": dict.fromkeys(values, 2004) | {"id": 4}, "table": "t", "ts": 1700000000001, "type": kind,
         }
     )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from decimal import Decimal
 from itertools import chain
@@ -61,11 +62,12 @@ COLUMNS: list[tuple[str, str, str, Any]] = [
 
 def message(kind: str, number: int, *, is_null: bool = False, old: Any = None) -> bytes:
     types = {"id": "SERIAL"} | {f"c{i}": named for i, (_, named, _, _) in enumerate(COLUMNS)}
+    as_bytes = {name: 2004 for name, named in types.items() if re.search("TEXT|LONG|BINARY|BLOB", named)}
     row = {"id": str(number)} | {f"c{i}": None if is_null else value for i, (_, _, value, _) in enumerate(COLUMNS)}
     return compact(
         {
             "data": [row], "database": "m", "es": 1700000000000, "gtid": "", "id": 7, "isDdl": False,
-            "mysqlType": types, "old": old, "pkNames": ["id"], "sql": "", "sqlType": dict.fromkeys(types, 2004),
+            "mysqlType": types, "old": old, "pkNames": ["id"], "sql": "", "sqlType": as_bytes,
             "table": "t", "ts": 1700000000001, "type": kind,
         }
     )  # fmt: skip

@@ -30,6 +30,24 @@ ROW = (
 )
 
 
+_AFTER_LOADING = """
+import sys
+import bridge.protocols.fast.loading
+before = set(sys.modules)
+from bridge.protocols import DECODERS, DecodeOptions
+import bridge.protocols.batch_decode
+for make in DECODERS.values():
+    make(DecodeOptions("UTC"))
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_a_parent_of_workers_loads_everything_that_decoding_needs() -> None:
+    """What it has loaded, the workers that it forks have: none of them imports a decoder again."""
+    left = subprocess.run([sys.executable, "-c", _AFTER_LOADING], capture_output=True, text=True, check=True).stdout
+    assert left.split() == []
+
+
 def decoded(lots: int, cache: Path) -> str:
     """What a new process says that decodes so many lots of 1,000 rows."""
     code = _DECODE.format(messages=[ROW], lots=lots)

@@ -29,7 +29,7 @@ def test_a_plan_keeps_to_the_limit_and_leaves_no_partition_behind(
     extents: dict[PartitionId, tuple[int, int]], limit: int
 ) -> None:
     """Each partition that has messages gets its share, and at least one; more than the limit are planned only of more
-    partitions than that: the driver reads so many alone that one more would be a job of Spark's."""
+    partitions than that."""
     starts = {where: start for where, (start, _) in extents.items()}
     ends = {where: start + size for where, (start, size) in extents.items()}
     found, is_cut = planned(starts, ends, limit)
@@ -41,6 +41,11 @@ def test_a_plan_keeps_to_the_limit_and_leaves_no_partition_behind(
     assert is_cut == (sum(one.size for one in found) < total)
     assert sum(one.size for one in found) <= max(limit, len(found))
     assert sum(one.size for one in found) >= min(limit, total) - len(found)
+
+
+def all_of_it() -> int:
+    """The wish of those who take micro-batches."""
+    return 1 << 40
 
 
 class Brokers:
@@ -94,28 +99,29 @@ def test_micro_batches_follow_each_other_without_a_gap(clock: Clock) -> None:
     """Each begins where the one before ended; when there is nothing new, the next question waits."""
     brokers, waits = Brokers({A: 150, B: 50}), Waits(3, clock)
     planner = _planner(brokers, {A: 0, B: 50})
-    assert planner.next(waits).ranges == [OffsetRange("t", 0, 0, 100)]
-    assert planner.next(waits).ranges == [OffsetRange("t", 0, 100, 150)]
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 0, 0, 100)]
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 0, 100, 150)]
     brokers.ends_now = {A: 151, B: 53}
-    assert planner.next(waits).ranges == [OffsetRange("t", 0, 150, 151), OffsetRange("t", 1, 50, 53)]
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 0, 150, 151), OffsetRange("t", 1, 50, 53)]
     assert waits.left == 1
-    assert planner.next(waits) is None
+    assert planner.next(waits, all_of_it) is None
 
 
 def test_a_plan_may_be_smaller_than_the_limit(clock: Clock) -> None:
     """And never larger; it says whether it leaves anything out."""
     planner = _planner(Brokers({A: 150}), {A: 0})
     waits = Waits(5, clock)
-    assert planner.next(waits, 10) == ([OffsetRange("t", 0, 0, 10)], True)
-    assert planner.next(waits, 1000) == ([OffsetRange("t", 0, 10, 110)], True)
-    assert planner.next(waits) == ([OffsetRange("t", 0, 110, 150)], False)
+    assert planner.next(waits, lambda: 10) == ([OffsetRange("t", 0, 0, 10)], True)
+    assert planner.next(waits, lambda: 1000) == ([OffsetRange("t", 0, 10, 110)], True)
+    assert planner.next(waits, all_of_it) == ([OffsetRange("t", 0, 110, 150)], False)
 
 
 def test_kafka_is_never_asked_without_a_pause(clock: Clock) -> None:
     """Not with `stream.trigger_ms` 0 either."""
     brokers, waits = Brokers({A: 1}), Waits(50, clock)
     began = clock.now
-    assert OffsetPlanner(brokers.ends, cast("Any", brokers), {A: 1}, 100, 0.0, once=False).next(waits) is None
+    planner = OffsetPlanner(brokers.ends, cast("Any", brokers), {A: 1}, 100, 0.0, once=False)
+    assert planner.next(waits, all_of_it) is None
     assert clock.now - began >= 50 * 0.009
 
 
@@ -123,13 +129,13 @@ def test_kafka_is_asked_sooner_while_messages_come(clock: Clock) -> None:
     """A look that finds nothing is followed by a longer wait."""
     brokers, waits = Brokers({A: 1}), Waits(50, clock)
     planner = _planner(brokers, {A: 0})
-    planner.next(waits)
+    planner.next(waits, all_of_it)
     began = clock.now
     brokers.ends_now = {A: 2}
-    planner.next(waits)
+    planner.next(waits, all_of_it)
     assert clock.now - began == pytest.approx(0.06)
     waits.left = 3
-    assert planner.next(waits) is None
+    assert planner.next(waits, all_of_it) is None
     assert clock.now - began == pytest.approx(0.06 + 0.06 + 3 * 0.2)
 
 
@@ -137,7 +143,7 @@ def test_what_is_there_already_is_not_waited_for(clock: Clock) -> None:
     """A plan that leaves messages out is followed by the next one at once."""
     planner, waits = _planner(Brokers({A: 250}), {A: 0}), Waits(50, clock)
     began = clock.now
-    assert [planner.next(waits).is_cut for _ in range(3)] == [True, True, False]
+    assert [planner.next(waits, all_of_it).is_cut for _ in range(3)] == [True, True, False]
     assert clock.now - began == pytest.approx(2 * 0.01)
 
 
@@ -145,19 +151,19 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(clock: Clock) -> N
     """Whatever the first look at it shows."""
     brokers, waits = Brokers({A: 1}), Waits(100, clock)
     planner = _planner(brokers, {A: 0})
-    assert planner.next(waits).ranges == [OffsetRange("t", 0, 0, 1)]
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 0, 0, 1)]
     brokers.ends_now = {A: 1, B: 7}
-    assert planner.next(waits).ranges == [OffsetRange("t", 1, 0, 7)]
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 1, 0, 7)]
 
 
 def test_a_replay_ends_where_the_partitions_ended_when_it_began(clock: Clock) -> None:
     """What comes meanwhile is left to the next one."""
     brokers, waits = Brokers({A: 150, B: 0}), Waits(10, clock)
     planner = _planner(brokers, {A: 0, B: 0}, once=True)
-    assert planner.next(waits).ranges == [OffsetRange("t", 0, 0, 100)]
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 0, 0, 100)]
     brokers.ends_now = {A: 400, B: 9}
-    assert planner.next(waits).ranges == [OffsetRange("t", 0, 100, 150)]
-    assert planner.next(waits) is None
+    assert planner.next(waits, all_of_it).ranges == [OffsetRange("t", 0, 100, 150)]
+    assert planner.next(waits, all_of_it) is None
     assert waits.left > 0
 
 
@@ -165,7 +171,7 @@ def test_kafka_that_is_away_is_waited_for(clock: Clock) -> None:
     """And said to be away, as everywhere."""
     brokers, waits = Brokers({A: 1}), Waits(10, clock)
     brokers.is_away = 2
-    assert _planner(brokers, {A: 0}).next(waits).ranges == [OffsetRange("t", 0, 0, 1)]
+    assert _planner(brokers, {A: 0}).next(waits, all_of_it).ranges == [OffsetRange("t", 0, 0, 1)]
     assert brokers.end.retries == 2
     assert brokers.end.waiting_for == ""
 
@@ -176,17 +182,17 @@ def test_nobody_waits_for_kafka_after_a_stop() -> None:
     brokers = Brokers({A: 1})
     brokers.is_away = 1 << 30
     stops = iter([False, False, False])
-    assert _planner(brokers, {A: 0}).next(lambda _: next(stops, True)) is None
+    assert _planner(brokers, {A: 0}).next(lambda _: next(stops, True), all_of_it) is None
 
 
 def test_a_topic_that_was_deleted_is_not_waited_for(clock: Clock) -> None:
     """Kafka only says that its partitions have no leaders."""
     brokers = Brokers({A: 1})
     planner = _planner(brokers, {A: 1})
-    assert planner.next(Waits(1, clock)) is None
+    assert planner.next(Waits(1, clock), all_of_it) is None
     brokers.is_away, brokers.is_deleted = 1 << 30, True
     with pytest.raises(SourceError, match="does not exist"):
-        planner.next(Waits(1000, clock))
+        planner.next(Waits(1000, clock), all_of_it)
 
 
 @pytest.mark.parametrize("once", [False, True])
@@ -194,10 +200,10 @@ def test_a_partition_that_ends_too_early_is_waited_for_a_while(clock: Clock, onc
     """A leader that was just elected may not know its end; one that stays behind has lost what was read."""
     brokers = Brokers({A: 90, B: 5})
     planner = _planner(brokers, {A: 100, B: 5}, once=once)
-    assert planner.next(Waits(20, clock)) is None
+    assert planner.next(Waits(20, clock), all_of_it) is None
     brokers.ends_now[A] = 101
-    assert planner.next(Waits(5, clock)).ranges == [OffsetRange("t", 0, 100, 101)]
+    assert planner.next(Waits(5, clock), all_of_it).ranges == [OffsetRange("t", 0, 100, 101)]
     planner = _planner(brokers, {A: 200, B: 5}, once=once)
     with pytest.raises(SourceError, match="the partition ends at offset 101, but was read up to offset 200") as lost:
-        planner.next(Waits(1000, clock))
+        planner.next(Waits(1000, clock), all_of_it)
     assert "t/0" in str(lost.value)

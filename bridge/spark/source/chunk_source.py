@@ -1,0 +1,96 @@
+"""The data source of the bridge itself: chunks of decoded events.
+
+Its tasks read and decode, and give a row for each chunk: the events themselves, or the name of their file
+(`event_transfer`).  Its offsets are Kafka's; the driver plans them (`plans`).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.types import StructType
+
+from bridge.spark.source.plans import Offsets, Planned
+
+if TYPE_CHECKING:  # the process that plans does without
+    import pyarrow as pa
+
+NAME: Final = "bridge-chunks"
+FOLDER: Final = "folder"
+"""The option that names the query's folder, in which the driver answers."""
+
+Work = Callable[[], Iterable[bytes]]
+"""What a task does; it is pickled.  Gives chunks."""
+
+
+class ChunkTask(InputPartition):
+    """What one task does: a pickled `Work`.  It holds the properties of Kafka's client, secrets too, and is never a
+    part of a plan's text."""
+
+
+class ChunkSource(DataSource):
+    """Makes readers of chunks."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `spark.readStream.format(...)`."""
+        return NAME
+
+    def schema(self) -> str:
+        """A row is a chunk."""
+        return "chunk binary"
+
+    def streamReader(self, schema: StructType) -> ChunkStreamReader:  # noqa: ARG002, N802
+        """Makes the reader of what comes."""
+        return ChunkStreamReader(Planned(self.options[FOLDER]))
+
+
+class ChunkStreamReader(DataSourceStreamReader):
+    """Reads what the driver has planned."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        """Gives where the stream begins."""
+        return self._offsets("initial")
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Gives no limit: the driver plans as much as the target takes."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: ARG002, N802
+        """Waits until the driver has planned a micro-batch."""
+        return self._offsets("latest")
+
+    def reportLatestOffset(self) -> Offsets:  # noqa: N802
+        """Gives where the partitions ended when the driver last looked."""
+        return self._offsets("known")
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[ChunkTask]:  # noqa: ARG002
+        """Gives the tasks of the micro-batch that was planned last."""
+        return [ChunkTask(task) for task in self._planned.ask("tasks")]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads and decodes in a task."""
+        import pyarrow as pa  # not in the process that plans
+
+        if isinstance(partition, ChunkTask):  # where nothing was planned, Spark runs one task without a plan
+            work: Work = pickle.loads(partition.value)
+            for chunk in work():
+                yield pa.record_batch({"chunk": pa.array([chunk], pa.binary())})
+
+    def stop(self) -> None:
+        """Ends the process when its query has ended: Spark would print the end of its socket as a failure."""
+        if isinstance(sys.exception(), EOFError):
+            os._exit(0)
+
+    def _offsets(self, question: str) -> Offsets:
+        found: Mapping[str, dict[str, int]] = self._planned.ask(question)
+        return dict(found)
