@@ -20,9 +20,12 @@ from bridge.protocols import DecodeError, DecodeOptions, decode_message, in_json
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.schemas import read_schema
+from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import Decoder, SchemaId
+from bridge.protocols.sender_losses import losses
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
+from tests.support.avro_wire import encoded, ticdc_schema
 from tests.support.captures import read_lines
 from tests.support.registry import schemas_of
 
@@ -202,7 +205,7 @@ def test_a_wrong_schema_says_that_the_registry_has_another_one(avro_captures: Pa
     """Once for each schema, as that takes a question."""
     pairs, schemas = genuine(avro_captures, "bank")
     decoder = decoder_of(schemas)
-    cut = [(key, value[:-1]) for key, value in pairs if value]
+    cut: Pairs = [(key, value[:-1]) for key, value in pairs if value]
     texts = [str(event.text) for event in decoded(decoder, cut[:200]) if event.kind is Kind.BAD]
     assert len(texts) == 200
     assert 1 <= sum("another one now" in text for text in texts) <= len(schemas)
@@ -387,3 +390,40 @@ def _long(content: bytes, at: int) -> tuple[int, int]:
         if content[at - 1] < 0x80:
             assert number < 1 << 64
             return (number >> 1) ^ -(number & 1), at
+
+
+@pytest.mark.parametrize("script", ["keys", "all_types"])
+def test_ticdcs_debezium_avro(golden: Path, script: str) -> None:
+    """Genuine rows of TiCDC's Debezium, written as its debezium-avro writes them, become what they are in JSON."""
+    pairs, schemas, ids = [], dict[int, str](), dict[str, int]()
+    for key, value in pairs_of(golden / "debezium-ext" / f"{script}.jsonl"):
+        found = [json.loads(part) if part else None for part in (key, value)]
+        if not found[1] or found[1]["payload"].get("op") not in ("c", "u", "d"):
+            continue
+        parts = []
+        for document in found:
+            text = json.dumps(ticdc_schema(document["schema"]))
+            number = ids.setdefault(text, len(ids) + 1)
+            schemas[number] = text
+            parts.append(b"\0" + number.to_bytes(4, "big") + encoded(document["schema"], document["payload"]))
+        pairs.append(((key, value), (parts[0], parts[1])))
+    told = decoded(make_decoder("debezium", DecodeOptions(None)), [in_json_ for in_json_, _ in pairs])
+    events = decoded(decoder_of(schemas), [in_avro for _, in_avro in pairs])
+    assert len(events) > 100
+    assert [event.text for event in events if event.kind is Kind.BAD] == []
+    for event, wanted in zip(events, told, strict=True):
+        if wanted.table != "gen":  # whose virtual columns come as NULL
+            assert event == wanted
+    _, reason = recognise(in_json([in_avro for _, in_avro in pairs], Schemas(schemas)))
+    assert "TiCDC, in Avro" in reason
+    [loss] = losses(in_json([in_avro for _, in_avro in pairs], Schemas(schemas)), DebeziumModes(), is_filtered=False)
+    assert "default where the value is NULL" in loss.what
+
+
+def test_ticdcs_plain_avro_is_refused() -> None:
+    """It tells no commit ts of a delete, and sends no boundaries: the reason says so."""
+    fields = [{"name": "id", "type": {"type": "int", "connect.parameters": {"tidb_type": "INT"}}}]
+    decoder = decoder_of({1: json.dumps({"type": "record", "name": "t", "namespace": "default.d", "fields": fields})})
+    [event] = decode_message(decoder, None, b"\0\0\0\0\1\2")
+    assert "TiCDC's protocol avro" in str(event.text)
+    assert "protocol=canal-json" in str(event.text)

@@ -69,8 +69,8 @@ class _Schemas:
     def _of(self, schema: Any, space: str) -> tuple[dict[str, Any], Read]:
         if isinstance(schema, list):
             made = [({}, PRIMITIVES["null"]) if branch == "null" else self._of(branch, space) for branch in schema]
-            [connect] = [connect for connect, _ in made if connect]
-            return {**connect, "optional": True}, union([read for _, read in made])
+            [only] = [connect for connect, _ in made if connect]
+            return {**only, "optional": True}, union([read for _, read in made])
         if isinstance(schema, str):
             if schema not in _TYPES:
                 return self._named[f"{space}.{schema}" if space and "." not in schema else schema]
