@@ -397,7 +397,7 @@ def test_ticdcs_debezium_avro(golden: Path, script: str) -> None:
     """Genuine rows of TiCDC's Debezium, written as its debezium-avro writes them, become what they are in JSON."""
     pairs, schemas, ids = [], dict[int, str](), dict[str, int]()
     for key, value in pairs_of(golden / "debezium-ext" / f"{script}.jsonl"):
-        found = [json.loads(part) if part else None for part in (key, value)]
+        found: list[Any] = [json.loads(part) if part else None for part in (key, value)]
         if not found[1] or found[1]["payload"].get("op") not in ("c", "u", "d"):
             continue
         parts = []

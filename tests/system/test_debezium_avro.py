@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import bridge
+from bridge.registry import client
+from tests.support.command import Ended, bridge
 from tests.support.golden import differences_from, tables_of
-from tests.support.registry import schemas_of, serving
+from tests.support.pipelines import sql
+from tests.support.registry import Registry, schemas_of, serving
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -16,6 +20,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "bank": (),
     "keys": ("--filter", "!ks.child"),  # whose rows a foreign key cascades to
     # VARCHAR of the character set binary comes as text, and a comma in an ENUM with a backslash, as in JSON
+    "my_types": ("--filter", "!mt.odd"),  # whose columns have names that Avro does not take
     "all_types": ("--filter", "!types.cs", "--filter", "!types.enums"),
 }
 """The captures, and what they need."""
@@ -39,3 +44,95 @@ def test_a_replay_ends_at_the_upstreams_state(
     tables = [one for one in held if f"!{one.schema}.{one.table}" not in SCRIPTS[script]]
     assert differences_from(tables, url) == []
     assert len(registry.asked) == len(set(registry.asked))
+
+
+def replayed(folder: Path, url: str, registry: Registry, *flags: str) -> Ended:
+    """How the replay of the bank ended."""
+    client._memory.clear()
+    return bridge(
+        *("replay", "--input", str(folder / "debezium-avro" / "bank.jsonl"), "--target", url),
+        *("--registry", registry.url, "--set", "ddl.source=mysql-8", *flags),
+    )
+
+
+@pytest.fixture
+def registry(avro_captures: Path) -> Iterator[Registry]:
+    with serving(schemas_of(avro_captures / "debezium-avro" / "bank.schemas.json")) as one:
+        yield one
+
+
+def ends_right(folder: Path, url: str) -> bool:
+    return differences_from(tables_of(folder / "debezium-avro" / "bank.expected.json"), url) == []
+
+
+def number_of(registry: Registry, name: str) -> int:
+    """The id of the schema with these words."""
+    return next(number for number, text in registry.schemas.items() if name in text)
+
+
+@pytest.mark.parametrize("flags", [(), ("--protocol", "debezium")])
+def test_a_registry_that_is_away_at_the_start(
+    avro_captures: Path, target: str, registry: Registry, flags: tuple[str, ...]
+) -> None:
+    """Is waited for as the source is, and named when that was long enough; later the same command goes on."""
+    registry.status = 503
+    ended = replayed(avro_captures, target, registry, "--set", "source.retry_seconds=1", *flags)
+    assert ended.code == 3
+    assert "the schema registry does not answer" in ended.last_line
+    assert "HTTP 503" in ended.last_line
+    assert "has a schema registry that does not answer" in ended.err
+    registry.status = 200
+    assert replayed(avro_captures, target, registry).code == 0
+    assert ends_right(avro_captures, target)
+
+
+def test_a_registry_that_goes_away_for_a_while(avro_captures: Path, target: str, registry: Registry) -> None:
+    """In the middle, for longer than a question is asked again: the bridge waits, and ends right."""
+    asked: list[float] = []
+
+    def before() -> None:
+        asked.append(time.monotonic())
+        is_away = len(asked) > 4 and asked[-1] - asked[4] < 2 * client._PATIENCE_SECONDS
+        registry.status = 503 if is_away else 200
+
+    registry.before = before
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 0, ended.err
+    assert "does not answer" in ended.err
+    assert ends_right(avro_captures, target)
+
+
+def test_a_registry_that_refuses(avro_captures: Path, target: str, registry: Registry) -> None:
+    """Ends the bridge at once, with the schema's id and what to check."""
+    registry.login = "Bearer x"
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 3
+    assert "HTTP 401" in ended.last_line
+    assert "[source.registry]" in ended.last_line
+
+
+def test_a_schema_that_was_deleted(avro_captures: Path, target: str, registry: Registry) -> None:
+    """Stops the bridge at the first message of it, with its position; or the rows wait in the quarantine, and are
+    applied when the schema is there again."""
+    number = number_of(registry, "acc_b.Envelope")
+    deleted = registry.schemas.pop(number)
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 3
+    assert f"lacks the schema {number}" in ended.last_line
+    assert "acc_b/0/0" in ended.last_line
+    ended = replayed(avro_captures, target, registry, "--on-bad-message", "quarantine")
+    assert ended.code == 4, ended.err
+    registry.schemas[number] = deleted
+    client._memory.clear()
+    retried = bridge("quarantine", "retry", "--all", "--target", target, "--registry", registry.url)
+    assert " 0 left" in retried.out, retried
+
+
+def test_ids_that_were_given_anew(avro_captures: Path, target: str, registry: Registry) -> None:
+    """Two tables' schemas change places: the first row is refused, and nothing is garbage."""
+    one, other = (number_of(registry, f"{name}.Envelope") for name in ("acc_a", "acc_b"))
+    registry.schemas[one], registry.schemas[other] = registry.schemas[other], registry.schemas[one]
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 3
+    assert "but its schema is" in ended.last_line
+    assert sql(target, "SELECT COUNT(*) FROM bank.acc_a") == [(0,)]
