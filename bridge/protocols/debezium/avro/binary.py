@@ -20,23 +20,25 @@ _MOST_LONG, _MOST_INT = (1 << 64) - 1, (1 << 32) - 1
 
 
 def _unsigned(content: bytes, at: int, most: int) -> tuple[int, int]:
-    byte = content[at]
-    if byte < _MORE:
-        return byte, at + 1
     number = shift = 0
+    byte = content[at]
     while byte >= _MORE and shift < 64:
         number |= (byte - _MORE) << shift
         at, shift = at + 1, shift + 7
         byte = content[at]
     number |= byte << shift
-    if not byte or number > most:
+    if (shift and not byte) or number > most:
         raise ValueError("a number is longer than its type")
     return number, at + 1
 
 
 def _number(most: int) -> Read:
     def read(content: bytes, at: int) -> tuple[int, int]:
-        number, at = _unsigned(content, at, most)
+        number = content[at]
+        if number < _MORE:
+            at += 1
+        else:
+            number, at = _unsigned(content, at, most)
         return (number >> 1) ^ -(number & 1), at
 
     return read
@@ -72,7 +74,11 @@ def _real(form: str) -> Read:
 
 
 def _part(content: bytes, at: int) -> tuple[bytes, int]:
-    size, at = _unsigned(content, at, _MOST_LONG)
+    size = content[at]
+    if size < _MORE:
+        at += 1
+    else:
+        size, at = _unsigned(content, at, _MOST_LONG)
     end = at + (size >> 1)
     if size & 1:
         raise ValueError("a length is below 0")

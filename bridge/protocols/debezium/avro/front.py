@@ -49,6 +49,8 @@ class AvroFront:
         self._lookup, self._envelopes = lookup, envelopes
         self._schemas: dict[SchemaId, WrittenSchema] = {}
         self._doubted: set[SchemaId] = set()
+        self._fitting: set[tuple[str, str, object, object]] = set()
+        """Names of schemas, of keys' schemas, databases and tables that go together."""
 
     def in_json(self, key: bytes | None, value: bytes | None, *, whole: bool = False) -> Pair:
         """Gives a message in JSON; what is no Avro stays as it is.
@@ -70,7 +72,7 @@ class AvroFront:
             schema = self._schema(id_)
             is_row = not schema.name.endswith(_WITHOUT_ROW[0])
             payload = self._record(value, start, schema, id_, "the value")
-            _check(payload, schema, name)
+            self._check(payload, schema, name)
         except DecodeError as failure:
             if not is_row:
                 failure.code = Code.SCHEMA_CHANGE  # or may be one, which is as bad
@@ -125,6 +127,33 @@ class AvroFront:
             return self._lookup.changed(id_)
         return ""
 
+    def _check(self, payload: dict[str, Any], schema: WrittenSchema, key_name: str) -> None:
+        """Raises DecodeError for a row whose own table is not that of its schema, or of its key's: the schemas are then
+        not those that it was written with."""
+        if schema.is_plain_ticdc:
+            raise DecodeError(_PLAIN_TICDC)
+        if schema.name.endswith(_WITHOUT_ROW):
+            return
+        if not schema.name.endswith(_ENVELOPE):
+            raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
+        source = payload.get("source")
+        db, table = (source.get("db"), source.get("table")) if type(source) is dict else (None, None)
+        is_named = type(db) is type(table) is str
+        if is_named and (schema.name, key_name, db, table) in self._fitting:
+            return
+        of_schema = schema.name.removesuffix(_ENVELOPE).rstrip(".")
+        if not (is_named and _names(of_schema, f"{db}.{table}")):
+            raise DecodeError(
+                f"the row is of {shown(db)}.{shown(table)}, but its schema is {schema.name}: the registry's ids were"
+                " given anew, or a transform has renamed the topic's records (ByLogicalTableRouter), and the bridge"
+                " reads neither"
+            )
+        if key_name and key_name.removesuffix(_KEY).rstrip(".") != of_schema:
+            raise DecodeError(f"the key's schema is {key_name}, and the value's {schema.name}: they are of two tables")
+        if len(self._fitting) >= MAX_CACHED:
+            self._fitting.clear()
+        self._fitting.add((schema.name, key_name, db, table))
+
     def _text(self, payload: dict[str, Any], schema: WrittenSchema, id_: SchemaId, *, whole: bool) -> bytes:
         row = orjson.dumps(payload)
         if schema.connect is None:
@@ -149,27 +178,6 @@ def _in_json(front: AvroFront, messages: Iterable[Pair], *, whole: bool = False)
             yield front.in_json(key, value, whole=whole)
         except DecodeError:
             yield key, value
-
-
-def _check(payload: dict[str, Any], schema: WrittenSchema, key_name: str) -> None:
-    """Raises DecodeError for a row whose own table is not that of its schema, or of its key's: the schemas are then not
-    those that it was written with."""
-    if schema.name.endswith(_WITHOUT_ROW):
-        return
-    if schema.is_plain_ticdc:
-        raise DecodeError(_PLAIN_TICDC)
-    if not schema.name.endswith(_ENVELOPE):
-        raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
-    source = payload.get("source")
-    db, table = (source.get("db"), source.get("table")) if type(source) is dict else (None, None)
-    of_schema = schema.name.removesuffix(_ENVELOPE).rstrip(".")
-    if not (type(db) is type(table) is str and _names(of_schema, f"{db}.{table}")):
-        raise DecodeError(
-            f"the row is of {shown(db)}.{shown(table)}, but its schema is {schema.name}: the registry's ids were given"
-            " anew, or a transform has renamed the topic's records (ByLogicalTableRouter), and the bridge reads neither"
-        )
-    if key_name and key_name.removesuffix(_KEY).rstrip(".") != of_schema:
-        raise DecodeError(f"the key's schema is {key_name}, and the value's {schema.name}: they are of two tables")
 
 
 def _names(record: str, table: str) -> bool:
