@@ -36,7 +36,7 @@ def bad_message(protocols: Sequence[str], failure: DecodeError, key: bytes | Non
     seen, code, reason = recognise_message(key, value), failure.code, str(failure)
     if seen and protocols and is_other(seen, protocols):
         code, reason = Code.OTHER_PROTOCOL, _of_another_protocol(seen, protocols[0])
-    if seen is None and (other := foreign(key, value)) and not other.is_read:
+    if seen is None and (other := foreign(key, value)) and not (other.is_read and protocols):
         reason = f"it is {other.what} ({other.fix}); {reason}"
     if seen and seen.is_schema_change:
         code = Code.SCHEMA_CHANGE

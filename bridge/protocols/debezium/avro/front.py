@@ -72,7 +72,7 @@ class AvroFront:
             schema = self._schema(id_)
             is_row = not schema.name.endswith(_WITHOUT_ROW[0])
             payload = self._record(value, start, schema, id_, "the value")
-            self._check(payload, schema, name)
+            self._check(payload, schema, name, id_)
         except DecodeError as failure:
             if not is_row:
                 failure.code = Code.SCHEMA_CHANGE  # or may be one, which is as bad
@@ -127,7 +127,7 @@ class AvroFront:
             return self._lookup.changed(id_)
         return ""
 
-    def _check(self, payload: dict[str, Any], schema: WrittenSchema, key_name: str) -> None:
+    def _check(self, payload: dict[str, Any], schema: WrittenSchema, key_name: str, id_: SchemaId) -> None:
         """Raises DecodeError for a row whose own table is not that of its schema, or of its key's: the schemas are then
         not those that it was written with."""
         if schema.is_plain_ticdc:
@@ -146,7 +146,7 @@ class AvroFront:
             raise DecodeError(
                 f"the row is of {shown(db)}.{shown(table)}, but its schema is {schema.name}: the registry's ids were"
                 " given anew, or a transform has renamed the topic's records (ByLogicalTableRouter), and the bridge"
-                " reads neither"
+                f" reads neither{self._doubt(id_)}"
             )
         if key_name and key_name.removesuffix(_KEY).rstrip(".") != of_schema:
             raise DecodeError(f"the key's schema is {key_name}, and the value's {schema.name}: they are of two tables")
