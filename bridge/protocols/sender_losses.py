@@ -118,7 +118,7 @@ class _Connector:
         """Tells of columns that may be NULL and have a default: the converter writes the default for NULL.  One NULL
         in such a column shows that the converter was set right."""
         fix = "set value.converter.replace.null.with.default=false in the connector (Kafka Connect 3.5 and later)"
-        if any("avro" in (message.get("schema") or {}) for message in self._rows):
+        if any("avro" in _schema(message) for message in self._rows):
             fix = "set value.converter.ignore.default.for.nullables=true in the connector (Confluent's converter)"
         columns: dict[str, None] = {}
         for message in self._rows:
@@ -190,10 +190,14 @@ def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Itera
         )
 
 
+def _schema(message: dict[str, Any]) -> dict[str, Any]:
+    schema = message.get("schema")
+    return schema if isinstance(schema, dict) else {}
+
+
 def _fields(message: dict[str, Any]) -> Mapping[str, dict[str, Any]]:
     """Gives the Connect schema of each column of a row; none for a message without a schema."""
-    schema = message.get("schema")
-    images = schema.get("fields") if isinstance(schema, dict) else None
+    images = _schema(message).get("fields")
     for image in images if isinstance(images, list) else ():
         if isinstance(image, dict) and image.get("field") == "after" and isinstance(image.get("fields"), list):
             return {str(one.get("field")): one for one in image["fields"] if isinstance(one, dict)}

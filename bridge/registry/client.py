@@ -7,7 +7,6 @@ Sources: Confluent, "Schema Registry API Reference" (`GET /schemas/ids/{id}`), w
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import time
 from base64 import b64encode
@@ -114,11 +113,13 @@ class SchemaRegistry:
         return f"registry-{digest}-{schema_id.kind}-{schema_id.number}"
 
     def _asked_once(self, schema_id: SchemaId) -> str:
+        from http.client import HTTPException  # late: most commands ask for no schema
+
         away, lacks = list[str](), ""
         for url in self.urls:
             try:
                 status, content = self._get(url, schema_id)
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, HTTPException) as error:
                 away.append(f"{url}: {str(error) or type(error).__name__}")
                 continue
             if status >= 500 or status in (408, 429):
@@ -141,6 +142,8 @@ class SchemaRegistry:
         )
 
     def _get(self, url: str, schema_id: SchemaId) -> _Answer:
+        import http.client  # late
+
         parts = urlsplit(url)
         host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         connection = (
