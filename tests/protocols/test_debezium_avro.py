@@ -427,3 +427,20 @@ def test_ticdcs_plain_avro_is_refused() -> None:
     [event] = decode_message(decoder, None, b"\0\0\0\0\1\2")
     assert "TiCDC's protocol avro" in str(event.text)
     assert "protocol=canal-json" in str(event.text)
+
+
+@pytest.mark.parametrize("lacking", ["SchemaChangeKey", "SchemaChangeValue", "strs.Key", "strs.Envelope"])
+def test_a_schema_change_is_told_from_a_row_by_what_is_there(avro_captures: Path, lacking: str) -> None:
+    """Where a schema is missing, the other one of the message tells what it is: a schema change is never quarantined,
+    a row may be."""
+    pairs, schemas = genuine(avro_captures, "my_types")
+    names = {number: read_schema(text).name for number, text in schemas.items()}
+    left = {number: text for number, text in schemas.items() if not names[number].endswith(lacking)}
+    assert len(left) < len(schemas)
+    bad = [event for event in decoded(decoder_of(left), pairs) if event.kind is Kind.BAD]
+    assert {event.columns for event in bad} == {Code.SCHEMA_CHANGE if "Change" in lacking else Code.MALFORMED}
+
+
+def test_a_tombstone_needs_no_schema() -> None:
+    """It holds nothing."""
+    assert decode_message(decoder_of({}), b"\0\0\0\0\1\2", None) == []

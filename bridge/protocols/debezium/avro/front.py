@@ -60,19 +60,27 @@ class AvroFront:
         """
         if value is not None and value.startswith(_MARK):
             raise DecodeError("the message names a schema in a way that no sender does")
-        key_schema = None
-        if key is not None and is_framed(key):
-            key, key_schema = self._key(key)
-        if value is None or not is_framed(value):
+        if value is None:
+            return key, value  # a tombstone, whose key nobody needs
+        key_name, of_key = "", None
+        try:
+            if key is not None and is_framed(key):
+                key, key_name = self._key(key)
+        except DecodeError as failure:
+            of_key = failure
+        if not is_framed(value):
+            if of_key:
+                raise of_key
             return key, value
-        name = key_schema.name if key_schema else ""
-        is_row = bool(name) and not name.endswith(_SCHEMA_CHANGE_KEY)
+        is_row = bool(key_name) and not key_name.endswith(_SCHEMA_CHANGE_KEY)
         try:
             id_, start = framed(value, "the value")
             schema = self._schema(id_)
             is_row = not schema.name.endswith(_WITHOUT_ROW[0])
+            if of_key:
+                raise of_key
             payload = self._record(value, start, schema, id_, "the value")
-            self._check(payload, schema, name, id_)
+            self._check(payload, schema, key_name, id_)
         except DecodeError as failure:
             if not is_row:
                 failure.code = Code.SCHEMA_CHANGE  # or may be one, which is as bad
@@ -90,10 +98,10 @@ class AvroFront:
         done = len(pairs)
         return [*(key for key, _ in pairs), *keys[done:]], [*(value for _, value in pairs), *values[done:]]
 
-    def _key(self, key: bytes) -> tuple[bytes, WrittenSchema]:
+    def _key(self, key: bytes) -> tuple[bytes, str]:
         id_, start = framed(key, "the key")
         schema = self._schema(id_)
-        return orjson.dumps(self._record(key, start, schema, id_, "the key")), schema
+        return orjson.dumps(self._record(key, start, schema, id_, "the key")), schema.name
 
     def _schema(self, id_: SchemaId) -> WrittenSchema:
         schema = self._schemas.get(id_)
