@@ -245,6 +245,8 @@ def plain_type(kind: str) -> str:
     outside of the BMP."""
     if kind == "json":
         return "longtext"
+    if kind == "geomcollection":  # MySQL 8.0
+        return "geometrycollection"
     without_width = kind if "zerofill" in kind else re.sub(r"^(\w*int|year)\(\d+\)", r"\1", kind)
     return re.sub("[\U00010000-\U0010ffff]", "?", without_width)
 

@@ -82,7 +82,8 @@ def _fix_of_name(table: Table, missing: str) -> str:
     column."""
     for name in table.columns:
         plain = re.sub(r"[^a-z0-9_]", "_", name)
-        if plain != name and missing in (plain, f"_{plain}"):
+        is_changed = plain != name or name[:1].isdigit()
+        if is_changed and missing in (plain, f"_{plain}"):
             return (
                 f"if it is the column {name}, Debezium has changed its name (field.name.adjustment.mode): send the"
                 f" table as JSON, with field.name.adjustment.mode=none; otherwise {_FIX}"
