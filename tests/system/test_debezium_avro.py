@@ -1,0 +1,137 @@
+"""Genuine messages of Debezium's connector in Avro, with a schema registry, through the whole bridge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.registry import client
+from tests.support.command import Ended, bridge
+from tests.support.golden import Expected, differences_from, tables_of
+from tests.support.registry import Registry, schemas_of, serving
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+SCRIPTS: dict[str, tuple[str, ...]] = {
+    "bank": (),
+    "keys": ("--filter", "!ks.child"),  # whose rows a foreign key cascades to
+}
+"""The captures, and what they need."""
+
+
+def right(folder: Path, script: str) -> list[Expected]:
+    """The tables of the end state that are replicated."""
+    tables = tables_of(folder / "debezium-avro" / f"{script}.expected.json")
+    return [one for one in tables if f"!{one.schema}.{one.table}" not in SCRIPTS[script]]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
+def test_a_replay_ends_at_the_upstreams_state(
+    avro_captures: Path, server: str, script: str, request: pytest.FixtureRequest
+) -> None:
+    """Tables and rows are the upstream's at its end, and each schema was asked for once."""
+    url, folder = request.getfixturevalue(server), avro_captures / "debezium-avro"
+    with serving(schemas_of(folder / f"{script}.schemas.json")) as registry:
+        ended = bridge(
+            *("replay", "--input", str(folder / f"{script}.jsonl"), "--target", url, "--registry", registry.url),
+            *("--set", "ddl.source=mysql-8", *SCRIPTS[script]),
+        )
+    assert ended.code == 0, ended.err
+    assert "in Avro" in ended.err + ended.out
+    assert differences_from(right(avro_captures, script), url) == []
+    assert len(registry.asked) == len(set(registry.asked))
+
+
+def replayed(folder: Path, url: str, registry: Registry, *flags: str) -> Ended:
+    """How the replay of the bank ended."""
+    client._memory.clear()
+    return bridge(
+        *("replay", "--input", str(folder / "debezium-avro" / "bank.jsonl"), "--target", url),
+        *("--registry", registry.url, "--set", "ddl.source=mysql-8", *flags),
+    )
+
+
+@pytest.fixture
+def registry(avro_captures: Path) -> Iterator[Registry]:
+    with serving(schemas_of(avro_captures / "debezium-avro" / "bank.schemas.json")) as one:
+        yield one
+
+
+def ends_right(folder: Path, url: str) -> bool:
+    return differences_from(right(folder, "bank"), url) == []
+
+
+def number_of(registry: Registry, name: str) -> int:
+    """The id of the schema with these words."""
+    return next(number for number, text in registry.schemas.items() if name in text)
+
+
+@pytest.mark.parametrize("flags", [(), ("--protocol", "debezium")])
+def test_a_registry_that_is_away_at_the_start(
+    avro_captures: Path, target: str, registry: Registry, flags: tuple[str, ...]
+) -> None:
+    """Is waited for as the source is, and named when that was long enough; later the same command goes on."""
+    registry.status = 503
+    ended = replayed(avro_captures, target, registry, "--set", "source.retry_seconds=1", *flags)
+    assert ended.code == 3
+    assert "the schema registry does not answer" in ended.last_line
+    assert "HTTP 503" in ended.last_line
+    registry.status = 200
+    assert replayed(avro_captures, target, registry).code == 0
+    assert ends_right(avro_captures, target)
+
+
+def test_a_registry_that_goes_away_for_a_while(avro_captures: Path, target: str, registry: Registry) -> None:
+    """In the middle, for longer than a question is asked again: the bridge waits, and ends right."""
+    asked: list[float] = []
+
+    def before() -> None:
+        asked.append(time.monotonic())
+        is_away = len(asked) > 4 and asked[-1] - asked[4] < 2 * client._PATIENCE_SECONDS
+        registry.status = 503 if is_away else 200
+
+    registry.before = before
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 0, ended.err
+    assert "the schema registry does not answer" in ended.err
+    assert ends_right(avro_captures, target)
+
+
+def test_a_registry_that_refuses(avro_captures: Path, target: str, registry: Registry) -> None:
+    """Ends the bridge at once, with the schema's id and what to check."""
+    registry.login = "Bearer x"
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 3
+    assert "HTTP 401" in ended.last_line
+    assert "[source.registry]" in ended.last_line
+
+
+def test_a_schema_that_was_deleted(avro_captures: Path, target: str, registry: Registry) -> None:
+    """Stops the bridge at the first message of it, with its position; or the rows wait in the quarantine, and can be
+    decoded when the schema is there again."""
+    number = number_of(registry, "acc_b.Envelope")
+    deleted = registry.schemas.pop(number)
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 3
+    assert f"lacks the schema {number}" in ended.last_line
+    assert "acc_b/0/0" in ended.last_line
+    ended = replayed(avro_captures, target, registry, "--on-bad-message", "quarantine")
+    assert ended.code == 4, ended.err
+    registry.schemas[number] = deleted
+    client._memory.clear()
+    retried = bridge("quarantine", "retry", "--all", "--target", target, "--registry", registry.url)
+    assert "0/0" in retried.out
+    assert "decoded" not in retried.out
+
+
+def test_ids_that_were_given_anew(avro_captures: Path, target: str, registry: Registry) -> None:
+    """Two tables' schemas change places: the first row is refused, and nothing is garbage."""
+    one, other = (number_of(registry, f"{name}.Envelope") for name in ("acc_a", "acc_b"))
+    registry.schemas[one], registry.schemas[other] = registry.schemas[other], registry.schemas[one]
+    ended = replayed(avro_captures, target, registry)
+    assert ended.code == 3
+    assert "but its schema is" in ended.last_line
