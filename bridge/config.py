@@ -221,7 +221,7 @@ class _ServerSection(Section):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str) -> str:
-        return _sound(url, lambda: url and check_url(url, f"--{cls.role}"))
+        return _sound(url, lambda: check_url(url, f"--{cls.role}")) if url else url
 
     def tls_as(self, section: str) -> Tls:
         """The settings of TLS; `section` is the section that they are in."""

@@ -130,9 +130,9 @@ class Event(NamedTuple):
 
 
 if TYPE_CHECKING:
-    EVENT_SCHEMA: Final[pa.Schema]
+    EVENT_SCHEMA: pa.Schema
     """The position of the message, then the fields of `Event`."""
-    EVENT_FIELDS: Final[pa.Schema]
+    EVENT_FIELDS: pa.Schema
     """The fields of `Event` alone."""
 
 

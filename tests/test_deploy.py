@@ -245,6 +245,22 @@ def test_the_image_runs_as_a_user_and_fetches_nothing_at_its_start() -> None:
     assert not [line for line in lines[user + 1 :] if line.startswith("USER")]
 
 
+def test_a_change_of_the_code_leaves_the_layer_of_its_dependencies(tmp_path: Path) -> None:
+    """They come first, in the versions of pyproject.toml; what is copied is let through by .dockerignore."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    assert text.index("pip install --no-cache-dir -r requirements.txt -c constraints.txt") < text.index("COPY bridge ")
+    project = PROJECT / "pyproject.toml"
+    subprocess.run([sys.executable, str(DEPLOY / "requirements.py"), str(project)], cwd=tmp_path, check=True)
+    wanted = (tmp_path / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    constrained = (tmp_path / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert all("==" in line for line in (*wanted, *constrained))
+    assert {"pyspark", "py4j"} <= {line.partition("==")[0] for line in (*wanted, *constrained)}
+    let_through = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = [part for line in re.findall(r"^COPY (.*) \S+$", text, re.MULTILINE) for part in line.split()]
+    assert {f"!{part.removeprefix('./').partition('/')[0]}" for part in copied} <= set(let_through)
+    assert "*" in let_through
+
+
 def test_the_image_has_defaults_that_a_file_overrides_and_its_health_check_follows(tmp_path: Path) -> None:
     """Where it listens is the last word of whoever writes the settings; the check starts no interpreter."""
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")

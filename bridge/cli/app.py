@@ -296,6 +296,7 @@ def check(
 @command(app, "setup", group=LEARN, example="bridge setup")
 def setup(as_json: JsonFlag = False) -> None:
     """Makes an archive of Spark's classes, and compiles decoding, once for each user: bridges then start sooner."""
+    from bridge.protocols.fast import loading  # noqa: F401  # which compiles them
     from bridge.spark.class_archive import make_archive
 
     archive = str(make_archive())

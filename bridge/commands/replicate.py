@@ -6,13 +6,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of
 from bridge.commands.extra_unique_keys import warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
-from bridge.ends.end import Ends
-from bridge.errors import UsageError
+from bridge.ends.end import Abandoned, Ends
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
@@ -23,11 +22,14 @@ from bridge.sources.source import Source
 from bridge.spark.starting_session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows
-from bridge.watch.address import parse_address
+from bridge.watch.address import parse_address, write_address
 from bridge.watch.lookups import Lookups
 
 if TYPE_CHECKING:
     from bridge.watch.watch import Watch
+
+_LOOK_SECONDS: Final = 1.0
+"""How often an empty source is looked at."""
 
 
 def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Event, *, once: bool) -> Pipeline:
@@ -45,7 +47,8 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
     ends = ends_of(settings, target, source, stop, once=once)
     spark = StartingSession(settings.spark, settings.log.spark, settings.stream.tuning_off)
     with _watching(settings, target, source, ends) as watch:
-        return Pipeline(_assembly(settings, target, source, ends, say), spark, watch)
+        protocol = _protocol(settings, source, ends, say, once=once)
+        return Pipeline(_assembly(settings, target, source, ends, protocol), spark, watch)
 
 
 @contextmanager
@@ -61,27 +64,29 @@ def _watching(settings: Settings, target: Target, source: Source, ends: Ends) ->
     watch = Watch(parse_address(listen), settings.name, ends, Lookups(source, target, table))
     try:
         if path := settings.watch.address_file:
-            _write(Path(path), f"{watch.address}\n")
+            write_address(Path(path), watch.address)
         yield watch
     except BaseException:
         watch.close()
         raise
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"the file {path} cannot be written: {error.strerror}", fix="see watch.address_file"
-        ) from error
+def _protocol(settings: Settings, source: Source, ends: Ends, say: Callable[[str], None], *, once: bool) -> str:
+    """Returns the protocol.  Unless the pipeline ends with its input, waits for the first message of an empty source;
+    raises Abandoned at a stop."""
 
+    def wait() -> None:
+        if ends.source.stop.wait(_LOOK_SECONDS):
+            raise Abandoned
 
-def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, say: Callable[[str], None]) -> Assembly:
     protocol = settings.protocol
     for attempt in attempts_at(ends.source, "recognising the protocol"):
         with attempt:
-            protocol = protocol_of(settings, source, say)
+            protocol = protocol_of(settings, source, say, None if once else wait)
+    return protocol
+
+
+def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, protocol: str) -> Assembly:
     upstream = None
     if settings.upstream.url:
         upstream = UpstreamRows(upstream_of(settings), retry_seconds=settings.source.retry_seconds or RETRY_SECONDS)

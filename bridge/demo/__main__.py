@@ -54,13 +54,12 @@ class _Topic:
     no consumer has."""
 
     def __init__(self, bootstrap_servers: str, name: str) -> None:
-        servers = {"bootstrap.servers": bootstrap_servers}
-        admin = AdminClient(servers)
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         if name not in (described := admin.list_topics(timeout=_SECONDS).topics):
             admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(_SECONDS)
         self.partitions = len(described[name].partitions) if name in described else PARTITIONS
         self._places = [TopicPartition(name, partition, 0) for partition in range(self.partitions)]
-        self._consumer = Consumer({**servers, "group.id": _GROUP})
+        self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": _GROUP})
 
     @property
     def is_empty(self) -> bool:

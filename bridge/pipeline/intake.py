@@ -24,7 +24,6 @@ from bridge.rows.grouping import distinct
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import PartSize
 from bridge.sources.source import READING, MicroBatch, Stream, Taken
-from bridge.spark.event_transfer import TooLargeError
 from bridge.spark.kept_rows.large_steps import LARGE
 from bridge.spark.worker_decoder import event_decoder
 
@@ -131,7 +130,7 @@ class Intake:
         one.  A failure becomes the applier's."""
         try:
             self._worker.phases.decoding(begins=True)
-            for part, sort in self._parts(stream.taken(batch)):
+            for part, sort in self._parts(stream, stream.taken(batch)):
                 self._hand_over(_Waiting(part, sort))
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
@@ -197,7 +196,7 @@ class Intake:
         self._topics.end.answered(READING)
         return True
 
-    def _parts(self, taken: Taken) -> Iterator[tuple[MicroBatch, Callable[[], DecodedBatch]]]:
+    def _parts(self, stream: Stream, taken: Taken) -> Iterator[tuple[MicroBatch, Callable[[], DecodedBatch]]]:
         """Gives a micro-batch; one that is too large is read again in parts."""
         batch = taken.batch
         if taken.kept is not None and self._order.kept is not None:
@@ -210,12 +209,12 @@ class Intake:
         rest: MicroBatch | None = batch
         while rest is not None and not self._closed.is_set():
             part, remaining = rest.split(self.size())
-            try:
-                events = part.collected(self.decode, self.most_bytes)
-            except TooLargeError as error:
-                self._part_size.did_not_fit(part.messages or 0, error.found)
+            taken = stream.part(part)
+            if taken.events is None:
+                assert taken.too_large is not None
+                self._part_size.did_not_fit(part.messages or 0, taken.too_large.found)
                 continue
-            yield part, self._collected(part, events, is_cut=batch.is_cut or remaining is not None)
+            yield part, self._collected(part, taken.events, is_cut=batch.is_cut or remaining is not None)
             rest = remaining
 
     def _collected(self, part: MicroBatch, events: pa.Table, *, is_cut: bool) -> Callable[[], DecodedBatch]:

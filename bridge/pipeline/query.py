@@ -43,8 +43,7 @@ _POLL_SECONDS: Final = 0.2
 _AT_ONCE: Final = 0.001
 _LOOK_SECONDS: Final = 1.0
 """How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
-an idle bridge takes (measured).  The end of Kafka's messages comes from the intake; that of capture files only from
-here."""
+an idle bridge takes (measured).  The end of the messages comes from the intake."""
 _OF_QUERY: Final = {
     # The plan of a micro-batch only passes chunks on: it is neither compiled nor described.
     "spark.sql.codegen.wholeStage": "false",
@@ -54,7 +53,7 @@ _OF_QUERY: Final = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
-"""Properties of the query of Kafka, which make a micro-batch cheaper."""
+"""Properties of the query, which make a micro-batch cheaper."""
 
 log = structlog.get_logger()
 
@@ -126,7 +125,7 @@ class Reading:
         intake = self._intake(session, applier, worker)
         query: StreamingQuery | None = None
         try:
-            stream = self._stream(session, applier, once=once)
+            stream = self._stream(applier, once=once)
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
             _warm_up(spark)
@@ -205,17 +204,16 @@ class Reading:
             limit=settings.messages_per_batch,
         )
 
-    def _stream(self, session: StartingSession, applier: Applier[Any], *, once: bool) -> Stream:
+    def _stream(self, applier: Applier[Any], *, once: bool) -> Stream:
         pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
-        spark = partial(session.get, self.stop.is_set)
-        return self.source.stream(spark, applier.order.positions, self._guard(applier), pacing)
+        return self.source.stream(applier.order.positions, self._guard(applier), pacing)
 
     def _start_query(self, frame: DataFrame, stream: Stream, intake: Intake, folder: str) -> StreamingQuery:
-        with _query_properties(frame.sparkSession, _OF_QUERY if self.source.is_kafka else {}):
+        with _query_properties(frame.sparkSession, _OF_QUERY):
             return (
                 frame.writeStream.foreachBatch(partial(intake.take, stream))
                 .option("checkpointLocation", folder)
-                .trigger(**stream.trigger)
+                .trigger(processingTime="0 seconds")
                 .start()
             )
 
@@ -229,8 +227,8 @@ class Reading:
             worker.raise_failure()
             has_ended = intake.wait_for_end(_POLL_SECONDS)
             if query is not None and not has_ended and time.monotonic() >= look_at:
-                has_ended = bool(query.awaitTermination(_AT_ONCE))  # type: ignore[arg-type]
-                look_at = time.monotonic() + (_LOOK_SECONDS if self.source.is_kafka else 0)
+                query.awaitTermination(_AT_ONCE)  # type: ignore[arg-type]  # raises what ended it
+                look_at = time.monotonic() + _LOOK_SECONDS
             if has_ended and intake.wait_until_done(_POLL_SECONDS):
                 break
         worker.raise_failure()

@@ -19,7 +19,6 @@ from functools import cmp_to_key, partial
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,10 +32,9 @@ from bridge.protocols.values.event_time import (
     SENT,
     SNAPSHOT_SERVER,
 )
+from bridge.rows.grouping import Bools, Longs
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
-Bools = npt.NDArray[np.bool_]
-Longs = npt.NDArray[np.int64]
 _SECOND_MS: Final = 1000
 _ABSENT: Final = -1
 _LONGEST_WAIT: Final = ms_tso(86_400_000)

@@ -3,52 +3,42 @@
 from __future__ import annotations
 
 import base64
-import re
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, starmap
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, Final, NamedTuple
 
 import orjson
-import pyarrow as pa
-from pyspark import RDD
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
-from bridge.protocols.batch_decode import EventDecoder, Messages, pack_each, unpacked
+from bridge.protocols.batch_decode import Messages
+from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.message_chunks import joined_chunks, latest_ms
 from bridge.sources.source import (
-    Export,
     Extent,
     Guard,
     KeyAndValue,
     Message,
-    MicroBatch,
-    Pace,
     Pacing,
+    Read,
     Session,
     Stamped,
-    Taken,
     TopicNow,
+    Wait,
     within_sample_bytes,
 )
-from bridge.spark.event_transfer import transfer_folder
-from bridge.spark.kept_rows.keeping import export_kept, keep
 
 DEFAULT_CAPTURE_TOPIC = "capture"
-_CAPTURE_SCHEMA = "topic string, partition int, offset long, key string, value string, timestamp string, broken string"
-_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
-_T = TypeVar("_T")
-_SHOWN = 200
+_PIECE: Final = 8 << 20
+"""A task reads about so many bytes."""
+_SHOWN: Final = 200
 """So many characters of a line that is no message are shown."""
-_BROKEN = ("columnNameOfCorruptRecord", "broken")
 
 
 class CaptureSource:
@@ -61,40 +51,36 @@ class CaptureSource:
 
     def __init__(self, path: str) -> None:
         self._path, self.place = Path(path), str(path)
-        self._messages = 0
+        self._messages, self._has_copies = 0, False
+        self._ends: dict[PartitionId, int] = {}
         if not self._path.exists():
             raise UsageError(f"there is no capture file {path}", fix="check --input")
         if not self._paths():
             raise UsageError(f"the folder {path} holds no *.jsonl file", fix="check --input")
         for file in self._paths():
             _require_file(file)
-        for name in (file.name for file in self._paths()):
-            if name[0] in "_." or ":" in str(self._path.absolute() / name):
-                raise UsageError(
-                    f"Spark cannot read the capture file {name}: its name begins with _ or ., or its path has a colon",
-                    fix="rename or move it",
-                )
 
     def __str__(self) -> str:
         return f"capture files {self._path}"
 
     def extents(self, spark: Session) -> dict[PartitionId, Extent]:
         """Looks up every partition in the files, and its offsets; UsageError for a line that cannot be read."""
-        lines = spark().read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files())
-        wrong = F.coalesce("broken", *(_if_not_base64(name) for name in ("key", "value"))).alias("wrong")
-        found = (
-            lines.select(_topic(), "partition", "offset", wrong)
-            .groupBy("topic", "partition")
-            .agg(F.min("offset"), F.max("offset"), F.count("*"), F.count("offset"), F.max("wrong"))
-        )
+        pieces = _pieces(self._paths())
+        if len(pieces) == 1:
+            tallies = [_tally(pieces[0])]
+        else:
+            tallies = spark().sparkContext.parallelize(pieces, len(pieces)).map(_tally).collect()
         extents: dict[PartitionId, Extent] = {}
-        for topic, partition, low, high, rows, offsets, broken in found.collect():
-            if partition is None or rows != offsets or broken:
-                raise self._not_a_message((broken or "partition or offset is missing")[:_SHOWN])
-            if min(partition, low) < 0:
-                raise self._not_below_zero(partition, low)
-            extents[topic, partition] = Extent(low, high + 1)
-            self._messages += rows
+        for tally in tallies:
+            if isinstance(tally, UsageError):
+                raise tally
+            self._messages += tally.lines
+            self._has_copies |= tally.has_copies
+            for where, extent in tally.extents.items():
+                others = extents.setdefault(where, Extent(extent.high, extent.high))
+                self._has_copies |= extent.low < others.high and others.low < extent.high
+                extents[where] = Extent(min(extent.low, others.low), max(extent.high, others.high))
+        self._ends = {where: extent.high for where, extent in extents.items()}
         return extents
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:  # noqa: ARG002
@@ -120,21 +106,11 @@ class CaptureSource:
         """Returns no topics, since there is no Kafka."""
         return []
 
-    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> CaptureStream:  # noqa: ARG002
+    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:  # noqa: ARG002
         """Makes a stream that reads all files as one micro-batch, so that no boundary is read before the changes below
         it."""
-        return CaptureStream(self, starts)
-
-    def streamed(self, spark: SparkSession, starts: Positions) -> DataFrame:
-        """Returns the lines from `starts` on, as a stream."""
-        lines = self._select(spark.readStream.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
-        if not starts:
-            return lines.select(*_FIELDS)
-        lows = F.create_map(
-            *(F.lit(x) for where, start in starts.items() for x in (f"{where[0]}/{where[1]}", start.offset))
-        )
-        low = lows[F.concat_ws("/", "topic", F.col("partition").cast("string"))]
-        return lines.where(F.col("offset") >= low).select(*_FIELDS)
+        offsets = {where: start.offset for where, start in starts.items()}
+        return ChunkStream(_OnePlan(self._batch(offsets), offsets), offsets)
 
     def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
         """Returns the number of all messages: there is only one micro-batch."""
@@ -145,10 +121,12 @@ class CaptureSource:
         names of columns."""
         return sum(path.stat().st_size for path in self._paths())
 
-    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:  # noqa: ARG002
+    def everything(self, extents: Mapping[PartitionId, Extent]) -> CaptureBatch:  # noqa: ARG002
         """Makes one micro-batch of all lines, without copies of a message."""
-        lines = self._select(spark.read.schema(_CAPTURE_SCHEMA).option(*_BROKEN).json(self._files()))
-        return CaptureBatch(lines.select(*_FIELDS).dropDuplicates(["topic", "partition", "offset"]))
+        return self._batch({})
+
+    def _batch(self, starts: Mapping[PartitionId, int]) -> CaptureBatch:
+        return CaptureBatch(tuple(self._paths()), starts, self._ends, self._has_copies)
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads the messages of the first lines of the files."""
@@ -174,51 +152,12 @@ class CaptureSource:
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """Reads the lines of the files, in the order in which they stand."""
         for path in self._paths():
-            with path.open("rb") as lines:
-                for line in filter(bytes.strip, lines):
-                    message = self._message(line)
-                    where = message.position
-                    if partition in {None, where.partition} and where.offset >= (offset or 0):
-                        yield message
-
-    def _message(self, line: bytes) -> Message:
-        try:
-            fields = orjson.loads(line)
-            topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
-            position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
-            message = Message(position, _decode_base64(fields.get("key")), _decode_base64(fields.get("value")))
-        except (LookupError, ValueError, TypeError, AttributeError) as error:
-            raise self._not_a_message(line.decode(errors="replace").strip()[:_SHOWN]) from error
-        if min(position.partition, position.offset) < 0:
-            raise self._not_below_zero(position.partition, position.offset)
-        return message
-
-    def _not_below_zero(self, partition: int, offset: int) -> UsageError:
-        return self._not_a_message(f"partition {partition} or offset {offset} is below 0")
-
-    def _not_a_message(self, what: str) -> UsageError:
-        return UsageError(
-            f"a line of {self._path} is not a captured message: {what}",
-            fix='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
-        )
+            for position, key, value, _ in _lines(path):
+                if partition in {None, position.partition} and position.offset >= (offset or 0):
+                    yield Message(position, key, value)
 
     def _paths(self) -> list[Path]:
         return sorted(self._path.glob("*.jsonl")) if self._path.is_dir() else [self._path]
-
-    def _files(self) -> str:
-        """Returns the files as a glob: Spark's file stream accepts folders and globs, but not the name of one file."""
-        escaped = re.sub(r"([\\*?{}\[\]])", r"\\\1", str(self._path.absolute()))
-        return f"{escaped}/*.jsonl" if self._path.is_dir() else f"{escaped[:-1]}[{escaped[-1]}]"
-
-    def _select(self, lines: DataFrame) -> DataFrame:
-        return lines.select(
-            _topic(),
-            "partition",
-            "offset",
-            F.unbase64("key").alias("key"),
-            F.unbase64("value").alias("value"),
-            F.expr("coalesce(try_cast(timestamp AS bigint), 0)").alias("timestamp"),
-        )
 
 
 def _require_file(path: Path) -> None:
@@ -233,92 +172,161 @@ def _require_file(path: Path) -> None:
         raise UsageError(f"the capture file {path} cannot be read: {why}", fix="check --input")
 
 
-class CaptureStream:
-    """The lines of all capture files."""
+class _OnePlan:
+    """Plans one micro-batch, of what lies behind `starts`."""
 
-    trigger: ClassVar[Mapping[str, Any]] = {"availableNow": True}
+    def __init__(self, batch: CaptureBatch, starts: Mapping[PartitionId, int]) -> None:
+        self._next = batch if any(end > starts.get(where, 0) for where, end in batch.offsets.items()) else None
+        self.ends = batch.offsets
 
-    def __init__(self, source: CaptureSource, starts: Positions) -> None:
-        self._source, self._starts = source, starts
-        self._folder: str | None = None
-        self._pace: Pace | None = None
-
-    @contextmanager
-    def frame(self, spark: SparkSession, folder: str, pace: Pace) -> Iterator[DataFrame]:
-        """Gives the lines from the beginning of the stream on."""
-        self._folder, self._pace = transfer_folder(spark, folder), pace
-        yield self._source.streamed(spark, self._starts)
-
-    def taken(self, batch: DataFrame) -> Taken:
-        """Decodes the lines, without copies of a message (topic, partition and offset)."""
-        assert self._pace is not None
-        lines = CaptureBatch(batch.dropDuplicates(["topic", "partition", "offset"]), self._folder)
-        if self._pace.stays(None):
-            exported = lines.decoded(self._pace.decode, partial(export_kept, folder=self._folder))
-            return Taken(lines, kept=keep(exported, self._folder))
-        return Taken(lines, lines.collected(self._pace.decode, self._pace.most_bytes))
+    def next(self, wait: Wait, most: Callable[[], int]) -> CaptureBatch | None:  # noqa: ARG002
+        """Gives it at the first call."""
+        batch, self._next = self._next, None
+        return batch
 
 
 @dataclass(frozen=True)
 class CaptureBatch:
-    """Lines of capture files.
+    """The lines of capture files.
 
-    folder: the folder in which executors on this machine leave files for the driver; None elsewhere.
+    lows: no message of a partition below its offset is wanted.
+    offsets: where the partitions end.
+    has_copies: whether several lines may be the same message; then one task reads them all.
     """
 
-    lines: DataFrame
-    folder: str | None = None
-    messages: None = None
+    paths: tuple[Path, ...]
+    lows: Mapping[PartitionId, int]
+    offsets: Mapping[PartitionId, int]
+    has_copies: bool
+    messages: ClassVar[None] = None
     is_cut: ClassVar[bool] = False
-
-    @property
-    def starts(self) -> Mapping[PartitionId, int]:
-        """Returns no offsets: they are only known after reading."""
-        return NO_ENDS
-
-    @property
-    def ends(self) -> Mapping[PartitionId, int]:
-        """Returns no offsets: they are only known after reading."""
-        return NO_ENDS
+    is_divisible: ClassVar[bool] = False
+    starts: ClassVar[Mapping[PartitionId, int]] = NO_ENDS
+    ends: ClassVar[Mapping[PartitionId, int]] = NO_ENDS
 
     def split(self, size: int) -> tuple[CaptureBatch, None]:  # noqa: ARG002
         """Returns the whole batch: no boundary may be read before the changes below it."""
         return self, None
 
-    def read(self) -> Iterator[Messages]:
-        """Collects the messages in this process."""
-        return _messages(self.lines.collect())
-
-    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:  # noqa: ARG002
-        """Decodes on the executors, in Spark's partitions of the files, and collects the events.  `most_bytes` is not
-        used, since the batch cannot be divided."""
-        return unpacked(self.decoded(decode, pack_each).collect())
-
-    def decoded(self, decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
-        """Reads and decodes in Spark's partitions of the files."""
-        return self.lines.rdd.mapPartitions(lambda rows: export(decode(_messages(rows))))
+    def reads(self, count: int) -> list[Read]:  # noqa: ARG002
+        """Gives the pieces of the files, whatever `count` is."""
+        pieces = _pieces(self.paths)
+        if self.has_copies:
+            pieces = [list(chain.from_iterable(pieces))]
+        return [partial(_read, piece, self.lows) for piece in pieces]
 
 
-def _messages(rows: Iterable[tuple[str, int, int, bytearray | None, bytearray | None, int]]) -> Iterator[Messages]:
-    """Reads messages from the rows of a stream's DataFrame."""
+class _Range(NamedTuple):
+    """The lines of a file that begin at one of the bytes [begin, end)."""
+
+    path: Path
+    begin: int
+    end: int
+
+
+def _pieces(paths: Iterable[Path]) -> list[list[_Range]]:
+    """Divides files into pieces of about 8 MiB; one at least."""
+    pieces, held = [list[_Range]()], 0
+    for path in paths:
+        size = path.stat().st_size
+        for begin in range(0, size, _PIECE):
+            end = min(begin + _PIECE, size)
+            if held and held + end - begin > _PIECE:
+                pieces.append([])
+                held = 0
+            pieces[-1].append(_Range(path, begin, end))
+            held += end - begin
+    return pieces
+
+
+class _Tally(NamedTuple):
+    """What a piece holds.  has_copies: whether it has several lines of one message."""
+
+    lines: int
+    has_copies: bool
+    extents: dict[PartitionId, Extent]
+
+
+def _tally(piece: list[_Range]) -> _Tally | UsageError:
+    """Counts what a piece holds; gives the error for a line that cannot be read."""
+    offsets: dict[PartitionId, list[int]] = {}
+    try:
+        for (topic, partition, offset), *_ in chain.from_iterable(starmap(_lines, piece)):
+            offsets.setdefault((topic, partition), []).append(offset)
+    except UsageError as error:
+        return error
+    lines = sum(map(len, offsets.values()))
+    has_copies = any(len(set(some)) < len(some) for some in offsets.values())
+    return _Tally(lines, has_copies, {where: Extent(min(some), max(some) + 1) for where, some in offsets.items()})
+
+
+class _Line(NamedTuple):
+    """A message as its line tells it.  timestamp: Kafka's, in milliseconds since 1970; 0 without one."""
+
+    position: Position
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+def _read(piece: Iterable[_Range], lows: Mapping[PartitionId, int]) -> Iterator[Messages]:
+    """Reads the messages of a piece, each position once."""
     return joined_chunks(
-        Messages([topic], [partition], [offset], [_bytes(key)], [_bytes(value)], [latest_ms(timestamp)])
-        for topic, partition, offset, key, value, timestamp in rows
+        Messages([topic], [partition], [offset], [key], [value], [latest_ms(timestamp)])
+        for (topic, partition, offset), key, value, timestamp in _once(chain.from_iterable(starmap(_lines, piece)))
+        if offset >= lows.get((topic, partition), 0)
     )
 
 
-def _bytes(value: bytearray | None) -> bytes | None:
-    return None if value is None else bytes(value)
+def _once(lines: Iterable[_Line]) -> Iterator[_Line]:
+    seen = set[Position]()
+    for line in lines:
+        if line.position not in seen:
+            seen.add(line.position)
+            yield line
+
+
+def _lines(path: Path, begin: int = 0, end: float = math.inf) -> Iterator[_Line]:
+    """Reads the lines that begin at one of the bytes [begin, end)."""
+    with path.open("rb") as file:
+        at = begin
+        if begin:
+            file.seek(begin - 1)
+            at += len(file.readline()) - 1
+        for line in file:
+            if at >= end:
+                break
+            at += len(line)
+            if line.strip():
+                yield _line(path, line)
+
+
+def _line(path: Path, line: bytes) -> _Line:
+    try:
+        fields = orjson.loads(line)
+        topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
+        position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
+        key, value = (_decode_base64(fields.get(name)) for name in ("key", "value"))
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        raise _not_a_message(path, line.decode(errors="replace").strip()[:_SHOWN]) from error
+    if min(position.partition, position.offset) < 0:
+        raise _not_a_message(path, f"partition {position.partition} or offset {position.offset} is below 0")
+    return _Line(position, key, value, _timestamp(fields.get("timestamp")))
+
+
+def _timestamp(given: object) -> int:
+    try:
+        return int(given)  # type: ignore[call-overload, no-any-return]
+    except (ValueError, TypeError):
+        return 0
+
+
+def _not_a_message(path: Path, what: str) -> UsageError:
+    return UsageError(
+        f"a line of {path} is not a captured message: {what}",
+        fix='each line is {"partition":0,"offset":12,"key":"<base64>"|null,"value":"<base64>"|null}',
+    )
 
 
 def _decode_base64(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode("".join(text.split()), validate=True)
-
-
-def _topic() -> Column:
-    return F.coalesce("topic", F.lit(DEFAULT_CAPTURE_TOPIC)).alias("topic")
-
-
-def _if_not_base64(name: str) -> Column:
-    """Returns a column's text where it is not base64; `unbase64` would leave out what it does not know, in silence."""
-    return F.when(F.col(name).isNotNull() & F.try_to_binary(name, F.lit("base64")).isNull(), F.col(name))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from bridge.protocols.batch_decode import EventDecoder, Messages
 if TYPE_CHECKING:  # executors, which read only micro-batches, do without
     from contextlib import AbstractContextManager
 
-    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
     from bridge.ends.end import End
@@ -96,6 +95,10 @@ Export = Callable[[Iterable[pa.Table]], Iterator[_T]]
 """Makes values of decoded events (EVENT_SCHEMA), in a task."""
 
 
+Read = Callable[[], Iterable[Messages]]
+"""Reads messages, in a task; it is pickled."""
+
+
 class MicroBatch(Protocol):
     """The messages of one trigger of a stream."""
 
@@ -108,10 +111,6 @@ class MicroBatch(Protocol):
         """Whether there were more messages when it was planned."""
 
     @property
-    def folder(self) -> str | None:
-        """The folder in which executors on this machine leave files for the driver; None elsewhere."""
-
-    @property
     def starts(self) -> Mapping[PartitionId, int]:
         """The first offset of each partition, as far as they are known."""
 
@@ -119,21 +118,19 @@ class MicroBatch(Protocol):
     def ends(self) -> Mapping[PartitionId, int]:
         """The offset after the last one of each partition, as far as they are known."""
 
+    @property
+    def offsets(self) -> Mapping[PartitionId, int]:
+        """What Spark is told about where it ends."""
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether `split` can divide it."""
+
     def split(self, size: int) -> tuple[MicroBatch, MicroBatch | None]:
         """Returns the first part, of about `size` messages if they can be counted, and the rest if there is any."""
 
-    def read(self) -> Iterator[Messages]:
-        """Reads the messages in this process."""
-
-    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
-        """Reads and decodes on the executors, and brings the events (EVENT_SCHEMA) to this process.
-
-        Raises `event_transfer.TooLargeError` when they have many more bytes than `most_bytes` and `split` can divide
-        the micro-batch.
-        """
-
-    def decoded(self, decode: EventDecoder, export: Export[_T]) -> RDD[_T]:
-        """Reads and decodes on the executors, and leaves there what `export` makes of the events of each task."""
+    def reads(self, count: int) -> list[Read]:
+        """Gives what about `count` tasks read, each a part."""
 
 
 Wait = Callable[[float], bool]
@@ -192,15 +189,15 @@ class Taken(NamedTuple):
 class Stream(Protocol):
     """Micro-batches of a source, one after the other."""
 
-    trigger: ClassVar[Mapping[str, Any]]
-    """The trigger of the query (DataStreamWriter.trigger)."""
-
     def frame(self, spark: SparkSession, folder: str, pace: Pace) -> AbstractContextManager[DataFrame]:
         """Gives what Spark streams, which lasts as long as the block.  folder: the query's, where processes of this
         machine leave files for each other."""
 
     def taken(self, batch: DataFrame) -> Taken:
         """Has the micro-batch read and decoded with which Spark calls foreachBatch."""
+
+    def part(self, part: MicroBatch) -> Taken:
+        """Has a part of that micro-batch read and decoded, which was too large."""
 
 
 class Source(Protocol):
@@ -234,7 +231,7 @@ class Source(Protocol):
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
         Kafka does not take them."""
 
-    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> Stream:
+    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> Stream:
         """Makes a stream that begins at `starts`."""
 
     def batch_size(self, messages_per_batch: int) -> int:
@@ -243,7 +240,7 @@ class Source(Protocol):
     def batch_bytes(self, most_bytes: int) -> int:
         """Estimates the bytes of the events of a micro-batch or, if it can be divided, of one of its parts."""
 
-    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+    def everything(self, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""
 
     def sample(self, count: int) -> list[KeyAndValue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
@@ -38,6 +39,16 @@ def parse_address(text: str) -> Address:
             " 10.0.0.5:9464; 0.0.0.0:9464 is every address of this machine",
         )
     return Address(bare or LOOPBACK, int(port))
+
+
+def write_address(path: Path, address: Address) -> None:
+    """Writes to a file where a bridge listens; UsageError when it cannot be written."""
+    try:
+        path.write_text(f"{address}\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the file {path} cannot be written: {error.strerror}", fix="see watch.address_file"
+        ) from error
 
 
 def is_ip(host: str) -> bool:

@@ -23,6 +23,7 @@ from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import pack_each
 from bridge.settings.load import load_settings
+from bridge.sources.chunk_stream import decoded
 from bridge.sources.kafka.source import KafkaSource
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import start_session
@@ -122,8 +123,8 @@ def _against_log(events: int, rounds: int) -> dict[str, Any]:
         extents = source.extents(lambda: spark)
         decodes, verifies = [], []
         for _ in range(rounds):
-            messages_read = source.everything(spark, extents)
-            decodes.append(_seconds(lambda read=messages_read: read.decoded(decode, pack_each).map(len).sum()))
+            messages_read = source.everything(extents)
+            decodes.append(_seconds(lambda read=messages_read: decoded(spark, read, decode, pack_each).map(len).sum()))
             table, options = ProgressTable("bench"), VerifyOptions(TableFilter())
             check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
             verifies.append(_seconds(lambda check=check: _checked(check.run(), len(upstream.numbers))))

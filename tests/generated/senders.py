@@ -182,11 +182,11 @@ class CanalServer(Sender):
             self._batch += 1
             taken = history[at : at + self.random.choice((1, 1, 2, 5, 20))]
             self._ms = max(self._ms, *(one.ms for one in taken)) + self.random.choice((1, 30, 900))
-            batch = list[Message]()
+            batch, pace = list[Message](), self.random.choice(((0,), (0, 0, 1)))
             for one in taken:
-                self._ms += self.random.choice((0, 0, 1))
+                self._ms += self.random.choice(pace)
                 batch += self.messages(one)
-            if restarts and self.random.random() < 0.3:
+            if restarts and self.random.random() < (0.6 if any(one.text for one in taken) else 0.3):
                 restarts -= 1
                 ends = {(one.topic, one.partition): self.random.randrange(len(batch) + 1) for one in batch}
                 messages += [one for n, one in enumerate(batch) if n < ends[one.topic, one.partition]]
@@ -340,7 +340,7 @@ SENDERS: Final[dict[str, type[Sender]]] = {
 def drawn(kind: str, random: Random) -> Sender:
     """A sender with settings of its own."""
     sender = SENDERS[kind]
-    partitions = random.choice((1, 2, 3, 5, 7, 64))
+    partitions = random.choice((1, 1, 2, 3, 5, 7, 64))
     return sender(
         random,
         f"{random.choice(('up', 'cdc', 'binlog'))}{random.randrange(100)}",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -35,11 +37,9 @@ from bridge.pipeline.intake import Intake
 from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
-from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.amount import Amount
 from bridge.sources.kafka.batches import KafkaBatch
 from bridge.sources.kafka.offset_ranges import OffsetRange
-from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import LEAST_AT_ONCE
@@ -85,7 +85,7 @@ class Planned:
 
     def __call__(self, _: Any, number: int) -> KafkaBatch:
         """The micro-batch of a number."""
-        return Here(cast("Any", None), [OffsetRange(self._topic, 0, number, number + 1)], self._properties)
+        return KafkaBatch([OffsetRange(self._topic, 0, number, number + 1)], self._properties)
 
 
 PROGRESS = Progress("bridge", 1, 0, 0, {}, ())
@@ -132,27 +132,20 @@ class Stream:
 
     def taken(self, _: Any) -> Taken:
         batch = self._planned()
-        if self._intake.stays(batch.messages):
-            return Taken(batch, kept=cast("Any", batch))
+        return Taken(batch, kept=batch) if self._intake.stays(batch.messages) else self.part(batch)
+
+    def part(self, part: Any) -> Taken:
         try:
-            return Taken(batch, batch.collected(self._intake.decode, self._intake.most_bytes))
+            tables = chain.from_iterable(self._intake.decode(read()) for read in part.reads(1))
+            limit = self._intake.most_bytes if part.is_divisible else math.inf
+            return Taken(part, pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(tables, limit)]))
         except TooLargeError as error:
-            return Taken(batch, too_large=error)
+            return Taken(part, too_large=error)
 
 
 def _take(intake: Intake, planned: Callable[[Any, int], Any], number: int) -> None:
     """As Spark's callback does for one micro-batch."""
     intake.take(cast("Any", Stream(intake, lambda: planned(None, number))), cast("Any", None), number)
-
-
-class Here(KafkaBatch):
-    """A micro-batch that is decoded in this process."""
-
-    def collected(self, decode: EventDecoder, most_bytes: float) -> pa.Table:
-        tables = limited(decode(process_reader(self.properties).read(self.ranges)), most_bytes)
-        if self.messages <= 1:
-            tables = decode(process_reader(self.properties).read(self.ranges))
-        return pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables])
 
 
 def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbers: int) -> None:
@@ -185,7 +178,9 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def collected(self, *_: Any) -> pa.Table:
+    is_divisible = False
+
+    def reads(self, _: int) -> list[Any]:
         raise self._error
 
 
@@ -265,9 +260,11 @@ class Part:
         first, *others = self._parts
         return first, Part(self.messages, self._decoded, others) if others else None
 
-    def collected(self, *_: Any) -> pa.Table:
+    is_divisible = True
+
+    def reads(self, _: int) -> list[Any]:
         self._decoded()
-        return pa.Table.from_batches([], EVENT_SCHEMA)
+        return []
 
 
 def _alone(taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries, limit: int = 1000) -> Intake:
@@ -372,7 +369,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
     intake.start()
-    _take(intake, lambda *_: Here(cast("Any", None), whole, properties), 0)
+    _take(intake, lambda *_: KafkaBatch(whole, properties), 0)
     assert any(intake.wait_until_done(0.2) for _ in range(300))
     assert taker.failure is None
     parts = [batch.rows.amount for batch in taker.came]

@@ -55,7 +55,7 @@ def _json(document: Any) -> bytes:
         (b'\0\0\0\0\7{"id": 1}', "JSON Schema's form", "converters? to the ones for JSON or Avro"),
         (b"\1" + bytes(16) + b"\2", "a GUID", "value.converter"),
         (b"\3\0" + bytes(16) + b"\2", "AWS Glue's form", "value.converter"),
-        (gzip.compress(b"{}"), "compressed with gzip", "compression.type"),
+        (gzip.compress(b"{}", mtime=0), "compressed with gzip", "compression.type"),
         (zlib.compress(b"{}"), "compressed with zlib", "compression.type"),
         (_json({"encrypted": {"iv": "", "bytes": ""}}), "encrypted", "take that out"),
         (NOISE, "maybe encrypted", "take that out"),

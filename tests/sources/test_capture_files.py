@@ -6,12 +6,16 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bridge.errors import UsageError
+from bridge.sources import capture_files
 from bridge.sources.capture_files import CaptureSource
+from bridge.sources.source import Extent
+from tests.generated.verifying import InProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +50,34 @@ def test_base64_may_be_folded(spark: SparkSession, tmp_path: Path) -> None:
     source = write(tmp_path, GOOD | {"value": "e30+\nPz8="})
     assert source.extents(lambda: spark).keys() == {("capture", 0)}
     assert [message.value for message in source.messages(None, None)] == [b"{}>??"]
+
+
+@pytest.mark.parametrize("size", [1, 7, 60, 61, 200, 1 << 20])
+def test_pieces_hold_each_line_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None:
+    """Wherever they are cut: in a line, at its end, or behind a line without one."""
+    monkeypatch.setattr(capture_files, "_PIECE", size)
+    lines = [GOOD | {"offset": offset, "value": "e30+Pz8=" if offset % 3 else None} for offset in range(20)]
+    write(tmp_path, *lines)
+    (tmp_path / "other.jsonl").write_text("\n" + json.dumps(GOOD | {"partition": 1}), encoding="utf-8")
+    source = CaptureSource(str(tmp_path))
+    spark = cast("Any", SimpleNamespace(sparkContext=InProcess([])))
+    assert source.extents(lambda: spark) == {("capture", 0): Extent(0, 20), ("capture", 1): Extent(3, 4)}
+    found = [
+        (partition, offset)
+        for read in source.everything({}).reads(2)
+        for lot in read()
+        for partition, offset in zip(lot.partition, lot.offset, strict=True)
+    ]
+    assert sorted(found) == [*((0, offset) for offset in range(20)), (1, 3)]
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_of_copies_one_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None:
+    """Also where they would be in different pieces."""
+    monkeypatch.setattr(capture_files, "_PIECE", size)
+    source = write(tmp_path, GOOD, GOOD | {"offset": 4}, GOOD)
+    source.extents(lambda: cast("Any", SimpleNamespace(sparkContext=InProcess([]))))
+    assert [list(lot.offset) for read in source.everything({}).reads(2) for lot in read()] == [[3, 4]]
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

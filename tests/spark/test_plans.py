@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import stat
+import threading
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -50,6 +51,16 @@ def test_only_this_user_may_ask(tmp_path: Path) -> None:
     with checkpoint_folder(str(tmp_path)) as folder, answering(Plan(), folder):
         assert Path(folder, "plans").is_socket()
         assert stat.S_IMODE(Path(folder).stat().st_mode) & 0o077 == 0
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    """A bridge begins to read again after each executor that it loses."""
+    before = set(threading.enumerate())
+    with answering(Plan(), str(tmp_path)):
+        assert set(threading.enumerate()) > before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+    assert set(threading.enumerate()) <= before
 
 
 def test_offsets_in_the_form_of_spark() -> None:

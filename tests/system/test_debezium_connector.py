@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -9,6 +10,7 @@ from threading import Thread
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from bridge.commands.config_examples import example
 from bridge.local import Kafka, LocalError, MySQL
 from tests.support.bridges import running
 from tests.support.command import SECONDS, Process, bridge
@@ -128,3 +130,45 @@ def test_snapshot_and_changes_end_equal(
         assert connector.status()["connector"]["state"] == "RUNNING"
     ended = bridge("verify", "--against", "upstream", "--upstream", upstream.url, "--target", target)
     assert ended.code == 0, ended.out
+
+
+OF_THE_EXAMPLE = (
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, total DECIMAL(9,2) DEFAULT 1.50, at TIMESTAMP(3) NULL, span TIME)",
+    "CREATE TABLE shop.customers (id BIGINT PRIMARY KEY, name VARCHAR(20) DEFAULT 'nobody', photo BLOB)",
+    "INSERT INTO shop.orders VALUES (1, NULL, '2026-03-01 10:00:00.125', '-10:00:00'), (2, 9.99, NULL, '25:00:00')",
+    "INSERT INTO shop.customers VALUES (1, NULL, x'00FF'), (2, 'Ada', NULL)",
+)
+
+
+def test_the_example_of_settings_is_right_for_the_connector(
+    upstream: MySQL, target: str, kafka: Kafka, tmp_path: Path
+) -> None:
+    """`bridge config example debezium-connector`: the connector's properties that it names, and the bridge's own."""
+    try:
+        OLD.jars()
+    except LocalError as error:
+        pytest.skip(str(error))
+    text, servers = example("debezium-connector"), kafka.bootstrap_servers
+    options = dict(re.findall(r'^#   "(.*?)": "(.*?)",?$', text, re.MULTILINE))
+    for name, value in {"bootstrap_servers": servers, "target": target, "upstream": upstream.url}.items():
+        place = r'(bootstrap_servers = )".*?"' if name == "bootstrap_servers" else rf'(\[{name}\]\nurl = )".*?"'
+        text = re.sub(place, rf'\1"{value}"', text)
+    settings = tmp_path / "bridge.toml"
+    settings.write_text(text, encoding="utf-8")
+    sql(upstream.url, *OF_THE_EXAMPLE, "SELECT 1")
+    with DebeziumConnector(servers, upstream.port, "shop", options["topic.prefix"], schemas=True, more=options):
+        wait_for_topics({"shop", "shop.shop.orders", "shop.shop.customers"}, servers)
+        with Process(tmp_path, "run", "--config", str(settings)) as process:
+            sql(
+                upstream.url,
+                "TRUNCATE TABLE shop.customers",
+                "INSERT INTO shop.customers VALUES (3, NULL, x'01')",
+                "UPDATE shop.orders SET total = NULL WHERE id = 2",
+                "SELECT 1",
+            )
+            there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'shop'"
+            process.wait_for(lambda: sql(target, there) == [(2,)], "the tables")
+            process.wait_for(lambda: sql(target, "SELECT id FROM shop.customers") == [(3,)], "the rows")
+            process.wait_for(lambda: sql(target, "SELECT id FROM shop.orders WHERE total IS NOT NULL") == [], "the end")
+    ended = bridge("verify", "--against", "upstream", "--config", str(settings))
+    assert ended.code == 0, ended.out + ended.err

@@ -211,22 +211,13 @@ def test_a_broken_capture_line_is_named(
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", ["a b#c.jsonl", "x[1]{2}*?.jsonl", "100%.jsonl", "ü表,.capture"])
+@pytest.mark.parametrize("name", ["a b#c.jsonl", "x[1]{2}*?.jsonl", "100%.jsonl", "ü表,.capture", "._a:b.jsonl"])
 def test_any_file_name_will_do(target: str, bank: list[Line], tmp_path: Path, name: str) -> None:
     """A capture file is read whatever its name is."""
     path = write_lines(tmp_path / name, bank[:400])
     ended = replay(path, target, "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["messages"] == 400
-
-
-@pytest.mark.parametrize("name", ["_hidden.jsonl", ".dot.jsonl", "a:b.jsonl"])
-def test_a_name_that_spark_passes_over_is_refused(bank: list[Line], tmp_path: Path, name: str) -> None:
-    """Alone or in a folder: what is in it must not be left out in silence."""
-    write_lines(tmp_path / "capture.jsonl", bank[:10])
-    path = write_lines(tmp_path / name, bank[:400])
-    assert_one_line(replay(path, URL), 2, name)
-    assert_one_line(replay(tmp_path, URL), 2, name)
 
 
 @pytest.mark.usefixtures("spark")

@@ -185,9 +185,9 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
     partitions, by_key = dice.choice((1, 1, 2, 3, 5)), dice.random() < 0.5
     is_canal = KINDS[kind].release is None
     writer = Writer(upstream.url, seed, for_canal=is_canal, has_keyless=is_canal or partitions == 1)
-    if is_canal:  # which does not tell the default of the upstream's server
+    if is_canal:  # which does not tell the default of the upstream's server; the database has that of no server
         for server in (upstream, target):
-            sql(server.url, f"CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4", "SELECT 1")
+            sql(server.url, f"CREATE DATABASE {DATABASE} COLLATE utf8mb4_unicode_ci", "SELECT 1")
     else:
         writer.begin()
         writer.work(20)

@@ -13,16 +13,16 @@ import structlog
 
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY
 from bridge.model import PartitionId
-from bridge.pipeline.by_partitions.merge import Longs, Merged, Rows
+from bridge.pipeline.by_partitions.merge import Merged, Rows
 from bridge.pipeline.by_partitions.overtaken.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import PartitionQueue
 from bridge.pipeline.by_partitions.repeated_rows import (
-    Bools,
     RepeatedRows,
     come_after_restart,
     copies_by_place,
     seen_before,
 )
+from bridge.rows.grouping import Bools, Longs
 
 _TWICE_FIX: Final = (
     "Canal was restarted, and without GTIDs nothing tells what it has sent again: compare the table with the upstream"

@@ -11,10 +11,9 @@ import pyarrow as pa
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, SchemaChange
-from bridge.pipeline.by_partitions.merge import Longs
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
-from bridge.rows.grouping import distinct, ends, numbered
+from bridge.rows.grouping import Longs, distinct, ends, numbered
 from bridge.rows.moments import Moment, names_of, shown
 
 _LATE: Final = (

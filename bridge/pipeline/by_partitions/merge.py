@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken
+from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import Places
 
-Longs = npt.NDArray[np.int64]
 _HIGHEST: Final = 1 << 62
 """Higher event times are treated as this one, so that numbers above them fit into 64 bits."""
 
@@ -35,7 +34,7 @@ class Rows:
     times: Longs
     """The commit_ts of the messages."""
     offsets: Longs
-    by_time: npt.NDArray[np.bool_]
+    by_time: Bools
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def _ranks(
     return np.concatenate([np.maximum.accumulate(mine) for mine in np.split(ranks, bounds)])
 
 
-def _units(times: Longs, message_ts: Longs, partitions: Longs, offsets: Longs, by_time: npt.NDArray[np.bool_]) -> Longs:
+def _units(times: Longs, message_ts: Longs, partitions: Longs, offsets: Longs, by_time: Bools) -> Longs:
     """Numbers, from 0, the units that must not be divided: messages, or all rows of a TSO.
 
     message_ts: the commit_ts of the messages.  A message that the producer sent again has a lower one than its

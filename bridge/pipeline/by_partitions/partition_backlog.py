@@ -27,7 +27,7 @@ from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
-from bridge.pipeline.by_partitions.repeated_rows import Bools, RepeatedRows, last_applied, seen_before
+from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows, last_applied, seen_before
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.by_partitions.step_rows import StepRows
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
@@ -36,6 +36,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
+from bridge.rows.grouping import Bools
 from bridge.rows.moments import Moment, in_order, last_ms
 from bridge.tso import tso_ms
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
@@ -24,15 +23,15 @@ import structlog
 from bridge.ddl.parser import Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
-from bridge.pipeline.by_partitions.merge import Longs, Rows
+from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
+from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
 """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
-Bools = npt.NDArray[np.bool_]
 _SECOND_MS: Final = 1000
 _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
@@ -267,7 +266,7 @@ def _folded(name: _RowsOf) -> _RowsOf:
     return _RowsOf(*(part.lower() for part in name))
 
 
-def _by_table(rows: pa.Table) -> Iterable[tuple[_RowsOf, npt.NDArray[np.int64]]]:
+def _by_table(rows: pa.Table) -> Iterable[tuple[_RowsOf, Longs]]:
     """Gives each table's name and the numbers of its rows."""
     codes = np.zeros(rows.num_rows, np.int64)
     columns = [rows[name].combine_chunks().dictionary_encode() for name in ("schema", "table", "text")]

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,11 +22,11 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.parser import Classified, classify
 from bridge.events import RAW, SEP, Kind
 from bridge.model import SchemaChange, TableName
+from bridge.rows.grouping import Bools
 from bridge.rows.moments import Moment, is_whole_second
 
 _NEVER: Final = 1 << 62
 _OF_NO_COLUMN: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

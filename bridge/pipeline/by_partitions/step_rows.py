@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.model import PartitionId
-from bridge.pipeline.by_partitions.merge import Longs, Rows
+from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
-from bridge.pipeline.by_partitions.repeated_rows import Bools, last_applied, seen_before
+from bridge.pipeline.by_partitions.repeated_rows import last_applied, seen_before
+from bridge.rows.grouping import Bools, Longs
 
 Change = TypeVar("Change")
 

@@ -16,9 +16,9 @@ import pyarrow as pa
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
 from bridge.model import SchemaChange, TableName
-from bridge.pipeline.by_partitions.merge import Longs
-from bridge.pipeline.by_partitions.row_schemas import Bools, rows_of
+from bridge.pipeline.by_partitions.row_schemas import rows_of
 from bridge.protocols.values.event_time import BATCH_BITS, SENT
+from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import Places, compared_by_sending, coordinates_of, is_of_sending
 from bridge.tso import ms_tso
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
@@ -23,6 +25,7 @@ AWAY: Final = frozenset(
 )
 """Brokers that are gone, names that are not known, leaders that change, coordinators that load: Kafka is away, and may
 answer later."""
+UNKNOWN_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 SILENCE_SECONDS: Final = 60.0
 """Reading a range fails when its next message does not come for so long."""
 HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, *AWAY})
@@ -48,6 +51,16 @@ def dropped_error(partition: PartitionId, offset: int, held: str = "") -> Source
         where=f"{topic}/{number}",
         fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
         " target, `bridge reset`, and start with --from the moment of the copy",
+    )
+
+
+def unknown_topic_error(topic: str, topics: Iterable[str]) -> SourceError:
+    """Makes the error of a topic that does not exist.  topics: those that do, as far as the user may see them."""
+    near = get_close_matches(topic, topics, 1, cutoff=0.7)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return SourceError(
+        f"Kafka has no topic {topic!r}",
+        fix=f"check --topic, and that it is this Kafka; a topic has to be made before the bridge starts{hint}",
     )
 
 

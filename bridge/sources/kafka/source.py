@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
 
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
+from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
-from bridge.sources.kafka.batches import KafkaBatch, KafkaStream
+from bridge.sources.kafka.batches import KafkaBatch, KafkaPlanner
 from bridge.sources.kafka.client import check_login, client
 from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
 from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
-from bridge.sources.kafka.read_errors import AWAY
+from bridge.sources.kafka.read_errors import AWAY, UNKNOWN_TOPIC, unknown_topic_error
 from bridge.sources.kafka.schema_headers import key_and_value
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
@@ -118,11 +118,11 @@ class KafkaSource:
             self._committer = group_client(dict(self._client_properties()), group)
         commit_offsets(self._committer, group, offsets, self.acls)
 
-    def stream(self, spark: Session, starts: Positions, guard: Guard, pacing: Pacing) -> KafkaStream:
+    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:
         """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
         offsets = {partition: start.offset for partition, start in starts.items()}
         planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, once=pacing.once)
-        return KafkaStream(planner, KafkaBatch(spark, [], self._client_properties()), offsets)
+        return ChunkStream(KafkaPlanner(planner, self._client_properties()), offsets)
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns `messages_per_batch`: no more messages than that are planned."""
@@ -132,10 +132,10 @@ class KafkaSource:
         """Returns `most_bytes`, since a micro-batch can be divided."""
         return most_bytes
 
-    def everything(self, spark: SparkSession, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
+    def everything(self, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
-        return KafkaBatch(lambda: spark, ranges, self._client_properties())
+        return KafkaBatch(ranges, self._client_properties())
 
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads up to `count` messages from the beginning of the partitions."""
@@ -219,7 +219,7 @@ class KafkaSource:
             self._greet(consumer, complaints)
             yield consumer
         except KafkaException as error:
-            raise self._unreachable(str(error), complaints) from error
+            raise self._unreachable(error.args[0].str(), complaints) from error
         finally:
             consumer.close()
 
@@ -243,10 +243,13 @@ class KafkaSource:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
         if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise may_not(NEEDED, topic, self.acls)
+        if metadata.error is not None and metadata.error.code() in UNKNOWN_TOPIC:
+            raise unknown_topic_error(topic, consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics)
         if metadata.error is not None or not metadata.partitions:
             is_away = metadata.error is not None and metadata.error.code() in AWAY
+            why = "it has no partitions" if metadata.error is None else metadata.error.str()
             raise (UnansweredError if is_away else SourceError)(
-                f"the topic {topic!r} cannot be read: {metadata.error}",
+                f"the topic {topic!r} cannot be read: {why}",
                 where=self._servers,
                 fix="check --topic and the rights of the Kafka user",
             )

@@ -20,7 +20,7 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId, Positions, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
-from bridge.sources.kafka.read_errors import dropped_error
+from bridge.sources.kafka.read_errors import UNKNOWN_TOPIC, dropped_error, unknown_topic_error
 from bridge.sources.source import Extent, Source, TopicNow
 from bridge.tso import tso_time
 
@@ -78,26 +78,19 @@ def _description(topic: str, asked: Any, acls: Acls) -> Any:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise may_not(NEEDED, topic, acls) from error
-        kind = SourceError if code in _FINAL else UnansweredError
+        if code in UNKNOWN_TOPIC:
+            raise unknown_topic_error(topic, ()) from error
+        kind = SourceError if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else UnansweredError
         raise kind(
             f"Kafka does not describe the topics: {error.args[0].str()}",
             where=topic,
-            fix="check that the topics exist, that Kafka answers, and that its user may describe them",
+            fix="check that Kafka answers, and that its user may describe them",
         ) from error
 
 
 def ids_of(topics: Mapping[str, TopicNow]) -> dict[str, str]:
     """Returns the ids of the topics that have one."""
     return {topic: now.id for topic, now in topics.items() if now.id}
-
-
-_FINAL: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError._UNKNOWN_TOPIC,
-    }
-)
 
 
 def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
@@ -46,13 +46,32 @@ class ChunkSource(DataSource):
         """A row is a chunk."""
         return "chunk binary"
 
+    def reader(self, schema: StructType) -> ChunkReader:  # noqa: ARG002
+        """Makes the reader of a part of a micro-batch that is read again."""
+        return ChunkReader(Planned(self.options[FOLDER]))
+
     def streamReader(self, schema: StructType) -> ChunkStreamReader:  # noqa: ARG002, N802
         """Makes the reader of what comes."""
         return ChunkStreamReader(Planned(self.options[FOLDER]))
 
 
+class ChunkReader(DataSourceReader):
+    """Reads what the driver has planned, once."""
+
+    def __init__(self, planned: Planned) -> None:
+        self._planned = planned
+
+    def partitions(self) -> Sequence[ChunkTask]:
+        """Gives the tasks that were planned last."""
+        return _tasks(self._planned)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads and decodes in a task."""
+        return _chunks(partition)
+
+
 class ChunkStreamReader(DataSourceStreamReader):
-    """Reads what the driver has planned."""
+    """Reads what the driver plans, one micro-batch after the other."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
@@ -75,16 +94,11 @@ class ChunkStreamReader(DataSourceStreamReader):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[ChunkTask]:  # noqa: ARG002
         """Gives the tasks of the micro-batch that was planned last."""
-        return [ChunkTask(task) for task in self._planned.ask("tasks")]
+        return _tasks(self._planned)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads and decodes in a task."""
-        import pyarrow as pa  # not in the process that plans
-
-        if isinstance(partition, ChunkTask):  # where nothing was planned, Spark runs one task without a plan
-            work: Work = pickle.loads(partition.value)
-            for chunk in work():
-                yield pa.record_batch({"chunk": pa.array([chunk], pa.binary())})
+        return _chunks(partition)
 
     def stop(self) -> None:
         """Ends the process when its query has ended: Spark would print the end of its socket as a failure."""
@@ -94,3 +108,16 @@ class ChunkStreamReader(DataSourceStreamReader):
     def _offsets(self, question: str) -> Offsets:
         found: Mapping[str, dict[str, int]] = self._planned.ask(question)
         return dict(found)
+
+
+def _tasks(planned: Planned) -> list[ChunkTask]:
+    return [ChunkTask(task) for task in planned.ask("tasks")]
+
+
+def _chunks(task: InputPartition) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa  # not in the process that plans
+
+    if isinstance(task, ChunkTask):  # where nothing was planned, Spark runs one task without a plan
+        work: Work = pickle.loads(task.value)
+        for chunk in work():
+            yield pa.record_batch({"chunk": pa.array([chunk], pa.binary())})

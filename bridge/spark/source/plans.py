@@ -52,9 +52,14 @@ def flat(offsets: Offsets) -> dict[tuple[str, int], int]:
 @contextmanager
 def answering(plans: Plans, folder: str) -> Iterator[None]:
     """Answers questions about a stream in the block, in a thread for each process that asks."""
+    over = threading.Event()
     with _address(folder) as address, Listener(address, "AF_UNIX") as listener:
-        threading.Thread(target=_accept, args=(listener, plans), name="plans", daemon=True).start()
-        yield
+        threading.Thread(target=_accept, args=(listener, plans, over), name="plans", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+            Client(address, "AF_UNIX").close()  # what waits for a process would wait for ever
 
 
 class Planned:
@@ -77,11 +82,10 @@ class Planned:
         return {**vars(self), "_connection": None}
 
 
-def _accept(listener: Listener, plans: Plans) -> None:
-    with suppress(OSError):  # the listener is closed
-        while True:
-            connection = listener.accept()
-            threading.Thread(target=_answer, args=(connection, plans), name="plans-answer", daemon=True).start()
+def _accept(listener: Listener, plans: Plans, over: threading.Event) -> None:
+    while not over.is_set():
+        connection = listener.accept()
+        threading.Thread(target=_answer, args=(connection, plans), name="plans-answer", daemon=True).start()
 
 
 def _answer(connection: Connection[Any, Any], plans: Plans) -> None:

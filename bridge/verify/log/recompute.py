@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
+from pyspark.sql import SparkSession
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionId, TableName
@@ -22,6 +23,7 @@ from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.grouping import Longs, distinct, ends, linked, numbered
 from bridge.rows.moments import in_order
+from bridge.sources.chunk_stream import decoded
 from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.tso import tso_ms
@@ -89,9 +91,11 @@ class Log:
     count: about how many messages there are.
     """
 
-    def __init__(self, messages: MicroBatch, decode: EventDecoder, folder: str | None, count: int) -> None:
+    def __init__(
+        self, spark: SparkSession, messages: MicroBatch, decode: EventDecoder, folder: str | None, count: int
+    ) -> None:
         self._folder = folder
-        exported = messages.decoded(decode, partial(_export_events, folder=folder, count=count))
+        exported = decoded(spark, messages, decode, partial(_export_events, folder=folder, count=count))
         self._exported = exported.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:

@@ -182,7 +182,7 @@ class LogVerification:
             decode = event_decoder(self._protocol, options)
         self._extents = self._source.extents(lambda: spark)
         count = sum(extent.high - extent.low for extent in self._extents.values())
-        return Log(self._source.everything(spark, self._extents), decode, folder, count)
+        return Log(spark, self._source.everything(self._extents), decode, folder, count)
 
     def _compare(self, reading: _Reading, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         log, control = reading.log, reading.log.control()

@@ -155,6 +155,7 @@ def test_the_end_is_the_upstreams_or_it_is_held(target: str, name: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("is_read_together", [True, False])
 @pytest.mark.parametrize("name", SENDERS)
 def test_many_histories(target: str, name: str, *, is_read_together: bool) -> None:

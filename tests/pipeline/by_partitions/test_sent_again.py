@@ -306,6 +306,7 @@ def test_rows_without_a_key(target: str) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("sender", SENDERS)
 def test_many_histories(target: str, sender: str) -> None:
     """The same, for longer."""

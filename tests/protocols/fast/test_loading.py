@@ -30,6 +30,24 @@ ROW = (
 )
 
 
+def test_setup_compiles_decoding() -> None:
+    """The workers of a bridge with few messages do not: to compile takes longer than to parse those."""
+    code = (
+        "import sys; from bridge.cli.app import main; from bridge.spark import class_archive\n"
+        "class_archive.make_archive = lambda: 'made'\n"
+        "try: main(['setup'])\nfinally: print('bridge.protocols.fast.loading' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["classes", "made", "True"]
+
+
+def test_an_image_fits_every_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it is told to compile for counts, when it is built and when it runs, and not the builder's processor."""
+    own = native_code._processor.__wrapped__()
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    assert native_code._processor.__wrapped__() == ("generic", "") != own
+
+
 _AFTER_LOADING = """
 import sys
 import bridge.protocols.fast.loading

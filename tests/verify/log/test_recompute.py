@@ -18,7 +18,7 @@ from bridge.verify.log.loaded.expected_tables import ExpectedTable
 from bridge.verify.log.recompute import Log
 from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
 from bridge.verify.log.row_steps import steps
-from tests.generated.verifying import InProcess, OfEvents
+from tests.generated.verifying import InProcess, OfEvents, without_spark
 from tests.support.upstreams import events_table, in_one_partition, row_change
 
 LARGE, COUNT = 1 << 20, 48
@@ -43,7 +43,8 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     tables = [in_one_partition([row_change(9, "t", ["id", "v"], ["id"], after=[n, text])], n) for n in range(COUNT)]
     source = OfEvents(pa.concat_tables(tables))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(tables)))]))
-    log = Log(cast(MicroBatch, source), cast(EventDecoder, None), None, COUNT)
+    with without_spark():
+        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None, COUNT)
     control = log.control()
     table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
     plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
@@ -68,7 +69,8 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
     parts = [[first], [pa.concat_tables([back, between])]]
     source = OfEvents(pa.concat_tables([first, back, between]))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(part))) for part in parts]))
-    log = Log(cast(MicroBatch, source), cast(EventDecoder, None), None, 3)
+    with without_spark():
+        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None, 3)
     table = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
     plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
     last: list[tuple[int, int]] = []

@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import RAW, SEP, Kind, key_names
-from bridge.rows.grouping import distinct
+from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
-from bridge.rows.moments import Bools, Longs
 
 OF_KEYS: Final = ("kind", "schema", "table", "columns", "key", "before", "after")
 """The columns of events that tell the keys of rows."""

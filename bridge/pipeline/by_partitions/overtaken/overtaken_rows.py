@@ -22,8 +22,8 @@ from bridge.pipeline.by_partitions.overtaken.moved_keys import OF_KEYS, Key, Los
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.protocols.values.event_time import SENT
 from bridge.rows.gathering import taken
-from bridge.rows.grouping import distinct
-from bridge.rows.moments import Bools, Longs, Places, coordinates_of
+from bridge.rows.grouping import Bools, Longs, distinct
+from bridge.rows.moments import Places, coordinates_of
 
 KEPT_ROWS: Final = 50_000
 """How many of the last rows are kept, with which late rows are compared."""

@@ -6,6 +6,7 @@ what it had compiled, took 0.4 s of each process; to load object code takes 0.04
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -56,6 +57,10 @@ def _machine() -> Any:
 
 @cache
 def _processor() -> tuple[str, str]:
+    """Gives the name and the features of the processor to compile for: this machine's, or those of Numba's own
+    variables, by which an image fits every machine ("generic")."""
+    if name := os.environ.get("NUMBA_CPU_NAME"):
+        return name, os.environ.get("NUMBA_CPU_FEATURES", "")
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 

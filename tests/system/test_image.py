@@ -1,0 +1,110 @@
+"""The image of conf/deploy/Dockerfile, built and run where an engine answers and its base can be had.
+
+The engine's network and an hour of patience are all that it takes: `pytest -m soak tests/system/test_image.py -n 0`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import pytest
+
+from tests.support.base_image import have_base
+from tests.support.kubernetes import service_links
+from tests.support.shown_output import ROOT
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
+
+IMAGE = f"bridge:{version('bridge')}"
+LIMITS = ("--read-only", "--tmpfs", "/tmp", "--memory", "3g", "--cap-drop", "ALL", "--user", "10001:10001")
+WAITING = ("run", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--target", "mysql://u@127.0.0.1:1/")
+MOST_BYTES = 1_500_000_000
+
+
+def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Calls the engine."""
+    return subprocess.run(["docker", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs a container to its end."""
+    return docker("run", "--rm", *arguments)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """The image; what the engine has of it already is not made again."""
+    if shutil.which("docker") is None or docker("version").returncode:
+        pytest.skip("no container engine answers")
+    if why := have_base(base()):
+        pytest.skip(f"the base of the image cannot be had: {why}")
+    built = docker("build", "-f", "conf/deploy/Dockerfile", "-t", IMAGE, ".")
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+
+
+@pytest.fixture
+def waiting() -> Iterator[str]:
+    """A container whose bridge waits for ends that are away."""
+    started = docker("run", "--detach", *LIMITS, IMAGE, *WAITING)
+    assert started.returncode == 0, started.stderr
+    yield started.stdout.strip()
+    docker("rm", "--force", started.stdout.strip())
+
+
+def state(container: str) -> dict[str, object]:
+    """What the engine says of a container."""
+    found: dict[str, object] = json.loads(docker("inspect", "--format", "{{json .State}}", container).stdout)
+    return found
+
+
+def test_what_is_added_to_the_base_is_bounded() -> None:
+    """Each machine pulls it."""
+    sizes = [int(docker("image", "inspect", "--format", "{{.Size}}", name).stdout) for name in (IMAGE, base())]
+    assert sizes[0] - sizes[1] < MOST_BYTES, sizes
+
+
+def base() -> str:
+    """The image that it is made from."""
+    text = (ROOT / "conf" / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    return next(line.split()[1] for line in text.splitlines() if line.startswith("FROM "))
+
+
+def test_it_reads_settings_in_a_pod_that_may_write_nothing() -> None:
+    """Beside a Service called bridge-orders, with a read-only root and no capability; its port is a default."""
+    links = [part for name, value in service_links("bridge-orders").items() for part in ("--env", f"{name}={value}")]
+    shown = ran(*LIMITS, *links, IMAGE, "check", "--show")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "BRIDGE_DEFAULT_WATCH_LISTEN" in shown.stdout
+
+
+def test_wrong_usage_has_its_exit_code_unless_the_trial_remaps_it() -> None:
+    """The trial's entry point makes 2 a clean end, which no restart policy starts again."""
+    assert ran(IMAGE, "run").returncode == 2
+    trial = ("--entrypoint", "tini", IMAGE, "-e", "2", "-e", "5", "--", "bridge")
+    assert ran(*trial, "run").returncode == 0
+
+
+def test_it_is_healthy_while_it_waits(waiting: str) -> None:
+    """The check finds the address that the settings gave, in a container that may write to /tmp only."""
+    wait_for(lambda: '"healthy"' in json.dumps(state(waiting)), "the container is not healthy", 120)
+
+
+def test_a_stop_in_the_first_second_is_a_clean_one(waiting: str) -> None:
+    """The first process of a container gets no signal that it has not taken."""
+    began = time.monotonic()
+    docker("stop", "--time", "40", waiting)
+    assert time.monotonic() - began < 20
+    assert state(waiting)["ExitCode"] in {0, 143}, docker("logs", waiting).stderr
+
+
+def test_the_demo_runs_in_it() -> None:
+    """Decoding, folding, Spark and verify, with what the image holds of Spark, as its user."""
+    ended = ran("--memory", "6g", IMAGE, "demo", "--json")
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert json.loads(ended.stdout)["result"] == "equal"
