@@ -24,7 +24,6 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "keys": ("--filter", "!ks.child"),  # whose rows a foreign key cascades to
     # VARCHAR of the character set binary comes as text, and a comma in an ENUM with a backslash, as in JSON
     "my_types": ("--filter", "!mt.odd"),  # whose columns have names that Avro does not take
-    "all_types": ("--filter", "!types.cs", "--filter", "!types.enums"),
 }
 """The captures, and what they need."""
 
