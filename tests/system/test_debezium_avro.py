@@ -76,7 +76,7 @@ def number_of(registry: Registry, name: str) -> int:
     return next(number for number, text in registry.schemas.items() if name in text)
 
 
-@pytest.mark.parametrize("flags", [(), ("--protocol", "debezium")])
+@pytest.mark.parametrize("flags", [(), pytest.param(("--protocol", "debezium"), marks=pytest.mark.soak)])
 def test_a_registry_that_is_away_at_the_start(
     avro_captures: Path, target: str, registry: Registry, flags: tuple[str, ...]
 ) -> None:
