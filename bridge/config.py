@@ -34,7 +34,8 @@ from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
 from bridge.protocols.values.timezones import utc_converter
-from bridge.secret_settings import resolve
+from bridge.registry.client import SchemaRegistry, check_urls
+from bridge.secret_settings import read_secret, resolve
 from bridge.tso import parse_moment
 
 Found = TypeVar("Found")
@@ -101,6 +102,41 @@ class Section(BaseModel):
         return value
 
 
+class RegistrySection(Section):
+    """The schema registry of messages in Avro."""
+
+    urls: Annotated[tuple[str, ...], _after(lambda urls: check_urls(urls))] = ()
+    """The servers of the registry, which are asked in turn: `http://host:port/path`, or https, with the path that
+    Debezium's converter has (Apicurio: `/apis/registry/v2` or `v3`, or `/apis/ccompat/v7` for ids that fit it)."""
+    user: str = ""
+    """The registry's user, for HTTP Basic."""
+    password: str | None = Field(default=None, repr=False)
+    """The password of the registry's user."""
+    password_file: str | None = None
+    """A file that holds the password of the registry's user."""
+    token_file: str | None = None
+    """A file that holds a bearer token, instead of a user and a password.  It is read at the start."""
+    tls_ca: str | None = None
+    """A file of the certificate authorities that certificates of https are checked against; without it the machine's
+    own."""
+    tls_cert: str | None = None
+    """A file with the bridge's own certificate, for registries that ask for one."""
+    tls_key: str | None = None
+    """A file with the key of the bridge's own certificate."""
+    timeout_seconds: float = Field(default=10, gt=0, le=300)
+    """How long the registry may take for an answer."""
+
+    def registry(self) -> SchemaRegistry | None:
+        """The registry, None without one; UsageError for a file that cannot be read."""
+        if not self.urls:
+            return None
+        tls = Tls("verify-identity", self.tls_ca, self.tls_cert, self.tls_key, "source.registry")
+        tls.driver_settings()  # refuses files that cannot be read
+        password = read_secret(self.password_file, "source.registry.password_file") if self.password_file else ""
+        token = read_secret(self.token_file, "source.registry.token_file") if self.token_file else ""
+        return SchemaRegistry(self.urls, self.user, password or self.password or "", token, tls, self.timeout_seconds)
+
+
 class SourceSection(Section):
     """Where messages come from: Kafka topics, or capture files."""
 
@@ -135,6 +171,7 @@ class SourceSection(Section):
     """Properties of the Kafka client (security and the like), by librdkafka's names."""
     kafka_password: str | None = Field(default=None, repr=False)
     """The SASL password of the Kafka user."""
+    registry: RegistrySection = RegistrySection()
 
     def require(self) -> None:
         """Raises UsageError when no source is given."""
@@ -435,6 +472,7 @@ class Settings(Section):
             reserved=ReservedSchemas(self.target.schema_name),
             row_rules=self.row_rules,
             ms_ahead=self.source.ahead_seconds * 1000,
+            schemas=self.source.registry.registry(),
         )
 
 

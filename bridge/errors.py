@@ -12,6 +12,7 @@ BridgeError                 says what, where and what to do; has the exit code
 |   |   +-- RefusedRowsError 3  single rows are the cause: they can be quarantined
 |   +-- SourceError         3   Kafka cannot be read, or has lost messages that are still needed
 |   |   +-- UnansweredError 3   Kafka does not answer, and may answer later
+|   |       +-- RegistryAwayError 3  nor does the schema registry
 |   +-- TargetError         3   the target cannot be reached or lacks something
 +-- HeldError               4   a schema change waits for the operator
 +-- OwnedError              5   another bridge owns the pipeline
@@ -172,7 +173,15 @@ class SourceError(StoppedError):
 
 
 class UnansweredError(SourceError):
-    """The source did not answer, and may answer later."""
+    """The source did not answer, and may answer later.  trouble: what that means, in words that follow its name."""
+
+    trouble: ClassVar[str] = "does not answer"
+
+
+class RegistryAwayError(UnansweredError):
+    """The schema registry did not answer, and may answer later."""
+
+    trouble = "has a schema registry that does not answer"
 
 
 class TargetError(StoppedError):

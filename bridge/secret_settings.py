@@ -31,6 +31,7 @@ _OWN_PASSWORDS: Final[Mapping[tuple[str, ...], str]] = {
     ("upstream", "password"): "BRIDGE_UPSTREAM_PASSWORD or upstream.password_file",
     ("source", "kafka_password"): "BRIDGE_KAFKA_PASSWORD",
     ("source", "kafka", "sasl.password"): "BRIDGE_KAFKA_PASSWORD",
+    ("source", "registry", "password"): "BRIDGE_REGISTRY_PASSWORD or source.registry.password_file",
 }
 """Where each of the bridge's own passwords has to come from."""
 _URLS: Final = {

@@ -356,6 +356,17 @@ def real_senders() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="session")
+def avro_captures() -> Iterator[Path]:
+    """The folder of genuine captures in Avro, with their schemas, unpacked (tests/golden/README.md)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="bridge-avro-") as folder,
+        tarfile.open(Path(__file__).parent / "golden" / "debezium-avro.tar.xz") as captures,
+    ):
+        captures.extractall(folder, filter="data")
+        yield Path(folder)
+
+
 def _connect(url: str) -> pymysql.connections.Connection[Any]:
     parts = urlsplit(url)
     return pymysql.connect(

@@ -20,7 +20,7 @@ FLOORS = (
     {"protocols"},
     {"rows"},
     {"mysql"},
-    {"config", "dump_metadata"},
+    {"config", "dump_metadata", "registry"},
     {"settings"},
     {"local"},
     {"sources", "spark"},

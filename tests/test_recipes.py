@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parent.parent
+IN_SUITE = {"a setting", "a module"}
 COPIED = ("bridge", "conf", "tests/support", "tests/conftest.py", "tests/test_*.py", "README.md", "pyproject.toml")
 
 
@@ -92,8 +93,10 @@ RECIPES = {
 }
 
 
-@pytest.mark.system  # seconds of the processor each
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize(  # seconds of the processor each
+    "name",
+    [pytest.param(name, marks=pytest.mark.system if name in IN_SUITE else pytest.mark.soak) for name in RECIPES],
+)
 def test_a_recipe_is_whole(tmp_path: Path, name: str) -> None:
     """Half of it fails the tests that are named, and all of it passes them."""
     recipe = RECIPES[name]

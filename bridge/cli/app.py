@@ -102,7 +102,7 @@ def run(
     example="bridge replay --input captures/ --target mysql://bridge@db:3306/",
     exits={4: STOPPED_EARLY, 5: OWNED[5]},
 )
-@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[6:])
+@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:])
 def replay(
     settings: Settings,
     until: Annotated[

@@ -47,6 +47,13 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
         repeated=True,
     ),
     "input": _flag(Heading.SOURCE, "PATH", "--input", "A capture file or folder, instead of Kafka."),
+    "registry": _flag(
+        Heading.SOURCE,
+        "URL",
+        "--registry",
+        "The schema registry of messages in Avro; may be repeated.  Its user and password: [source.registry].",
+        repeated=True,
+    ),
     "target": _flag(
         Heading.TARGET, "URL", "--target", "The target: mysql://user@host:port/; password in BRIDGE_TARGET_PASSWORD."
     ),
@@ -108,7 +115,7 @@ SETTINGS_FLAGS: Final[Mapping[str, Any]] = {
 
 PIPELINE: Final = ("name",)
 TARGET: Final = (*PIPELINE, "target")
-KAFKA: Final = ("protocol", "bootstrap_servers", "topic")
+KAFKA: Final = ("protocol", "bootstrap_servers", "topic", "registry")
 INPUT: Final = (*KAFKA, "input")
 DECODING: Final = ("filter", "route", "timezone")
 RUN: Final = (

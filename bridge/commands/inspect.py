@@ -15,7 +15,7 @@ from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Kind, Position, key_names
 from bridge.filters.table_filter import TableFilter
-from bridge.protocols import DecodeError, Decoder, make_decoder, recognise
+from bridge.protocols import DecodeError, Decoder, in_json, make_decoder, recognise
 from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
 from bridge.protocols.plausible_times import check_times, highest_ts
@@ -161,7 +161,7 @@ def _topic_protocol(source: Source, settings: Settings) -> str | None:
     if settings.protocol != "auto":
         return settings.protocol
     try:
-        return recognise(source.sample(SAMPLE_MESSAGES))[0]
+        return recognise(in_json(source.sample(SAMPLE_MESSAGES), settings.decode_options().schemas))[0]
     except UsageError:
         return None
 
@@ -179,11 +179,12 @@ class _MessageReader:
     def records(self, message: Message) -> Iterator[Record]:
         """Yields one record for each event, and one for a message without events, unless a filter may have removed
         them."""
-        seen = recognise_message(message.key, message.value)
+        [plain] = in_json([(message.key, message.value)], self._options.schemas)
+        seen = recognise_message(*plain)
         protocol = self._protocol or (seen.protocol if seen else "unknown")
         variant = seen.variant if seen else "unknown"
         if protocol == "unknown":
-            failure = DecodeError("the message is of no known protocol")
+            failure = _unknown(*plain)
             yield _bad(message, protocol, variant, bad_message((), failure, message.key, message.value), failure)
             return
         decoder = self._decoder(protocol)
@@ -193,7 +194,7 @@ class _MessageReader:
             bad = bad_message(decoder.protocols, failure, message.key, message.value)
             yield _bad(message, protocol, variant, bad, failure)
             return
-        origin = self._origin(message) if events else {}
+        origin = self._origin(message._replace(value=plain[1])) if events else {}
         for event in events or ([] if self._filters else [None]):
             yield Record(message.position, protocol, variant, event, origin | self._ruled(event))
 
@@ -229,6 +230,15 @@ class _MessageReader:
                 origin["note"] = "the binlog position lies before that of the previous message: it was sent again"
             self._binlog[partition] = here
         return origin
+
+
+def _unknown(key: bytes | None, value: bytes | None) -> DecodeError:
+    """Says why a message is of no known protocol, and at which byte it stops being JSON."""
+    try:
+        json_object(key if value is None else value)
+    except DecodeError as failure:
+        return DecodeError(f"the message is of no known protocol: {failure}", at=failure.at)
+    return DecodeError("the message is of no known protocol, although it is JSON")
 
 
 def _bad(message: Message, protocol: str, variant: str, event: Event, failure: DecodeError) -> Record:

@@ -32,7 +32,8 @@ from bridge.mysql.table_definition import list_tables
 from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
-from bridge.protocols import Decoder, decode_message, is_mysql_born, make_decoder
+from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
+from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.unique_circles import circles
@@ -270,7 +271,7 @@ class Quarantine:
         """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
         name = TableName(change.schema, change.table)
         refuse_side_effects(find_side_effects(session, [name], cascades=False))
-        if _may_lack_cascades(entry, change):
+        if _may_lack_cascades(entry, change, self._options.schemas):
             refuse_side_effects(find_cascades_of(session, name), self._options.row_rules.routes.accepts_target)
 
     def _typed(self, session: Session, position: Position, change: Event) -> tuple[Table, pa.Table, Event]:
@@ -351,10 +352,10 @@ def _why_no_row_change(event: Event) -> str:
     return ""
 
 
-def _may_lack_cascades(entry: StoredEntry, change: Event) -> bool:
+def _may_lack_cascades(entry: StoredEntry, change: Event, schemas: SchemaLookup | None) -> bool:
     """Tells whether the log may lack the rows that foreign keys changed upstream: the message comes from MySQL, or it
     is a row change by event time, which does not tell."""
-    return change.by_time and (entry.change is not None or is_mysql_born([(entry.key, entry.value)]))
+    return change.by_time and (entry.change is not None or is_mysql_born(in_json([(entry.key, entry.value)], schemas)))
 
 
 def document(entry: StoredEntry) -> dict[str, Any]:

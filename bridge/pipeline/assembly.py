@@ -40,7 +40,7 @@ from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
-from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, binlog_source, is_mysql_born, make_decoder
+from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, binlog_source, in_json, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
@@ -200,7 +200,8 @@ class Assembly:
             lows = first_offsets(progress, lows)
         by_partition = transactions is None and self._goes_by_partition(progress)
         # Messages from MySQL's binlog have no commit ts, so their order is not that of commit ts.
-        sample = self.source.sample(HEAD_MESSAGES) if by_partition or transactions else []
+        head = self.source.sample(HEAD_MESSAGES) if by_partition or transactions else []
+        sample = in_json(head, self._decode_options().schemas)
         cascades_are_lost = is_mysql_born(sample) if sample else False
         self._warn_of_losses(sample)
         writer.note_source(binlog_source(sample))

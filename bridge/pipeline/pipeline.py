@@ -171,7 +171,7 @@ class Pipeline:
                 log.warning("executor_lost")
                 losses.count(lost, writer.progress().applied_ts)
             except UnansweredError as error:
-                ends.source.failed(READING, "does not answer")
+                ends.source.failed(READING, error.trouble)
                 if ends.source.is_given_up(READING):
                     raise
                 log.warning("source_unanswered", why=str(error))

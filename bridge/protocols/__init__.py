@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from bridge.errors import UsageError
+from bridge.protocols.debezium.avro.front import in_json
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
 from bridge.protocols.detect import binlog_source, is_mysql_born, recognise
@@ -28,6 +29,7 @@ __all__ = [
     "Decoder",
     "binlog_source",
     "decode_message",
+    "in_json",
     "is_mysql_born",
     "make_decoder",
     "recognise",

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bridge.events import EVENT_FIELDS, EVENT_SCHEMA
+from bridge.errors import BridgeError
+from bridge.events import EVENT_FIELDS, EVENT_SCHEMA, Event
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import MAX_COMMIT_TS, Decoder, RowEvents
 from bridge.protocols.fast.texts import Numbers
@@ -115,7 +116,13 @@ def _decoded(decoder: Decoder, messages: Messages) -> Iterator[RowEvents]:
 def _parsed(decoder: Decoder, messages: Messages, numbers: Numbers, highest: int) -> RowEvents:
     """Decodes the messages of these numbers one by one."""
     keys, values = messages.key, messages.value
-    found = [decode_message(decoder, keys[number], values[number], highest) for number in numbers.tolist()]
+    found = list[list[Event]]()
+    for number in numbers.tolist():
+        try:
+            found.append(decode_message(decoder, keys[number], values[number], highest))
+        except BridgeError as error:  # what reading it needs cannot be had
+            error.where = f"{messages.topic[number]}/{messages.partition[number]}/{messages.offset[number]}"
+            raise
     events = [event for some in found for event in some]
     columns = list(zip(*events, strict=True)) if events else [()] * len(EVENT_FIELDS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_FIELDS, strict=True)]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bridge.events import Code, Event, Kind
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, PlainDecoder
 from bridge.protocols.detect import Recognised, is_other, recognise_message
+from bridge.protocols.foreign import foreign
 from bridge.protocols.plausible_times import check_times
 
 
@@ -35,6 +36,8 @@ def bad_message(protocols: Sequence[str], failure: DecodeError, key: bytes | Non
     seen, code, reason = recognise_message(key, value), failure.code, str(failure)
     if seen and protocols and is_other(seen, protocols):
         code, reason = Code.OTHER_PROTOCOL, _of_another_protocol(seen, protocols[0])
+    if seen is None and (other := foreign(key, value)) and not (other.is_read and protocols):
+        reason = f"it is {other.what} ({other.fix}); {reason}"
     if seen and seen.is_schema_change:
         code = Code.SCHEMA_CHANGE
     return Event(Kind.BAD, 0, columns=code, before=_base64(key), after=_base64(value), text=reason)

@@ -77,6 +77,26 @@ class DecodeError(Exception):
         self.code, self.at, self.column = code, at, column
 
 
+class SchemaId(NamedTuple):
+    """What a registry calls a schema.
+
+    kind: Apicurio's own API tells two kinds of ids apart; Confluent's does not.
+    """
+
+    kind: Literal["contentIds", "globalIds"]
+    number: int
+
+
+class SchemaLookup(Protocol):
+    """Gives the schemas of messages in Avro.  It must be picklable."""
+
+    def text(self, schema_id: SchemaId) -> str:
+        """Gives a schema's text.  Raises DecodeError where there is none, SourceError where none can be had."""
+
+    def changed(self, schema_id: SchemaId) -> str:
+        """Says in words, for the end of a reason, that the schema is another one now; "" where it is not."""
+
+
 @dataclass(frozen=True)
 class DecodeOptions:
     """What a decoder must know and the messages do not tell.
@@ -97,6 +117,7 @@ class DecodeOptions:
     ms_ahead: how far a TSO may lie ahead of the moment at which its message was read (milliseconds).
     transactions: whether rows and schema changes tell their place among transactions, and every row is told, also those
         that are not replicated (`protocols.debezium.transactions`).
+    schemas: gives the schemas of messages in Avro; without it they cannot be decoded.
     """
 
     timezone: str | None
@@ -109,6 +130,7 @@ class DecodeOptions:
     row_rules: RowRules = field(default_factory=RowRules)
     ms_ahead: int = MS_AHEAD
     transactions: bool = False
+    schemas: SchemaLookup | None = None
 
 
 class Decoder(Protocol):

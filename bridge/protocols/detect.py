@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.errors import UsageError
 from bridge.protocols.decoder import DecodeError
+from bridge.protocols.foreign import foreign
 from bridge.protocols.open_protocol.decoder import OPEN_PROTOCOL_VERSION
 from bridge.protocols.values.compression import LZ4_MAGIC
 from bridge.protocols.values.event_time import is_seconds
@@ -55,16 +56,26 @@ def recognise(sample: Sample) -> tuple[str, str]:
     known = {one.protocol for one in found if one.certain} or {one.protocol for one in found}
     if known == _SAME_SCHEMA_CHANGES and not any(one.certain for one in found):
         known = {"ckafka"}  # only in ckafka some are in seconds and others in milliseconds
-    if len(known) != 1:
+    if not known:
+        raise _unknown(sample)
+    if len(known) > 1:
         counted = Counter(one.protocol for one in found).most_common()
         raise UsageError(
-            f"the messages are of several protocols: {', '.join(f'{count} {name}' for name, count in counted)}"
-            if known
-            else f"no known protocol is recognised in {len(sample)} messages",
+            f"the messages are of several protocols: {', '.join(f'{count} {name}' for name, count in counted)}",
             fix="give --protocol; `bridge inspect` shows the messages",
         )
     protocol = known.pop()
     return protocol, _reason(protocol, found, len(sample))
+
+
+def _unknown(sample: Sample) -> UsageError:
+    """Says that no message is of a known protocol, and what most of them are instead, where they show it."""
+    what = f"no known protocol is recognised in {len(sample)} messages"
+    others = Counter(one for key, value in sample if (one := foreign(key, value))).most_common(1)
+    if not others:
+        return UsageError(what, fix="give --protocol; `bridge inspect` shows the messages")
+    [(other, count)] = others
+    return UsageError(f"{what}; {count} are {other.what}", fix=other.fix)
 
 
 def is_other(seen: Recognised, protocols: Sequence[str]) -> bool:
@@ -150,6 +161,9 @@ def _debezium(message: dict[str, Any], packed: str) -> Recognised | None:
     is_mine = source.get("connector") == "TiCDC"
     is_mariadb = source.get("connector") == "mariadb"
     sender = "TiCDC" if is_mine else f"Debezium's {'MariaDB' if is_mariadb else 'MySQL'} connector"
+    schema = message.get("schema")
     form = ", with schema" if "schema" in message else ", without schema"
+    if isinstance(schema, dict) and "avro" in schema:
+        form = ", in Avro"
     is_schema_change = "ddl" in payload or payload.get("op") == "t"
     return Recognised("debezium", sender + form + packed, mysql_born=not is_mine, is_schema_change=is_schema_change)

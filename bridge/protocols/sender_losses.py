@@ -36,18 +36,26 @@ class Loss(NamedTuple):
     fix: str
 
 
+_NULLS_OF_TICDC: Final = Loss(
+    "TiCDC's debezium-avro writes a column's default where the value is NULL",
+    "set protocol=open-protocol, or canal-json with enable-tidb-extension=true, in the changefeed's sink-uri; nothing"
+    " to do where no column that may be NULL has a default",
+)
+
+
 def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[Loss]:
-    """Tells what the sender of these messages loses.  [] for TiCDC, of which only the columns that it leaves out are
-    missing.
+    """Tells what the sender of these messages loses.  [] for TiCDC without Avro, of which only the columns that it
+    leaves out are missing.
 
     sample: keys and values, the more the better.
     modes: how the settings say that a Debezium connector is configured.
     is_filtered: whether a filter says which tables are replicated.
     """
-    messages, is_canal = [], False
+    messages, is_canal, is_ticdc_avro = [], False, False
     keyless: dict[str, None] = {}
     for key, value in sample:
         seen = recognise_message(key, value)
+        is_ticdc_avro = is_ticdc_avro or (seen is not None and seen.variant == "TiCDC, in Avro")
         if seen is not None and seen.mysql_born and seen.protocol in {"debezium", "canal-json"}:
             is_canal = is_canal or (seen.protocol == "canal-json" and seen.certain)
             messages.append(_parsed(value))
@@ -56,6 +64,8 @@ def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[L
                 keyless[f"{source.get('db')}.{source.get('table')}"] = None
     if is_canal:
         return list(_of_canal(messages, is_filtered=is_filtered))
+    if is_ticdc_avro:
+        return [_NULLS_OF_TICDC]
     natives = [message for message in messages if _source(message).get("connector") in _NATIVE]
     connector = _Connector(natives, keyless)
     return list(connector.losses(modes, is_filtered=is_filtered)) if connector.messages else []
@@ -108,6 +118,8 @@ class _Connector:
         """Tells of columns that may be NULL and have a default: the converter writes the default for NULL.  One NULL
         in such a column shows that the converter was set right."""
         fix = "set value.converter.replace.null.with.default=false in the connector (Kafka Connect 3.5 and later)"
+        if any("avro" in _schema(message) for message in self._rows):
+            fix = "set value.converter.ignore.default.for.nullables=true in the connector (Confluent's converter)"
         columns: dict[str, None] = {}
         for message in self._rows:
             fields, row, source = _fields(message), _payload(message).get("after"), _source(message)
@@ -178,10 +190,14 @@ def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Itera
         )
 
 
+def _schema(message: dict[str, Any]) -> dict[str, Any]:
+    schema = message.get("schema")
+    return schema if isinstance(schema, dict) else {}
+
+
 def _fields(message: dict[str, Any]) -> Mapping[str, dict[str, Any]]:
     """Gives the Connect schema of each column of a row; none for a message without a schema."""
-    schema = message.get("schema")
-    images = schema.get("fields") if isinstance(schema, dict) else None
+    images = _schema(message).get("fields")
     for image in images if isinstance(images, list) else ():
         if isinstance(image, dict) and image.get("field") == "after" and isinstance(image.get("fields"), list):
             return {str(one.get("field")): one for one in image["fields"] if isinstance(one, dict)}

@@ -23,6 +23,8 @@ SHORT_NAMES: Final[dict[str, Place]] = {
     "target": ("target", "url"),
     "target_password": ("target", "password"),
     "kafka_password": ("source", "kafka_password"),
+    "registry": ("source", "registry", "urls"),
+    "registry_password": ("source", "registry", "password"),
     "upstream": ("upstream", "url"),
     "source": ("upstream", "url"),
     "source_password": ("upstream", "password"),
@@ -51,7 +53,7 @@ def _fields_of(model: type[BaseModel], above: Place) -> Iterator[tuple[Place, Fi
 @cache
 def sections() -> frozenset[Place]:
     """Returns the places that hold settings, not a value."""
-    return frozenset(place[:1] for place in fields() if len(place) > 1) | frozenset(
+    return frozenset(place[:size] for place in fields() for size in range(1, len(place))) | frozenset(
         place for place, field in fields().items() if is_table(field)
     )
 

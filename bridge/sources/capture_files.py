@@ -157,7 +157,9 @@ class CaptureSource:
                     yield Message(position, key, value)
 
     def _paths(self) -> list[Path]:
-        return sorted(self._path.glob("*.jsonl")) if self._path.is_dir() else [self._path]
+        """Gives the files, whatever folder the process works in that reads them."""
+        path = self._path.absolute()
+        return sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
 
 
 def _require_file(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, BridgeError, SourceError, UnansweredError, UsageError
+from bridge.errors import ApplyError, BridgeError, RegistryAwayError, SourceError, UnansweredError, UsageError
 
 SPARK_FAILED: Final = (PySparkException, Py4JError)
 """What Spark raises when a job fails."""
@@ -43,6 +43,8 @@ _PLAN: Final = re.compile(r"\s*SQLSTATE: \w+\s*=== Streaming Query ===.*", re.DO
 """What follows the reason why a stream failed: the query's offsets and its plan."""
 _AWAY: Final = re.compile(r"bridge\.errors\.UnansweredError\b.*")
 """What an executor says that Kafka did not answer."""
+_OF_REGISTRY: Final = re.compile(r"bridge\.errors\.(RegistryAwayError|SourceError): (.*schema registry.*)")
+"""What one says of the schema registry."""
 
 
 class ExecutorLost(Exception):  # noqa: N818  # not an error: the bridge reads again from its progress
@@ -112,6 +114,9 @@ def source_error(error: Exception) -> Exception:
             fix="check whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark])"
             " or lower stream.driver_bytes; then start the bridge again",
         )
+    if said := _OF_REGISTRY.search(_text(error)):
+        away, what = said.groups()
+        return (RegistryAwayError if away == "RegistryAwayError" else SourceError)(what[:_MOST_CHARACTERS])
     if said := _AWAY.search(_text(error)):
         return UnansweredError(
             f"Kafka does not answer: {said.group()[:_MOST_CHARACTERS]}",

@@ -264,3 +264,22 @@ def test_what_an_event_filter_leaves_out(tmp_path: Path) -> None:
         None,
         "by an event filter",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "said", "at"),
+    [
+        (b'{"a": 1, x}', "not JSON: unexpected character", 9),
+        (b"\x16\x06\x06\x02\x02d", "it is TiCDC's Simple protocol in Avro", 0),
+        (b"\0\0\0\0\7\x80\2", "with a schema registry (give the registry's URL with --registry", 5),
+        (b'{"a": 1}', "although it is JSON", None),
+    ],
+)
+def test_messages_of_no_known_protocol(tmp_path: Path, value: bytes, said: str, at: int | None) -> None:
+    """Are named as what they are, with the byte at which they stop being JSON, also without --protocol."""
+    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(value).decode()}
+    (tmp_path / "capture.jsonl").write_text(json.dumps(line) + "\n")
+    ended = bridge("inspect", "--input", str(tmp_path), "--json")
+    [record] = json.loads(ended.out) if ended.out.startswith("[") else [json.loads(ended.out)]
+    assert said in record["reason"]
+    assert record["around"]["fails_at"] == at

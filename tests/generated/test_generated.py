@@ -26,7 +26,7 @@ from tests.generated.wires import WIRES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BLOCKS: Final = 10
+BLOCKS: Final = 7
 RUNS: Final = 17
 """Of each block."""
 EXECUTOR_RUNS: Final = 3

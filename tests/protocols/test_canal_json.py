@@ -157,6 +157,18 @@ def test_columns_of_another_moment(codes: tuple[int, ...], kind: str) -> None:
         assert "Canal took the table's columns of another moment" in reason(row(code))
 
 
+def test_a_genuine_row_of_another_moment() -> None:
+    """Canal 1.1.7 sent it on MySQL 5.7 after it was killed behind schema changes: each value has another column's name,
+    as the BIT of `c66` and the DATETIME(6) of `c67` show."""
+    types = {"c96": "JSON", "c76": "TEXT", "c68": "BIT(9)", "id": "BIGINT unsigned", "c65": "JSON",
+             "c66": "VARCHAR(200)", "c67": "BIT(9)"}  # fmt: skip
+    row = {"c96": "1", "c76": None, "c68": "183", "id": None, "c65": "grüße", "c66": "1",
+           "c67": "1000-01-01 00:00:00.000000"}  # fmt: skip
+    told = {"c96": 12, "c76": -7, "c68": -5, "id": 1111, "c65": 12, "c66": -7, "c67": 93}
+    [event] = official(data=[row], type="INSERT", old=None, mysqlType=types, sqlType=told)
+    assert "column 'c76' is 'TEXT' in mysqlType" in reason(event)
+
+
 def test_each_message_is_compared() -> None:
     """A row of another moment comes behind one that was right, and before one that is right again; a sender that says
     VARCHAR of all columns says nothing."""

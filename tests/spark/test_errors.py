@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from bridge.errors import ApplyError, BridgeError, RefusedRowsError, SourceError, UnansweredError
+from bridge.errors import ApplyError, BridgeError, RefusedRowsError, RegistryAwayError, SourceError, UnansweredError
 from bridge.spark.errors import MOST_LOSSES, ExecutorLost, Losses, is_executor_lost, source_error
 
 LOST = (
@@ -119,3 +119,19 @@ def test_a_jvm_that_has_ended_is_no_fault_of_the_target(error: Exception) -> Non
     assert isinstance(shown, BridgeError)
     assert "Spark's JVM has ended" in shown.what
     assert "spark.driver.memory" in shown.fix
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RegistryAwayError("the schema registry does not answer (http://r: HTTP 503)", where="t/0/7", fix="check it"),
+        SourceError("the schema registry http://r refuses the schema 7: HTTP 401", where="t/0/7", fix="check it"),
+    ],
+)
+def test_a_schema_registry_on_an_executor(error: SourceError) -> None:
+    """What is said of it comes through whole, with the message's place; one that is away may answer later."""
+    of_spark = PySparkException(
+        f"org.a.SparkException: job failed\nCaused by: bridge.errors.{type(error).__name__}: {error}"
+    )
+    made = source_error(of_spark)
+    assert (type(made), str(made)) == (type(error), str(error))

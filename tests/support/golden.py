@@ -91,7 +91,12 @@ class Expected:
 
 def expected_tables(golden: Path, script: str) -> list[Expected]:
     """The end state of a script, without what the filter leaves out."""
-    state = json.loads((golden / "expected" / f"{script}.json").read_text(encoding="utf-8"))
+    return tables_of(golden / "expected" / f"{script}.json")
+
+
+def tables_of(path: Path) -> list[Expected]:
+    """The tables of an end state, without what the filter leaves out."""
+    state = json.loads(path.read_text(encoding="utf-8"))
     tables = []
     for qualified, table in state["tables"].items():
         schema, _, name = qualified.partition(".")
@@ -179,11 +184,16 @@ def comparable(table: Expected, rows: Iterable[tuple[str | None, ...]]) -> list[
 
 def differences(url: str, golden: Path, script: str, variant: str = "") -> list[str]:
     """What of the end state, as far as the variant can carry it, the target does not have, and what it has instead."""
-    reader = Reader(url, ZONES.get(script, "UTC"))
     tables = expected_tables(golden, script)
+    carried = map(as_debezium_carries_it, tables) if variant.startswith("debezium") else tables
+    return differences_from(carried, url, ZONES.get(script, "UTC"))
+
+
+def differences_from(tables: Iterable[Expected], url: str, zone: str = "UTC") -> list[str]:
+    """What of these tables the target does not have, and what it has instead."""
+    reader = Reader(url, zone)
     try:
-        carried = map(as_debezium_carries_it, tables) if variant.startswith("debezium") else tables
-        return [line for table in carried for line in _differences(reader, table)]
+        return [line for table in tables for line in _differences(reader, table)]
     finally:
         reader.close()
 
@@ -235,6 +245,8 @@ def plain_type(kind: str) -> str:
     outside of the BMP."""
     if kind == "json":
         return "longtext"
+    if kind == "geomcollection":  # MySQL 8.0
+        return "geometrycollection"
     without_width = kind if "zerofill" in kind else re.sub(r"^(\w*int|year)\(\d+\)", r"\1", kind)
     return re.sub("[\U00010000-\U0010ffff]", "?", without_width)
 

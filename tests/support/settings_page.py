@@ -61,8 +61,14 @@ def page() -> str:
 
 def models() -> dict[str, type[BaseModel]]:
     """The model of each section; "" for the settings without one."""
-    found: dict[str, type[BaseModel]] = {"": Settings}
-    return found | {name: model for name, field in Settings.model_fields.items() if (model := section_of(field))}
+    return {".".join(place): model for place, model in _models_in(Settings, ())}
+
+
+def _models_in(model: type[BaseModel], place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], type[BaseModel]]]:
+    yield place, model
+    for name, field in model.model_fields.items():
+        if (inner := section_of(field)) is not None:
+            yield from _models_in(inner, (*place, name))
 
 
 def sections() -> dict[str, dict[str, Any]]:
@@ -159,7 +165,7 @@ def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     if any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in get_args(field.annotation)):
         yield "only in the file"
         return
-    place = (section, key) if section else (key,)
+    place = (*section.split("."), key) if section else (key,)
     short = [name for name, meant in SHORT_NAMES.items() if meant == place]
     known = flags()
     yield from (f"`{known[name]}`" for name in [*short, *([] if section else [key])] if name in known)

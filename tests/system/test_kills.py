@@ -85,7 +85,7 @@ def survive(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("protocol", "kills"), [("canal-json", 2), pytest.param("open-protocol", 1, marks=pytest.mark.soak)]
+    ("protocol", "kills"), [("canal-json", 1), pytest.param("open-protocol", 1, marks=pytest.mark.soak)]
 )
 def test_a_killed_bridge_loses_and_repeats_nothing(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, protocol: str, kills: int

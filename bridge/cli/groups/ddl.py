@@ -153,7 +153,7 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
     "translate",
     example="echo 'ALTER TABLE t ADD COLUMN c JSON' | bridge ddl translate --schema shop --flavour mariadb-10.11",
 )
-@takes_settings("name", "protocol", "input", "target", "flavour", "schema", *DECODING)
+@takes_settings("name", "protocol", "registry", "input", "target", "flavour", "schema", *DECODING)
 def translate(
     settings: Settings,
     flavour: Annotated[
@@ -173,12 +173,13 @@ def translate(
     from bridge.commands import ddl
     from bridge.commands.connections import source_of, target_of
     from bridge.filters.table_filter import TableFilter
-    from bridge.protocols import DecodeOptions, recognise
+    from bridge.protocols import DecodeOptions, in_json, recognise
 
     if settings.source.input:
         messages = [(message.key, message.value) for message in source_of(settings).messages(None, None)]
-        protocol = recognise(messages)[0] if settings.protocol == "auto" else settings.protocol
-        options = DecodeOptions(settings.timezone, TableFilter(settings.filter))
+        schemas = settings.source.registry.registry()
+        protocol = recognise(in_json(messages, schemas))[0] if settings.protocol == "auto" else settings.protocol
+        options = DecodeOptions(settings.timezone, TableFilter(settings.filter), schemas=schemas)
         changes = list(ddl.schema_changes(messages, protocol, options))
     else:
         changes = [(schema, statement) for statement in ddl.split(stdin_text())]

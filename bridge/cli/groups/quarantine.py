@@ -52,7 +52,7 @@ def list_entries(
 
 
 @command(app, "show", example="bridge quarantine show 17 --config bridge.toml", exits=_UNKNOWN)
-@takes_settings(*TARGET, "upstream", "protocol", *DECODING)
+@takes_settings(*TARGET, "upstream", "protocol", "registry", *DECODING)
 def show_entry(
     settings: Settings,
     id_: Annotated[int, typer.Argument(metavar="ID", help="The id of the entry.")],
@@ -71,7 +71,7 @@ def show_entry(
 
 
 @command(app, "retry", example="bridge quarantine retry --all --config bridge.toml", exits=_UNKNOWN)
-@takes_settings("ids", "everything", *TARGET, "upstream", "protocol", *DECODING)
+@takes_settings("ids", "everything", *TARGET, "upstream", "protocol", "registry", *DECODING)
 def retry(
     settings: Settings,
     ids: IdsArgument = None,

@@ -87,6 +87,13 @@ class _Doctor:
         yield from kafka.judge(facts)
         if not facts.heads:
             return
+        if (schemas := self._settings.source.registry.registry()) is not None:
+            try:
+                yield from protocol.judge_registry(facts, schemas)
+                facts = protocol.in_plain_json(facts, schemas)
+            except BridgeError as error:
+                yield failed("registry", error)
+                return
         said = protocol.judge_protocol(facts, self._settings)
         yield said
         if said.ok:

@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge.commands.check import kafka
 from bridge.commands.check.finding import Finding, fail, ok, warn
-from bridge.commands.check.kafka import SourceFacts
+from bridge.commands.check.kafka import Messages, SourceFacts
 from bridge.config import Settings
 from bridge.ddl.collation_tables import is_tidb
 from bridge.errors import UsageError
@@ -19,15 +19,20 @@ from bridge.protocols import (
     MAY_HIDE_UPDATES,
     MAY_LACK_BOUNDARIES,
     OLD_VALUES_FIX,
+    DecodeError,
     binlog_source,
     decode_message,
+    in_json,
     is_mysql_born,
     make_decoder,
     recognise,
 )
+from bridge.protocols.debezium.avro.framing import framed, is_framed
+from bridge.protocols.decoder import SchemaId
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.plausible_times import highest_ts
 from bridge.protocols.sender_losses import losses
+from bridge.registry.client import SchemaRegistry
 from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
 from bridge.sources.source import KeyAndValue
 from bridge.sources.transaction_topic import transaction_topic
@@ -62,6 +67,39 @@ class Decoded:
     def lacks_zone(self) -> list[str]:
         """Why messages of the heads cannot be decoded, where it is for want of --timezone."""
         return [event.text or "" for event in self.events if _is_bad(event) and event.columns == Code.NO_TIMEZONE]
+
+
+def judge_registry(facts: SourceFacts, registry: SchemaRegistry) -> Iterator[Finding]:
+    """Asks for one schema of the sample, also where this machine has kept it.  Raises RegistryAwayError or
+    SourceError."""
+    for schema_id in _ids(facts):
+        try:
+            if changed := registry.changed(schema_id):
+                yield fail("registry", changed.lstrip("; "), "see [source.registry]")
+            else:
+                yield ok("registry", f"the schema registry gives the schema {schema_id.number} of the sample")
+        except DecodeError as error:
+            yield fail("registry", str(error), "see [source.registry]")
+        return
+    yield ok("registry", "no message of the sample names a schema, so that the schema registry was not asked")
+
+
+def in_plain_json(facts: SourceFacts, registry: SchemaRegistry) -> SourceFacts:
+    """Gives the facts with messages in JSON.  Raises RegistryAwayError or SourceError."""
+
+    def plain(parts: Messages) -> Messages:
+        return {where: in_json(messages, registry) for where, messages in parts.items()}
+
+    return replace(facts, heads=plain(facts.heads), tails=plain(facts.tails))
+
+
+def _ids(facts: SourceFacts) -> Iterator[SchemaId]:
+    for _, value in facts.sample:
+        if value is not None and is_framed(value):
+            try:
+                yield framed(value, "the value")[0]
+            except DecodeError:  # is shown as what it is: a message that cannot be decoded
+                continue
 
 
 def guess(facts: SourceFacts) -> tuple[str, str]:

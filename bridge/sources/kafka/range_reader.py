@@ -19,6 +19,7 @@ from bridge.sources.kafka.acls import Acls
 from bridge.sources.kafka.client import client
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.read_errors import HARMLESS, SILENCE_SECONDS, refusal_error, silence_error
+from bridge.sources.kafka.schema_headers import have_ids, key_and_value
 from bridge.sources.message_chunks import CHUNK_BYTES, READ_AT_ONCE, joined_chunks, latest_ms
 from bridge.sources.part_size import DRIVER_DECODES
 from bridge.sources.prefetch import prefetched
@@ -170,12 +171,15 @@ class RangeReader:
 
 def _columns(wanted: OffsetRange, received: list[Any]) -> Messages:
     count = len(received)
+    keys, values = [message.key() for message in received], [message.value() for message in received]
+    if have_ids(received):
+        keys, values = map(list, zip(*map(key_and_value, received), strict=True))
     return Messages(
         [wanted.topic] * count,
         [wanted.partition] * count,
         [message.offset() for message in received],
-        [message.key() for message in received],
-        [message.value() for message in received],
+        keys,
+        values,
         [latest_ms(received[-1].timestamp()[1])] * count,
     )
 

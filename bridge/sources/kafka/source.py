@@ -24,6 +24,7 @@ from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
 from bridge.sources.kafka.read_errors import AWAY, UNKNOWN_TOPIC, unknown_topic_error
+from bridge.sources.kafka.schema_headers import key_and_value
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
     Extent,
@@ -109,7 +110,7 @@ class KafkaSource:
         with self._consumer() as consumer:
             consumer.assign([TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()])
             came = _polled(consumer, count * len(starts), _STAMPED_SECONDS)
-            return [Stamped(message.timestamp()[1], message.key(), message.value()) for message in came]
+            return [Stamped(message.timestamp()[1], *key_and_value(message)) for message in came]
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, the same at each call."""
@@ -150,7 +151,7 @@ class KafkaSource:
                 return []
             consumer.assign(ends)
             came = _polled(consumer, count, _SAMPLE_SECONDS)
-            return list(within_sample_bytes((message.key(), message.value()) for message in came))
+            return list(within_sample_bytes(map(key_and_value, came)))
 
     def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         """Reads the first messages of each partition with a client of its own."""

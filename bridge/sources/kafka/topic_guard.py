@@ -176,7 +176,7 @@ def _other_beginning_error(progress: Progress, topic: str, known: int, given: in
 def attempts_at(end: End, work: str, abandoned: Callable[[], bool] = lambda: False) -> Iterator[AttemptManager]:
     """Attempts at what Kafka is asked for, until it answers; raises the last UnansweredError when it was away for too
     long, and Abandoned when nobody waits any more."""
-    return end.attempts(work, (UnansweredError,), lambda _: "does not answer", given_up, abandoned)
+    return end.attempts(work, (UnansweredError,), lambda error: given_up(error).trouble, given_up, abandoned)
 
 
 def given_up(error: BaseException) -> UnansweredError:

@@ -57,6 +57,15 @@ def test_a_missing_column(target: str, session: Session) -> None:
     assert session.rows("SELECT * FROM m.u") == []
 
 
+def test_a_column_whose_name_debezium_changed(target: str, session: Session) -> None:
+    """The refusal names the column that it may be, and the connector's setting."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, `a-b` INT, `1st` INT)")
+    for sent, name in ("a_b", "a-b"), ("_1st", "1st"):
+        said = refusal(target, ["id", sent], [1, 2])
+        assert f"lacks the column {sent}" in said
+        assert f"if it is the column {name}, Debezium has changed its name (field.name.adjustment.mode)" in said
+
+
 SAID_BY_THE_SERVER = [
     ("TINYINT", 300),
     ("INT UNSIGNED", -1),

@@ -205,7 +205,12 @@ class Passing:
         self._at += self.step
         self._say(json.dumps({"topics": {"t": {"partitions": {"0": {"next_offset": self._at}}}}}))
         done = SimpleNamespace(
-            error=lambda: None, offset=lambda: 9999, key=lambda: b"", value=lambda: b"", timestamp=lambda: (0, -1)
+            error=lambda: None,
+            offset=lambda: 9999,
+            key=lambda: b"",
+            value=lambda: b"",
+            timestamp=lambda: (0, -1),
+            headers=lambda: None,
         )
         return [done] if self._at >= 9999 else []
 

@@ -1,0 +1,1 @@
+"""Reads Debezium's change events in Avro, whose schemas a registry has."""

@@ -1,0 +1,167 @@
+"""Reads values of Avro's binary encoding (Avro 1.12, "Binary Encoding") as JSON has them.
+
+It takes nothing that no encoder writes.  Libraries take any byte for a boolean, a branch of a union below 0, and cut
+numbers of more than 64 bits (fastavro 1.13): what was damaged, or read with a wrong schema, would be a row.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from typing import Any, Final
+
+Read = Callable[[bytes, int], tuple[Any, int]]
+"""Takes bytes and a place in them, and gives the value there and the place behind it.  Raises ValueError, or IndexError
+where the bytes end too early."""
+
+_MORE: Final = 0x80
+_MOST_LONG, _MOST_INT = (1 << 64) - 1, (1 << 32) - 1
+
+
+def _unsigned(content: bytes, at: int, most: int) -> tuple[int, int]:
+    number = shift = 0
+    byte = content[at]
+    while byte >= _MORE and shift < 64:
+        number |= (byte - _MORE) << shift
+        at, shift = at + 1, shift + 7
+        byte = content[at]
+    number |= byte << shift
+    if (shift and not byte) or number > most:
+        raise ValueError("a number is longer than its type")
+    return number, at + 1
+
+
+def _number(most: int) -> Read:
+    def read(content: bytes, at: int) -> tuple[int, int]:
+        number = content[at]
+        if number < _MORE:
+            at += 1
+        else:
+            number, at = _unsigned(content, at, most)
+        return (number >> 1) ^ -(number & 1), at
+
+    return read
+
+
+_long: Final = _number(_MOST_LONG)
+
+
+def _null(_: bytes, at: int) -> tuple[None, int]:
+    return None, at
+
+
+def _boolean(content: bytes, at: int) -> tuple[bool, int]:
+    byte = content[at]
+    if byte > 1:
+        raise ValueError("a boolean is neither 0 nor 1")
+    return byte == 1, at + 1
+
+
+def _real(form: str) -> Read:
+    one = Struct(form)
+
+    def read(content: bytes, at: int) -> tuple[float, int]:
+        end = at + one.size
+        if end > len(content):
+            raise IndexError
+        [number] = one.unpack_from(content, at)
+        if number - number:  # NaN, which JSON lacks, as it lacks the infinite ones
+            raise ValueError(f"{number} is no value of MySQL's")
+        return number, end
+
+    return read
+
+
+def _part(content: bytes, at: int) -> tuple[bytes, int]:
+    size = content[at]
+    if size < _MORE:
+        at += 1
+    else:
+        size, at = _unsigned(content, at, _MOST_LONG)
+    end = at + (size >> 1)
+    if size & 1:
+        raise ValueError("a length is below 0")
+    if end > len(content):
+        raise IndexError
+    return content[at:end], end
+
+
+def _text(content: bytes, at: int) -> tuple[str, int]:
+    part, at = _part(content, at)
+    return part.decode(), at
+
+
+def _base64(content: bytes, at: int) -> tuple[str, int]:
+    part, at = _part(content, at)
+    return binascii.b2a_base64(part, newline=False).decode(), at
+
+
+PRIMITIVES: Final[Mapping[str, Read]] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _number(_MOST_INT),
+    "long": _long,
+    "float": _real("<f"),
+    "double": _real("<d"),
+    "string": _text,
+    "bytes": _base64,
+}
+
+
+def union(branches: Sequence[Read]) -> Read:
+    """Makes the reader of a union."""
+    if len(branches) > 2:
+        raise ValueError(f"a union of {len(branches)} types")
+
+    def read(content: bytes, at: int) -> tuple[Any, int]:
+        byte = content[at]
+        if byte & 1 or byte > 2 * len(branches) - 2:
+            raise ValueError("a union has no such branch")
+        return branches[byte >> 1](content, at + 1)
+
+    return read
+
+
+def enum(symbols: Sequence[str]) -> Read:
+    """Makes the reader of an enum, which gives names."""
+
+    def read(content: bytes, at: int) -> tuple[str, int]:
+        number, at = _unsigned(content, at, _MOST_INT)
+        if number & 1:
+            raise ValueError("an enum has no such symbol")
+        return symbols[number >> 1], at
+
+    return read
+
+
+def record(fields: Sequence[tuple[str, Read]]) -> Read:
+    """Makes the reader of a record.  More fields may be added to the list while no value is read."""
+
+    def read(content: bytes, at: int) -> tuple[dict[str, Any], int]:
+        values = {}
+        for name, one in fields:
+            values[name], at = one(content, at)
+        return values, at
+
+    return read
+
+
+def array(item: Read) -> Read:
+    """Makes the reader of an array."""
+
+    def read(content: bytes, at: int) -> tuple[list[Any], int]:
+        items: list[Any] = []
+        while True:
+            count, at = _long(content, at)
+            if count < 0:  # the block's size in bytes follows
+                _, at = _long(content, at)
+            if abs(count) > len(content):  # each takes a byte at least
+                raise ValueError("an array has more items than bytes")
+            if not count:
+                return items, at
+            for _ in range(abs(count)):
+                value, at = item(content, at)
+                items.append(value)
+
+    return read

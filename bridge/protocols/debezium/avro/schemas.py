@@ -1,0 +1,115 @@
+"""Reads Avro schemas as Kafka Connect's converters write them (Confluent, AvroData; Apicurio has a copy of it)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+from bridge.protocols.debezium.avro.binary import PRIMITIVES, Read, array, enum, record, union
+from bridge.protocols.decoder import FAILURES, DecodeError, explain, shown
+
+_TYPES: Final = {
+    "boolean": "boolean",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+    "enum": "string",
+    "record": "struct",
+    "array": "array",
+}
+"""Connect's types by Avro's."""
+_CONNECT: Final = '"connect.'
+"""Begins the properties that tell Connect's types; `connect.meta.data=false` leaves all of them out."""
+_TIDB: Final = '"tidb_type"'
+
+
+class WrittenSchema(NamedTuple):
+    """A schema with which keys or values were written.
+
+    read: reads them, without logical types: these have neither all DECIMALs nor a TIME of a day or more.
+    connect: the Connect schema from which it was made; None where it does not tell Connect's types.
+    name: the record's.
+    is_plain_ticdc: whether it is of TiCDC's protocol avro, whose records are bare rows.
+    """
+
+    read: Read
+    connect: dict[str, Any] | None
+    name: str
+    is_plain_ticdc: bool
+
+
+def read_schema(text: str) -> WrittenSchema:
+    """Reads the text that a registry has.  Raises DecodeError for one that no converter of Debezium's messages has."""
+    try:
+        schema = json.loads(text)
+        connect, read = _Schemas().of_record(schema)
+    except (*FAILURES, DecodeError) as failure:
+        raise DecodeError(f"its schema is not one of Connect's in Avro: {explain(failure)}") from failure
+    has_types, columns = _CONNECT in text or _TIDB in text, {field["field"] for field in connect["fields"]}
+    is_plain = _TIDB in text and not {"before", "after"} & columns
+    return WrittenSchema(read, connect if has_types else None, connect["name"], is_plain)
+
+
+class _Schemas:
+    """Makes Connect schemas and readers; remembers those that have a name, as Avro defines each at its first place."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, tuple[dict[str, Any], Read]] = {}
+
+    def of_record(self, schema: Any) -> tuple[dict[str, Any], Read]:
+        """Takes the record that a whole key or value is."""
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            raise DecodeError(f"it describes {shown(schema)}, not a record")
+        connect, read = self._of(schema, "")
+        return {**connect, "name": _full_name(schema, "")}, read
+
+    def _of(self, schema: Any, space: str) -> tuple[dict[str, Any], Read]:
+        if isinstance(schema, list):
+            made = [({}, PRIMITIVES["null"]) if branch == "null" else self._of(branch, space) for branch in schema]
+            [only] = [connect for connect, _ in made if connect]
+            return {**only, "optional": True}, union([read for _, read in made])
+        if isinstance(schema, str):
+            if schema not in _TYPES:
+                return self._named[f"{space}.{schema}" if space and "." not in schema else schema]
+            schema = {"type": schema}
+        kind = schema["type"]
+        if not isinstance(kind, str):  # {"type": {"type": ...}}
+            return self._of(kind, space)
+        connect: dict[str, Any] = {"type": schema.get("connect.type") or _TYPES[kind], "optional": False}
+        for ours, theirs in (("name", "connect.name"), ("parameters", "connect.parameters")):
+            if theirs in schema:
+                connect[ours] = schema[theirs]
+        name = _full_name(schema, space) if kind in ("record", "enum") else ""
+        match kind:
+            case "record":
+                fields = [self._field(field, name.rpartition(".")[0]) for field in schema["fields"]]
+                connect |= {"name": name, "fields": [field for field, _ in fields]}
+                read = record([(field["field"], one) for field, one in fields])
+            case "array":
+                connect["items"], item = self._of(schema["items"], space)
+                read = array(item)
+            case "enum":
+                read = enum(schema["symbols"])
+            case _:
+                read = PRIMITIVES[kind]
+        if name:
+            self._named[name] = connect, read
+        return connect, read
+
+    def _field(self, field: dict[str, Any], space: str) -> tuple[dict[str, Any], Read]:
+        connect, read = self._of(field["type"], space)
+        connect = {**connect, "field": field.get("connect.field") or field["name"]}  # TiCDC: the column's own name
+        if field.get("default") is not None:
+            connect["default"] = field["default"]
+        if "tidb_type" in field:
+            connect["tidb_type"] = field["tidb_type"]
+        return connect, read
+
+
+def _full_name(schema: dict[str, Any], above: str) -> str:
+    name = str(schema["name"])
+    space = schema.get("namespace", above)
+    return f"{space}.{name}" if space and "." not in name else name

@@ -1,0 +1,1 @@
+"""Asks schema registries."""
