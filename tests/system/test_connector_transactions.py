@@ -1,0 +1,156 @@
+"""Whole transactions of Debezium's own connector: connector and bridge are killed, and no snapshot of the target shows
+a part of a transaction."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pymysql.err import MySQLError
+
+from bridge.local import Kafka, LocalError, MySQL
+from tests.support.bridges import running
+from tests.support.command import bridge
+from tests.support.debezium_connector import LOSSLESS, MYSQL, OLD, DebeziumConnector, Release
+from tests.support.pipelines import admin, sql
+from tests.system.test_debezium_connector import IN_BINLOG
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
+
+TABLES = ("a", "b", "c", "ledger")
+ACCOUNTS, TOTAL = 30, 3 * 30 * 1000
+SUM = "SELECT " + " + ".join(f"(SELECT SUM(balance) FROM bank.{table})" for table in "abc")
+COUNT = "SELECT COUNT(*) FROM bank.ledger"
+
+
+@pytest.fixture
+def upstream() -> Iterator[MySQL]:
+    """A MySQL with a bank of three tables, and a ledger without a key."""
+    with MySQL(options=[*IN_BINLOG]) as server:
+        with admin(server.url) as session:
+            session.execute("CREATE DATABASE bank")
+            for table in "abc":
+                session.execute(f"CREATE TABLE bank.{table} (id INT PRIMARY KEY, balance BIGINT NOT NULL)")
+                rows = ", ".join(f"({number}, 1000)" for number in range(ACCOUNTS))
+                session.execute(f"INSERT INTO bank.{table} VALUES {rows}")
+            session.execute("CREATE TABLE bank.ledger (entry INT NOT NULL, amount BIGINT)")
+        yield server
+
+
+class Transfers(threading.Thread):
+    """Moves money, each time in one transaction, which also writes rows and deletes them again."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._url, self._draw, self.done, self.over = url, random.Random(seed), 0, threading.Event()
+
+    def run(self) -> None:
+        """Until it is told to end."""
+        with admin(self._url) as session:
+            while not self.over.is_set():
+                draw = self._draw
+                session.execute("BEGIN")
+                for _ in range(draw.choice([1, 1, 2, 40])):
+                    amount = draw.randint(1, 9)
+                    for sign in (-amount, amount):
+                        session.execute(
+                            f"UPDATE bank.{draw.choice('abc')} SET balance = balance + {sign}"
+                            f" WHERE id = {draw.randrange(ACCOUNTS)}"
+                        )
+                    session.execute(f"INSERT INTO bank.ledger VALUES ({self.done}, {amount})")
+                table, number = draw.choice("abc"), 1000 + draw.randrange(3)
+                session.execute(f"INSERT INTO bank.{table} (id, balance) VALUES ({number}, 777)")
+                session.execute(f"DELETE FROM bank.{table} WHERE id = {number}")
+                session.execute("COMMIT")
+                self.done += 1
+                if self.done % 150 == 0:
+                    session.execute(f"ALTER TABLE bank.{draw.choice('abc')} ADD COLUMN x{self.done} INT DEFAULT 1")
+                time.sleep(0.03)
+
+
+class Reader(threading.Thread):
+    """Takes snapshots of the target."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self._url, self.sums, self.over = url, list[int | None](), threading.Event()
+
+    def run(self) -> None:
+        """Until it is told to end."""
+        while not self.over.is_set():
+            with suppress(MySQLError), admin(self._url) as session:
+                session.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                while not self.over.is_set():
+                    self.sums.append(session.value(SUM))
+                    time.sleep(0.01)
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("release", [OLD, MYSQL], ids=["3.0.8", "3.6.1"])
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
+def test_no_snapshot_shows_a_part(
+    upstream: MySQL, server: str, request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path, release: Release
+) -> None:
+    """The sum is right in every snapshot, once the first one's rows are in; and the end is equal, without a key too."""
+    try:
+        release.jars()
+    except LocalError as error:
+        pytest.skip(str(error))
+    target: str = request.getfixturevalue(server)
+    servers, prefix, draw = kafka.bootstrap_servers, f"tx{time.time_ns()}", random.Random(5)
+    topics = [f"{prefix}.transaction", *(f"{prefix}.bank.{table}" for table in TABLES)]
+    for topic in topics:
+        kafka.create_topic(topic, 1 if topic.endswith(("transaction", "ledger")) else 3)
+    kafka.create_topic(prefix, 1)
+    more = {**LOSSLESS, "provide.transaction.metadata": "true"}
+    arguments = [
+        *(part for topic in topics for part in ("--topic", topic)),
+        *("--protocol", "debezium", "--set", "ddl.source=mysql-8"),
+    ]
+    transfers, reader = Transfers(upstream.url, 3), Reader(target)
+    connector = DebeziumConnector(servers, upstream.port, "bank", prefix, schemas=False, release=release, more=more)
+    with connector:
+        with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
+            process.wait_for(lambda: total(target) == TOTAL, "the snapshot", 120)
+        reader.start()
+        transfers.start()
+        for number in range(4):
+            with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
+                before = count(target)
+                process.wait_for(lambda: count(target) > before, "new transactions", 120)  # noqa: B023
+                if number % 2:
+                    connector.kill()
+                    connector.restart()
+                time.sleep(draw.uniform(0, 2))
+        connector.kill()
+        connector.restart()
+        transfers.over.set()
+        transfers.join()
+        with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
+            process.wait_for(lambda: count(target) == sql(upstream.url, COUNT)[0][0], "the end", 180)
+            time.sleep(3)
+        reader.over.set()
+        reader.join()
+    assert set(reader.sums) == {TOTAL}
+    assert len(reader.sums) > 100
+    for table in TABLES:
+        rows = [sorted(map(repr, sql(url, f"SELECT * FROM bank.{table}"))) for url in (upstream.url, target)]
+        assert rows[0] == rows[1], table
+    assert bridge("verify", "--against", "upstream", "--upstream", upstream.url, "--target", target).code == 0
+
+
+def total(url: str) -> int | None:
+    """The sum on the target, None before there are tables."""
+    with suppress(MySQLError):
+        return int(sql(url, SUM)[0][0] or 0)
+    return None
+
+
+def count(url: str) -> int:
+    """How many entries the ledger has."""
+    return int(sql(url, COUNT)[0][0])
