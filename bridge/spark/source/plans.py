@@ -54,12 +54,14 @@ def answering(plans: Plans, folder: str) -> Iterator[None]:
     """Answers questions about a stream in the block, in a thread for each process that asks."""
     over = threading.Event()
     with _address(folder) as address, Listener(address, "AF_UNIX") as listener:
-        threading.Thread(target=_accept, args=(listener, plans, over), name="plans", daemon=True).start()
+        accepting = threading.Thread(target=_accept, args=(listener, plans, over), name="plans", daemon=True)
+        accepting.start()
         try:
             yield
         finally:
             over.set()
             Client(address, "AF_UNIX").close()  # what waits for a process would wait for ever
+            accepting.join()
 
 
 class Planned:
