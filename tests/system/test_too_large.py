@@ -1,0 +1,52 @@
+"""A micro-batch whose events do not fit into the driver, through the whole bridge."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from bridge.local import Kafka
+from tests.support.command import bridge
+from tests.support.pipelines import sql
+from tests.support.producers import ordered_producer
+
+ROWS, SIZE, TS = 60, 900_000, 470611868539682819
+
+
+@pytest.mark.usefixtures("spark")
+def test_it_is_read_again_in_parts(
+    target: str, kafka: Kafka, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Spark, through the same source; every row comes once."""
+    from bridge.sources.chunk_stream import ChunkStream
+
+    read, part = list[int | None](), ChunkStream.part
+    monkeypatch.setattr(ChunkStream, "part", lambda self, one: (read.append(one.messages), part(self, one))[1])
+    name = topic(2)
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)", "SELECT 1")
+    producer = ordered_producer(kafka.bootstrap_servers)
+    for number in range(ROWS):
+        row = {
+            "id": 0, "database": "m", "table": "t", "pkNames": ["id"], "isDdl": False, "type": "INSERT", "es": 1,
+            "ts": 1, "sql": "", "sqlType": {"id": 4, "v": 12}, "mysqlType": {"id": "int", "v": "longtext"}, "old": None,
+            "data": [{"id": str(number), "v": "x" * SIZE}], "_tidb": {"commitTs": TS + number},
+        }  # fmt: skip
+        producer.produce(name, json.dumps(row), None, number % 2)
+        producer.flush(30)
+    for partition in range(2):
+        end = {
+            "id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 1,
+            "ts": 1, "sql": "", "sqlType": None, "mysqlType": None, "data": None, "old": None,
+            "_tidb": {"watermarkTs": TS + ROWS},
+        }  # fmt: skip
+        producer.produce(name, json.dumps(end), None, partition)
+    assert producer.flush(30) == 0
+    ended = bridge(
+        "replay", "--protocol", "canal-json", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name,
+        "--target", target, "--timezone", "UTC", "--set", "stream.driver_bytes=33554432",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert sql(target, "SELECT COUNT(*), SUM(LENGTH(v)), SUM(id) FROM m.t") == [(ROWS, ROWS * SIZE, sum(range(ROWS)))]
+    assert len(read) > 1, "it was not too large"
