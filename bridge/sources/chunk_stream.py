@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import EventDecoder
+from bridge.sources.part_size import FEW
 from bridge.sources.source import Export, MicroBatch, Pace, Read, Taken, Wait
 from bridge.spark.event_transfer import TooLargeError, export_tables, import_events, transfer_folder
 from bridge.spark.kept_rows.keeping import export_kept, keep
@@ -20,8 +21,6 @@ from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
 from bridge.spark.source.plans import Offsets, answering, nested
 
 _T = TypeVar("_T")
-_FEW: Final = 2_000
-"""So many messages are one task: a task costs more than it saves for fewer."""
 _LEEWAY: Final = 2
 """A task may return this many times its share of the bytes, since the messages of one topic differ in size."""
 
@@ -102,7 +101,7 @@ class ChunkStream:
         pace, batch = self._required_pace, self._batch
         assert batch is not None
         assert self._spark is not None
-        is_small = batch.messages is not None and batch.messages <= _FEW
+        is_small = batch.messages is not None and batch.messages <= FEW
         plan = batch.reads(1 if is_small else self._spark.sparkContext.defaultParallelism)
         if self._stays:
             export: Export[bytes] = partial(export_kept, folder=self._folder)

@@ -6,9 +6,8 @@ from typing import Final
 
 from bridge.rows.amount import Amount
 
-DRIVER_DECODES: Final = 2_000
-"""A micro-batch of at most so many messages is decoded on the driver: a Spark job costs more than it saves for so few
-(measured: 0.1 s)."""
+FEW: Final = 2_000
+"""So many messages are one task: a task costs more than it saves for fewer."""
 SECONDS_AT_ONCE: Final = 2.0
 """A part has as many messages as were lately decoded, and accepted by the applier, in so many seconds."""
 LEAST_AT_ONCE: Final = 10_000
@@ -44,7 +43,7 @@ class PartSize:
 
     def note(self, messages: int, seconds: float) -> None:
         """Notes that the applier has accepted `messages` after `seconds`.  Few messages tell nothing about the rate."""
-        if messages > DRIVER_DECODES:
+        if messages > FEW:
             rate = messages / max(seconds, 1e-3)
             self.by_rate = min(self._most, max(LEAST_AT_ONCE, round(rate * SECONDS_AT_ONCE)))
 

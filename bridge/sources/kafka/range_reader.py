@@ -21,7 +21,7 @@ from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.read_errors import HARMLESS, SILENCE_SECONDS, refusal_error, silence_error
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
 from bridge.sources.message_chunks import CHUNK_BYTES, READ_AT_ONCE, joined_chunks, latest_ms
-from bridge.sources.part_size import DRIVER_DECODES
+from bridge.sources.part_size import FEW
 from bridge.sources.prefetch import prefetched
 
 _REQUEST_BYTES: Final = 16 << 20
@@ -98,7 +98,7 @@ class RangeReader:
         """
         left = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
         received: dict[PartitionId, list[Any]] = {where: [] for where in left}
-        if not (1 < len(ranges) == len(left) and sum(wanted.size for wanted in ranges) <= DRIVER_DECODES):
+        if not (1 < len(ranges) == len(left) and sum(wanted.size for wanted in ranges) <= FEW):
             return [(wanted, []) for wanted in ranges]
         self._assign(*ranges)
         count = size = 0

@@ -101,7 +101,7 @@ def test_ranges_of_few_messages_are_read_together(
     """From partition to partition took 10 ms each.  What is large is read one range after the other, as are many
     messages; all come in the order of the ranges, also past a range that ends with the marker of a transaction."""
     monkeypatch.setattr(ranges, "CHUNK_BYTES", chunk_bytes)
-    monkeypatch.setattr(ranges, "DRIVER_DECODES", few)
+    monkeypatch.setattr(ranges, "FEW", few)
     wanted = [OffsetRange(three[0], 0, 8, 12), OffsetRange(three[1], 1, 90, 100), OffsetRange(three[1], 0, 20, 80)]
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
     counting: Any = Counting(reader._consumer)
