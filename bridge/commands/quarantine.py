@@ -210,7 +210,13 @@ class Quarantine:
             for change in self._due_changes(session, entry, progress)
         ]
         table, changes = ready[0][0], [change for _, _, change in ready]
+        lists = {(change.columns or "").lower() for change in changes if change.by_time}
+        if not all(table.written_names.issubset(columns.split(SEP)) for columns in lists):
+            raise _KeptError("they hold parts of rows, which trade unique values in a circle")
         rows = pa.concat_tables([rows for _, rows, _ in ready]).sort_by([(name, "ascending") for name in _ORDER])
+        for name, value in (("commit_ts", changes[0].commit_ts), ("by_time", False)):  # one moment, without an order
+            at, field = rows.schema.get_field_index(name), rows.schema.field(name)
+            rows = rows.set_column(at, field, pa.array([value] * rows.num_rows, field.type))
         [net] = fold({table.name: table}, rows)
         try:
             reason = apply_circle(session, net, changes, Rendering(self._table.schema))

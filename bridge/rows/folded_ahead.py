@@ -1,7 +1,7 @@
 """Folds row changes before they are due, while the server works on those before them.
 
 It changes nothing but the time.  What comes next is a guess: what was folded is used only for the very same row
-changes, with the very same definitions of tables, and only if the server had nothing to say in it.
+changes, with the very same definitions of tables.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final, NamedTuple, NoReturn
-
-import pyarrow as pa
+from typing import Final, NamedTuple
 
 from bridge.model import Table, TableName
 from bridge.rows.net_changes import NetChanges
@@ -20,10 +18,6 @@ from bridge.rows.types.type_check import CheckedTypes
 
 LEAST_ROWS: Final = 10_000
 """Fewer row changes are folded when they are due, which takes no longer than to hand them over."""
-
-
-class _NeedsServerError(Exception):
-    """Only the server can tell which keys are one."""
 
 
 class _Piece(NamedTuple):
@@ -71,11 +65,6 @@ class FoldedAhead:
 
     def _nets(self, rows: DriverRows) -> list[NetChanges] | None:
         try:
-            return rows.nets(self._catalog, self._checked, _ask_nobody)
+            return rows.nets(self._catalog, self._checked)
         except Exception:  # noqa: BLE001  # whatever is wrong with them is told when they are due
             return None
-
-
-def _ask_nobody(table: Table, key: tuple[str, ...], literals: pa.Array) -> NoReturn:
-    del table, key, literals
-    raise _NeedsServerError

@@ -7,29 +7,29 @@ the rows must be afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.errors import AheadOfTargetError, ApplyError
-from bridge.events import SEP, Code, Kind
+from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
+from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table, TableName
+from bridge.protocols.values.untyped import split_forms
+from bridge.rows.grains import NO_WISHES, Facts, Wishes, facts_of, is_odd, why_by_transaction
 from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.keys.json_spellings import one_spelling
-from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
+from bridge.rows.keys.key_spellings import folded_keys
 from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
-from bridge.rows.keys.keyless_rows import KeylessRows, RowImages
 from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
 from bridge.rows.keys.named_keys import require_key
-from bridge.rows.keys.other_spellings import ExpectedKeys, expected_keys, refuse_other_spellings
-from bridge.rows.keys.partial_rows import PartialFold, PatchedRows, holds_parts, lost_rows, refuse_part
+from bridge.rows.keys.other_spellings import expected_keys
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.text_copies import taken_texts
-from bridge.rows.types.type_check import check_needs
+from bridge.rows.types.resolve_types import all_typed
+from bridge.rows.types.type_check import CheckedTypes, check_needs
 from bridge.tso import tso_ms
 
 __all__ = [
@@ -37,13 +37,19 @@ __all__ = [
     "KeyedChanges",
     "KeylessChanges",
     "NetChanges",
-    "PatchedRows",
+    "OrderedChanges",
     "WrittenRows",
     "choose_key",
     "fold",
     "missing_table",
     "other_uniques",
 ]
+
+
+_PART_FIX: Final = (
+    "the target differs from the upstream, or messages came out of order; copy the row anew, or quarantine such rows"
+    " with --on-bad-message quarantine"
+)
 
 
 @dataclass(frozen=True)
@@ -59,24 +65,11 @@ class WrittenRows:
     freed: pa.Array
 
 
-class RespelledKeys(NamedTuple):
-    """Keys by which rows went, and for each the last spelling of the same key, by which the server does not find such a
-    row (`Steps.respelled`).  Keys that went more than once are repeated."""
-
-    went: pa.Array
-    now: pa.Array
-
-
 @dataclass(frozen=True)
 class KeyedChanges:
     """Net changes of a table with a key.
 
     key: lower-case column names.  absent: keys that must have no row.
-    patched: rows of which the messages hold parts (`partial_rows`).
-    respelled: whatever deletes the row at a key also deletes it at the key's earlier spellings.
-    renews: whether rows of absent keys are also written.
-    loses: whether rows are deleted of which changes hold parts, so that the changes cannot be applied again in smaller
-        steps.
     expected: keys that a row of the target must have as they are spelled, if it is there; None where any spelling is
         right (`other_spellings`).
     """
@@ -85,11 +78,7 @@ class KeyedChanges:
     key: tuple[str, ...]
     absent: pa.Array
     written: tuple[WrittenRows, ...]
-    patched: tuple[PatchedRows, ...] = ()
-    respelled: RespelledKeys | None = None
-    renews: bool = False
-    loses: bool = False
-    expected: ExpectedKeys | None = None
+    expected: pa.Array | None = None
 
 
 class Image(NamedTuple):
@@ -101,17 +90,26 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class KeylessChanges:
-    """Net changes of a table without a key: how many copies of each image come (> 0) or go (< 0).
-
-    moves: so many rows change from one image to another and keep what only the target knows of them; in order.
-    """
+    """Net changes of a table without a key: how many copies of each image come (> 0) or go (< 0)."""
 
     table: Table
     copies: dict[Image, int]
-    moves: tuple[tuple[Image, Image, int], ...] = ()
 
 
-NetChanges = KeyedChanges | KeylessChanges
+@dataclass(frozen=True)
+class OrderedChanges:
+    """Row changes of a table that go one upstream transaction after the other (`grains`).
+
+    changes: EVENT_SCHEMA, with ready literals, in order.  why: the reason, in words.
+    """
+
+    table: Table
+    key: tuple[str, ...]
+    changes: pa.Table
+    why: str
+
+
+NetChanges = KeyedChanges | KeylessChanges | OrderedChanges
 
 
 def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
@@ -127,17 +125,18 @@ def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
     return usable[0] if usable else ()
 
 
-def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameKeys = asks_nobody) -> list[NetChanges]:
+def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes = NO_WISHES) -> list[NetChanges]:
     """Gives the net changes of each table's row changes (EVENT_SCHEMA), which are in the order (commit_ts, topic,
-    partition, offset, index).
+    partition, offset, index); or the changes themselves, where they go by transaction.
 
-    Raises ApplyError for a change that does not identify its row, or that needs a column which the target's table
-    lacks; RefusedRowsError for a change that holds only a part of a row whose rest is not known.
+    Raises ApplyError for a change that does not identify its row, or that needs a column
+    which the target's table lacks; RefusedRowsError for a change that holds only a part of a row which has no key.
     """
     shapes, shape_of = _shapes(catalog, changes)
     if not shapes:
         return []
-    after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
+    widths = [len(shape.names) for shape in shapes]
+    before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
     check_needs([(shape.table, shape.names) for shape in shapes], after, shape_of, changes)
     by_table: dict[TableName, list[int]] = {}
     for number, shape in enumerate(shapes):
@@ -145,16 +144,43 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
     for numbers in by_table.values():
         if len({shapes[number].key for number in numbers}) > 1:
             raise _different_keys(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
-    in_parts = holds_parts(shapes, shape_of, changes, after)
-    keyed = _Keyed.of(shapes, shape_of, changes, after, in_parts, same_keys)
+    found = facts_of(shapes, shape_of, changes, before, after, wishes)
+    why = {name: reason for name, one in found.items() if (reason := why_by_transaction(catalog[name], one, wishes))}
+    others = [n for name, numbers in by_table.items() if name in why or not shapes[numbers[0]].key for n in numbers]
+    keyed = _Keyed.of(shapes, shape_of, changes, before, after, others)
     return [
-        _fold_keyless(shapes, numbers, _of_shapes(changes, shape_of, numbers))
-        if not shapes[numbers[0]].key
-        else _fold_parts([shapes[n] for n in numbers], _of_shapes(changes, shape_of, numbers), same_keys)
-        if numbers[0] in in_parts
+        _ordered([shapes[n] for n in numbers], _of_shapes(changes, shape_of, numbers), why[name])
+        if name in why
         else keyed.changes(numbers)
-        for numbers in by_table.values()
+        if shapes[numbers[0]].key
+        else _inserted(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
+        for name, numbers in by_table.items()
     ]
+
+
+def facts(
+    catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes, wishes: Wishes
+) -> Mapping[TableName, Facts]:
+    """Gives what a part of a window, as it was decoded, tells of the grain of its tables (`grains.facts_of`)."""
+    lists, list_of = distinct(changes, ("schema", "table", "columns", "key"))
+    names = [TableName(schema, table) for schema, table, _, _ in lists]
+    odd = {
+        name
+        for name, (_, _, columns, key) in zip(names, lists, strict=True)
+        if wishes.concern(name) or is_odd(_shape(catalog[name], split_forms(columns)[0], key))
+    }
+    if not odd:
+        return {}
+    changes = changes.filter(pa.array(np.array([name in odd for name in names])[list_of]))
+    changes = all_typed(catalog, changes, checked)
+    shapes, shape_of = _shapes(catalog, changes)
+    widths = [len(shape.names) for shape in shapes]
+    before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
+    return facts_of(shapes, shape_of, changes, before, after, wishes, are_all=False)
+
+
+def _shape(table: Table, columns: str, named: str) -> RowShape:
+    return RowShape.of(table, columns, choose_key(table, columns, named))
 
 
 def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
@@ -172,32 +198,6 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
         if number_of[-1] == len(shapes):
             shapes.append(RowShape.of(table, columns, key))
     return shapes, np.array(number_of, np.int64)[kind_of]
-
-
-def _fold_parts(shapes: Sequence[RowShape], changes: pa.Table, same_keys: SameKeys) -> KeyedChanges:
-    """Folds all row changes of one table."""
-    number_of = {shape.columns: number for number, shape in enumerate(shapes)}
-    found, codes = distinct(changes, ("columns",))
-    shape_of = np.array([number_of[columns] for (columns,) in found], np.int64)[codes]
-    widths = [len(shape.names) for shape in shapes]
-    before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
-    steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
-    refuse_meeting_shards(shapes, shape_of, changes, steps)
-    refuse_other_spellings(shapes, shape_of, changes, steps)
-    parts = PartialFold(shapes, shape_of, changes, before, after, steps).parts()
-    written = tuple(WrittenRows(*rows) for rows in parts.written)
-    respelled = RespelledKeys(*(steps.key.take(pa.array(found)) for found in steps.respelled(shapes, shape_of)))
-    return KeyedChanges(
-        shapes[0].table,
-        shapes[0].key,
-        parts.absent,
-        written,
-        tuple(parts.patched),
-        respelled,
-        parts.renews,
-        parts.loses,
-        expected_keys(shapes, shape_of, changes, before, steps).get(shapes[0].table.name),
-    )
 
 
 def _of_shapes(changes: pa.Table, shape_of: Longs, numbers: Sequence[int]) -> pa.Table:
@@ -221,15 +221,14 @@ class _Keyed:
 
     images: the images of rows that stay, shape by shape; then those of freed rows, in the same way.
     absent: keys without a row, shape by shape.  bounds: where the shapes begin in all three.
-    Within a shape they are in the order of keys.  respelled: by shape.  expected: by table.
+    Within a shape they are in the order of keys.  expected: by table.
     """
 
     shapes: Sequence[RowShape]
     images: pa.Array
     absent: pa.Array
     bounds: Sequence[int]
-    respelled: Mapping[int, RespelledKeys]
-    expected: Mapping[TableName, ExpectedKeys]
+    expected: Mapping[TableName, pa.Array]
 
     @classmethod
     def of(
@@ -237,27 +236,24 @@ class _Keyed:
         shapes: Sequence[RowShape],
         shape_of: Longs,
         changes: pa.Table,
+        before: Cells,
         after: Cells,
         others: Sequence[int],
-        same_keys: SameKeys,
     ) -> _Keyed:
-        """Finds the last states.  It leaves out row changes of tables without a key, and those of the shapes in
-        `others`."""
+        """Finds the last states.  It leaves out row changes of the shapes in `others`."""
         if others:
             is_mine = pa.array(~np.isin(shape_of, others))
             changes, shape_of = changes.filter(is_mine), shape_of[is_mine.to_numpy(zero_copy_only=False)]
-            after = Cells(whole(changes["after"]), shape_of, [len(shape.names) for shape in shapes])
-        before = Cells(whole(changes["before"]), shape_of, [len(shape.names) for shape in shapes])
-        steps = Steps.of(shapes, shape_of, changes, before, after, same_keys)
+            widths = [len(shape.names) for shape in shapes]
+            before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
+        steps = Steps.of(shapes, shape_of, changes, before, after)
         refuse_meeting_shards(shapes, shape_of, changes, steps)
-        refuse_other_spellings(shapes, shape_of, changes, steps)
         first, last = ends(steps.number)
         shape = shape_of[steps.row[last]]
         is_freed = freed(
             shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last],
             by_time=bool(pc.any(changes["by_time"]).as_py()),
         )  # fmt: skip
-        is_freed |= steps.varies_by_number()
         state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)
         place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short integers sort faster
         by_key = _sorted(steps.key.take(pa.array(last)))
@@ -265,14 +261,8 @@ class _Keyed:
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
         images = taken_texts(after.images, steps.row[last[stays]])
-        went, now = steps.respelled(shapes, shape_of)
-        shape_of_now = shape_of[steps.row[now]]
-        respelled = {
-            int(number): RespelledKeys(*(steps.key.take(pa.array(one[shape_of_now == number])) for one in (went, now)))
-            for number in np.unique(shape_of_now)
-        }
         expected = expected_keys(shapes, shape_of, changes, before, steps)
-        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, respelled, expected)
+        return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, expected)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
         """Gives the net changes of the table that has these shapes."""
@@ -283,13 +273,11 @@ class _Keyed:
         ]
         absent = [self._slice(_ABSENT, number) for number in numbers]
         kept = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
-        respelled = [self.respelled[number] for number in numbers if number in self.respelled]
         return KeyedChanges(
             shape.table,
             shape.key,
             absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
             kept,
-            respelled=RespelledKeys(*map(pa.concat_arrays, zip(*respelled, strict=True))) if respelled else None,
             expected=self.expected.get(shape.table.name),
         )
 
@@ -313,53 +301,47 @@ def _sorted(keys: pa.Array) -> Longs:
     return found
 
 
-def _fold_keyless(shapes: Sequence[RowShape], numbers: Sequence[int], changes: pa.Table) -> KeylessChanges:
-    table = shapes[numbers[0]].table
-    refuse_parts_of_keyless(table.name, [shapes[number] for number in numbers], changes)
-    _refuse_lost_rows(table, [shapes[n].columns for n in numbers if shapes[n].lacks], changes)
-    if any(shapes[number].lacks for number in numbers):
-        rows = KeylessRows[Image].after(_row_images(table, changes))
-        return KeylessChanges(table, dict(rows.copies), tuple(rows.moves()))
-    copies: Counter[Image] = Counter()
-    for _, columns, before, after in _keyless_images(table, changes):
-        if before is not None:
-            copies[Image(columns, before)] -= 1
-        if after is not None:
-            copies[Image(columns, after)] += 1
-    return KeylessChanges(table, dict(copies))
+def _inserted(table: Table, changes: pa.Table) -> KeylessChanges:
+    """Gives the net changes of a table without a key that only has new rows."""
+    return KeylessChanges(table, dict(Counter(map(Image, *(changes[n].to_pylist() for n in ("columns", "after"))))))
 
 
-def _row_images(table: Table, changes: pa.Table) -> Iterator[RowImages[Image]]:
-    """Gives the images of row changes; each change by event time is a moment of its own."""
-    for number, ((commit_ts, columns, before, after), by_time) in enumerate(
-        zip(_keyless_images(table, changes), changes["by_time"].to_pylist(), strict=True)
-    ):
-        images = (None if image is None else Image(columns, image) for image in (before, after))
-        yield RowImages((commit_ts, number if by_time else -1), *images)
+def _ordered(shapes: Sequence[RowShape], changes: pa.Table, why: str) -> OrderedChanges:
+    """Gives the changes of one table that go by transaction."""
+    table, key = shapes[0].table, shapes[0].key
+    if not key:
+        refuse_parts_of_keyless(table.name, shapes, changes)
+        _refuse_lost_rows(table, [shape.columns for shape in shapes if shape.lacks], changes)
+    elif changes["text"].null_count < changes.num_rows:
+        _refuse_meeting_shards(shapes, changes)
+    return OrderedChanges(table, key, changes, why)
 
 
-def _keyless_images(table: Table, changes: pa.Table) -> Iterator[tuple[int, str, str | None, str | None]]:
-    """Gives commit ts, columns and both images of row changes of a table without a key, JSON in one spelling."""
-    spellings = {columns: one_spelling(table, columns) for columns in set(changes["columns"].to_pylist())}
-    names = ("commit_ts", "kind", "columns", "before", "after")
-    for commit_ts, kind, columns, before, after in zip(*(changes[n].to_pylist() for n in names), strict=True):
-        if before is None and kind != Kind.INSERT:
-            raise ApplyError(
-                "a change of a table without a key lacks the old row, so that its row cannot be found",
-                where=f"{table.name}, commit ts {commit_ts}",
-                fix="give the table a primary key upstream and on the target, or let its sender send old values",
-            )
-        if spell := spellings[columns]:
-            before, after = before and spell(before), after and spell(after)
-        yield commit_ts, columns, before, after
+def _refuse_meeting_shards(shapes: Sequence[RowShape], changes: pa.Table) -> None:
+    """Raises ApplyError where rows of two shards have keys that are one, as far as that is seen without the server."""
+    shape_of = {shape.columns: number for number, shape in enumerate(shapes)}
+    names, codes = distinct(changes, ("columns",))
+    numbers = np.array([shape_of[columns] for (columns,) in names], np.int64)[codes]
+    widths = [len(shape.names) for shape in shapes]
+    cells = (Cells(whole(changes[image]), numbers, widths) for image in ("before", "after"))
+    steps = Steps.of(shapes, numbers, changes, *cells)
+    folded = folded_keys(shapes[0].table, shapes[0].key, steps.key).dictionary_encode().indices.to_numpy()
+    refuse_meeting_shards(shapes, numbers, changes, steps._replace(number=folded.astype(np.int64)))
 
 
 def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -> None:
-    """Raises RefusedRowsError for a change that may mean any of several rows.  lacking: column lists that lack
+    """Raises what the first change deserves that does not say which row it means.  lacking: column lists that lack
     columns."""
-    if not lacking:
-        return
-    lost = lost_rows(changes) & pc.is_in(changes["columns"], pa.array(lacking)).to_numpy()
+    kinds = changes["kind"].to_numpy()
+    untold = changes["before"].is_null().to_numpy() & (kinds != Kind.INSERT)
+    if untold.any():
+        raise ApplyError(
+            "a change of a table without a key lacks the old row, so that its row cannot be found",
+            where=f"{table.name}, commit ts {changes['commit_ts'][int(np.argmax(untold))]}",
+            fix="give the table a primary key upstream and on the target, or let its sender send old values",
+        )
+    lost = changes["by_time"].to_numpy() & (kinds != Kind.INSERT)
+    lost &= pc.is_in(changes["columns"], pa.array(lacking, pa.string())).to_numpy()
     if lost.any():
         raise refuse_part(
             table,
@@ -367,6 +349,14 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
             f"a change of {table.name}, which has no key, holds a part of its row, so that its row cannot be found",
             Code.LOST_VALUE,
         )
+
+
+def refuse_part(table: Table, change: Mapping[str, Any], what: str, code: Code) -> RefusedRowsError:
+    """Makes the error for a row change that lacks a needed value."""
+    position = Position(change["topic"], change["partition"], change["offset"])
+    return RefusedRowsError(
+        what, table=table.name, code=code, where=f"{position}, table {table.name}", fix=_PART_FIX, is_exact=True
+    )
 
 
 def missing_table(name: TableName, commit_ts: int) -> AheadOfTargetError:

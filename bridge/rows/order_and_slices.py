@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import ClassVar, Final, NamedTuple, Protocol
@@ -22,8 +22,8 @@ from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import taken, whole_texts
+from bridge.rows.grains import NO_WISHES, Wishes
 from bridge.rows.grouping import distinct, ends
-from bridge.rows.keys.key_spellings import SameKeys
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement, WritePart
@@ -275,12 +275,16 @@ class DriverRows:
         A server that keeps fewer tables open than a transaction has opens each only once then: MariaDB took 32 seconds
         of processor time instead of 121 for a DELETE and an INSERT into each of 10,000 tables (measured).
         """
-        nets = self._nets or self.nets(catalog, rendering.checked_types, rendering.same_keys)
+        wishes = Wishes(rendering.safe_mode, rendering.in_order)
+        nets = self._nets if wishes == NO_WISHES else None
+        nets = nets or self.nets(catalog, rendering.checked_types, wishes)
         return chain.from_iterable(render(net, rendering) for net in nets)
 
-    def nets(self, catalog: Mapping[TableName, Table], checked: CheckedTypes, same_keys: SameKeys) -> list[NetChanges]:
+    def nets(
+        self, catalog: Mapping[TableName, Table], checked: CheckedTypes, wishes: Wishes = NO_WISHES
+    ) -> list[NetChanges]:
         """Gives the net changes; raises as `fold` does."""
-        return fold(catalog, all_typed(catalog, self._table, checked), same_keys)
+        return fold(catalog, all_typed(catalog, self._table, checked), wishes)
 
     def with_nets(self, nets: list[NetChanges]) -> DriverRows:
         """Gives the same rows with their net changes."""
@@ -314,14 +318,15 @@ class DriverRows:
 
 @dataclass(frozen=True)
 class RowStatements:
-    """Gives the statements of row changes, as often as it is asked."""
+    """Gives the statements of row changes, as often as it is asked.  in_order: as of `Rendering`."""
 
     rows: WindowRows
     catalog: Mapping[TableName, Table]
+    in_order: frozenset[TableName] = frozenset()
 
     def __call__(self, rendering: Rendering) -> Iterable[Statement]:
         """Gives the statements of the net changes."""
-        return self.rows.statements(self.catalog, rendering)
+        return self.rows.statements(self.catalog, replace(rendering, in_order=self.in_order))
 
 
 _NO_ROWS: Final = EVENT_SCHEMA.empty_table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
-from bridge.rows import folded_ahead
+from bridge.rows import folded_ahead, grains
 from bridge.rows.amount import Amount
 from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
@@ -40,6 +41,8 @@ from tests.generated.target_tables import TargetTables
 from tests.support.kept import kept_batch
 from tests.support.pipelines import Pipeline, opened
 
+GRAIN_FORCED_ONE_IN: Final = int(os.environ.get("GENERATED_GRAIN_ONE_IN", "3"))
+"""In one of so many runs every table goes by transaction (`bridge.rows.grains`)."""
 _SERVER_WORKS: Final = {"advanced", "statement", "before commit"}
 """Steps of the applier's thread in the midst of a transaction."""
 
@@ -154,6 +157,8 @@ class Process:
         now = self._history.now
         with ExitStack() as stack:
             stack.enter_context(patch.object(folded_ahead, "LEAST_ROWS", 1))
+            if self._case.seed % GRAIN_FORCED_ONE_IN == 0:
+                stack.enter_context(patch.object(grains, "FORCED", "transaction"))
             if now["messages"] == "read by forms":
                 stack.enter_context(patch.multiple(readiness, _MANY=1, _WORTH_COMPILING=0))
             if now["statements"] == "tiny":

@@ -127,16 +127,6 @@ def test_what_cannot_be_folded_is_left_until_it_is_due(
     assert ahead.folded(rows, catalog) is rows
 
 
-def test_the_server_is_not_asked() -> None:
-    """It has work to do: where it alone knows which keys are one, the rows are folded when they are due."""
-    catalog = {T: table("varchar(9)", "utf8mb4_uca1400_ai_ci")}
-    events = [change(1, "a", None), change(2, "ä", 1)]
-    rows = DriverRows.of([events_table([(0, n, event) for n, event in enumerate(events)])])
-    ahead = FoldedAhead()
-    ahead.fold([rows], catalog)
-    assert ahead.folded(rows, catalog) is rows
-
-
 class Slow(dict[TableName, Table]):
     """A catalog whose first look waits."""
 

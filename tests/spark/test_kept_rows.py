@@ -16,7 +16,6 @@ import pytest
 from bridge.errors import RefusedRowsError
 from bridge.model import Column, Table, TableName
 from bridge.rows.amount import Amount
-from bridge.rows.keys.key_spellings import KnownSpellings
 from bridge.rows.order_and_slices import DriverRows, TableStore, in_order
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
@@ -98,7 +97,7 @@ def rendered(
     rendering: Rendering, table: Table, changes: pa.Table, shards: int, wanted: Wanted = ALL
 ) -> list[Rendered]:
     """As tasks do."""
-    made = Shards.of({NAME: table}, rendering, KnownSpellings({}), shards, None)
+    made = Shards({NAME: table}, rendering, shards, None)
     value = export_chunk(changes, None)
     divided = list(made._divide(iter([Chunk(value, ChunkIndex.of(value), wanted)])))
     found = [one for shard in range(shards) for one in made._render(shard, [d for d in divided if d[0] == shard])]

@@ -137,13 +137,19 @@ def matched_rows(session: Session, statement: Statement, meanwhile: Callable[[],
             what = f"the target has the row with the key {', '.join(map(repr, row))}, and messages spell it otherwise"
             raise other_spelling(statement.table, what, f"table {statement.table}")
         return 0
-    return session.write(statement.sql, meanwhile)
+    matched = session.write(statement.sql, meanwhile)
+    for sql in statement.otherwise:
+        if matched:
+            break
+        matched = session.write(sql)
+    return matched
 
 
 def check_size(session: Session, statement: Statement) -> None:
     """Raises RefusedRowsError or ApplyError for a statement that the target would not read."""
     try:
-        session.require_packet(statement.sql)
+        for sql in (statement.sql, *statement.otherwise):
+            session.require_packet(sql)
     except TooLargeError as error:
         raise _refused(statement, error) from error
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn, TypeVar
 
-import pyarrow as pa
 import structlog
 from pymysql.err import MySQLError
 from tenacity import AttemptManager
@@ -17,9 +16,10 @@ from bridge.ends.end import End
 from bridge.ends.phases import Phase, PhaseClock
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
-from bridge.mysql.apply import key_equality, load_data
+from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.run_statement import Ahead, Sent, check_size, execute_statement, refused_transaction
+from bridge.mysql.apply.run_statement import Ahead, Sent, execute_statement, refused_transaction
+from bridge.mysql.apply.trial import Refused, refused_changes
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -37,7 +37,7 @@ from bridge.mysql.server_errors import (
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
-from bridge.rows.keys.key_spellings import Spellings
+from bridge.rows.net_changes import OrderedChanges
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -212,40 +212,18 @@ class Writer:
         self._ownership.committed(step)
         self.counts.transactions += 1
 
-    def refusal(self, source: StatementSource) -> RefusedRowsError | None:
-        """Tells why the target refuses a row of these statements; None when it accepts all.  It rolls everything
-        back."""
-        found: RefusedRowsError | None = None
-        for attempt in self._retrying():
-            with attempt:
-                found = self._tried(source)
-        return found
-
-    def _tried(self, source: StatementSource) -> RefusedRowsError | None:
-        try:
-            session = self.session()
-            session.begin()
-            try:
-                for statement in source(self._rendering()):  # a little longer than those of safe mode
-                    check_size(session, statement)
-                for statement in source(self._rendering(safe_mode=True)):
-                    execute_statement(session, statement, safe_mode=True)
-            except RefusedRowsError as refusal:
-                return refusal
-            finally:
-                session.rollback()
-        except (MySQLError, OSError):
-            self.close()
-            raise
-        return None
-
-    def same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
-        """Asks the target which keys are one to it.  Raises TargetError when retrying does not help."""
-        found: Spellings = {}
+    def refused_changes(self, net: OrderedChanges, *, only_first: bool = False) -> list[Refused]:
+        """Tells which of these row changes the target refuses, and why; or the first one.  It rolls all back."""
+        found: list[Refused] = []
         for attempt in self._retrying():
             with attempt:
                 try:
-                    found = self._same_keys(table, key, literals)
+                    session = self.session()
+                    session.begin()
+                    try:
+                        found = refused_changes(session, net, self._rendering(safe_mode=True), only_first=only_first)
+                    finally:
+                        session.rollback()
                 except (MySQLError, OSError):
                     self.close()
                     raise
@@ -366,13 +344,9 @@ class Writer:
             self._table.schema,
             safe_mode,
             load_bytes,
-            same_keys=self._same_keys,
             loadable=frozenset(self._loadable),
             checked_types=self._checked_types,
         )
-
-    def _same_keys(self, table: Table, key: tuple[str, ...], literals: pa.Array) -> Spellings:
-        return key_equality.ask(self.session(), self._table.schema, table, key, literals)
 
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:

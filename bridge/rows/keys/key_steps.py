@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import SEP, Kind
+from bridge.events import SEP
 from bridge.model import Column, Table
-from bridge.rows.grouping import Bools, Longs, ends, numbered
-from bridge.rows.keys.key_spellings import SameKeys, is_exact, respelled, spellings
+from bridge.rows.grouping import Bools, Longs, numbered
 from bridge.rows.literal_offsets import Cells, to_numpy
 
 
@@ -48,9 +46,7 @@ class Steps(NamedTuple):
     key.
 
     row: the number of the row change.  is_image: whether the key has a row afterwards.  moves: whether it is one of two
-    steps.  key: literals joined by SEP.  number: equal for keys of one table that the server takes for one.
-    varies: for each number, whether its steps spell the key in several ways; None where none does, or where that is
-        right (`Table.guards_spelling`).
+    steps.  key: literals joined by SEP.  number: equal for equal keys of one table.
     """
 
     row: Longs
@@ -58,11 +54,6 @@ class Steps(NamedTuple):
     moves: Bools
     key: pa.Array
     number: Longs
-    varies: Bools | None = None
-
-    def varies_by_number(self) -> Bools:
-        """Gives `varies` for each number, also where none does."""
-        return np.zeros(int(self.number.max(initial=-1)) + 1, np.bool_) if self.varies is None else self.varies
 
     @property
     def is_known(self) -> Bools:
@@ -70,28 +61,8 @@ class Steps(NamedTuple):
         known: Bools = ~(self.is_image & self.moves)
         return known
 
-    def respelled(self, shapes: Sequence[RowShape], shape_of: Longs) -> tuple[Longs, Longs]:
-        """Finds the steps by which rows went away under another spelling of their key than its last step has, and
-        gives them with these last steps.  It does so where the server finds a row by one spelling only: where the key
-        holds only the beginnings of values, but a condition compares whole values."""
-        is_prefix = np.array([shape.key in shape.table.prefixes for shape in shapes], np.bool_)
-        if not is_prefix.any():
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        went = np.flatnonzero(is_prefix[shape_of[self.row]] & ~self.is_image)
-        last = ends(self.number)[1][self.number[went]]
-        differs = to_numpy(pc.not_equal(self.key.take(pa.array(went)), self.key.take(pa.array(last))))
-        return went[differs], last[differs]
-
     @classmethod
-    def of(
-        cls,
-        shapes: Sequence[RowShape],
-        shape_of: Longs,
-        changes: pa.Table,
-        before: Cells,
-        after: Cells,
-        same_keys: SameKeys,
-    ) -> Steps:
+    def of(cls, shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, after: Cells) -> Steps:
         """Makes the steps of row changes, in the order of `_order_of`.  Where steps are equal in that order, images
         come after deletes, and win over them."""
         positions = [shape.at(shape.key) for shape in shapes]
@@ -102,25 +73,13 @@ class Steps(NamedTuple):
         row, is_image = np.concatenate([goes, comes]), np.arange(len(goes) + len(comes)) >= len(goes)
         key = pa.concat_arrays([old.take(pa.array(goes)), new.take(pa.array(comes))])
         order = np.argsort(_order_of(changes)[row], kind="stable")
-        lacks_old = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
-        spelled = _one_spelling(shapes, shape_of[row], key, ~is_image | lacks_old[row], same_keys)
         row, is_image = row[order], is_image[order]
-        number = spelled.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
+        number = key.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
         places = {name: i for i, name in enumerate(dict.fromkeys(shape.table.name for shape in shapes))}
         if len(places) > 1:
             place = np.array([places[shape.table.name] for shape in shapes])[shape_of]
             number = number * len(places) + place[row]
-        spelled_once = spelled is key or not any(shape.table.guards_spelling for shape in shapes)
-        key, number = key.take(pa.array(order)), numbered(number)
-        return cls(row, is_image, moves[row], key, number, None if spelled_once else _varies(key, number))
-
-
-def _varies(key: pa.Array, number: Longs) -> Bools:
-    """Tells for each number whether its keys differ."""
-    found = np.zeros(int(number.max(initial=-1)) + 1, np.bool_)
-    first, _ = ends(number)
-    found[number[to_numpy(pc.not_equal(key, key.take(pa.array(first[number]))))]] = True
-    return found
+        return cls(row, is_image, moves[row], key.take(pa.array(order)), numbered(number))
 
 
 def _order_of(changes: pa.Table) -> Longs:
@@ -130,21 +89,6 @@ def _order_of(changes: pa.Table) -> Longs:
     if not pc.any(changes["by_time"]).as_py():
         return ts
     return np.where(changes["by_time"].to_numpy(), np.arange(len(ts)), np.searchsorted(ts, ts))
-
-
-def _one_spelling(
-    shapes: Sequence[RowShape], shape_of: Longs, keys: pa.Array, goes: Bools, same_keys: SameKeys
-) -> pa.Array:
-    """Gives the keys, each in the spelling that represents all that the server takes for one key.  goes: whether the
-    row of the key went away, or may have gone under another spelling."""
-    inexact = [number for number, shape in enumerate(shapes) if shape.key and not is_exact(shape.table, shape.key)]
-    for _, numbers in groupby(sorted(inexact, key=lambda n: shapes[n].table.name), lambda n: shapes[n].table.name):
-        of_table = list(numbers)
-        shape, mine = shapes[of_table[0]], np.isin(shape_of, of_table)
-        same = spellings(shape.table, shape.key, keys.filter(pa.array(mine)), goes[mine], same_keys)
-        if same:
-            keys = pc.replace_with_mask(keys, pa.array(mine), respelled(keys.filter(pa.array(mine)), same))
-    return keys
 
 
 def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -170,33 +114,29 @@ def freed(
     last: Longs,
     *,
     by_time: bool,
-    parts: bool = False,
 ) -> Bools:
     """Tells where another unique value changes, or cannot be compared because the old row or the column is not known.
 
     shape_of, is_known, first, last: for each key, the shape of its last image, whether its old row is known, and its
-    first and last row change.  by_time: whether old rows may have been completed from the present ones.  parts: whether
-    an absent column kept its value.
+    first and last row change.  by_time: whether old rows may have been completed from the present ones.
     """
     others = [
-        [_compared(shape, unique, by_time=by_time, parts=parts) for unique in other_uniques(shape.table, shape.key)]
+        [compared(shape, unique, by_time=by_time) for unique in other_uniques(shape.table, shape.key)]
         for shape in shapes
     ]
     found = np.zeros(len(shape_of), np.bool_)
     for i in range(max(map(len, others))):
-        positions = [(one[i] if i < len(one) else None) or [] for one in others]
+        positions = [one[i] if i < len(one) else [] for one in others]
         was, now = before.joined(positions).take(pa.array(first)), after.joined(positions).take(pa.array(last))
         same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
-        found |= np.array([i < len(one) and one[i] is not None for one in others])[shape_of] & ~same
+        found |= np.array([i < len(one) for one in others])[shape_of] & ~same
     return found
 
 
-def _compared(shape: RowShape, unique: Sequence[str], *, by_time: bool, parts: bool) -> list[int] | None:
-    """Gives the positions of the columns of a unique value; [] when the columns do not tell the value, None when the
-    value stays."""
-    present = [name for name in unique if name in shape.names]
-    if (len(present) < len(unique) and not parts) or "" in unique:
+def compared(shape: RowShape, unique: Sequence[str], *, by_time: bool) -> list[int]:
+    """Gives the positions of the columns of a unique value; [] when the columns do not tell the value."""
+    if not set(unique) <= set(shape.names):
         return []
-    if by_time and any(is_long(shape.table.columns[name]) for name in present):
+    if by_time and any(is_long(shape.table.columns[name]) for name in unique):
         return []
-    return shape.at(present) if present else None
+    return shape.at(unique)

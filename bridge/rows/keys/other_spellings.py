@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from bridge.errors import ApplyError
-from bridge.events import SEP, Kind
+from bridge.events import Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, ends
 from bridge.rows.keys.key_spellings import is_text
@@ -52,22 +52,11 @@ def is_guarded(table: Table, key: Sequence[str]) -> bool:
     return table.guards_spelling and bool(spelled_texts(table, key))
 
 
-class ExpectedKeys(NamedTuple):
-    """Keys that a row of the target must have as they are spelled, if it is there at all: those that were not deleted
-    first.
-
-    keys: those with one spelling.  varying: all spellings of the others, of which the row may have any: after an
-    interruption it may have what follows already.
-    """
-
-    keys: pa.Array
-    varying: pa.Array
-
-
 def expected_keys(
     shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, steps: Steps
-) -> Mapping[TableName, ExpectedKeys]:
-    """Gives the expected keys of guarded tables.  A table is left out if its updates do not tell the old key."""
+) -> Mapping[TableName, pa.Array]:
+    """Gives, for guarded tables, the keys that a row of the target must have as they are spelled, if it is there at
+    all: those that were not deleted first.  A table is left out if its updates do not tell the old key."""
     guarded = np.array([bool(shape.key) and is_guarded(shape.table, shape.key) for shape in shapes], np.bool_)
     if not guarded.any():
         return {}
@@ -75,42 +64,14 @@ def expected_keys(
     names = [shape.table.name for shape in shapes]
     hidden = {names[number] for number in np.unique(shape_of[untold])}
     first, _ = ends(steps.number)
-    stays, varies = steps.is_image[first], steps.varies_by_number()
-    plain = first[stays & ~varies]
-    varying = np.flatnonzero((stays & varies)[steps.number])
-    found: dict[TableName, ExpectedKeys] = {}
+    first = first[steps.is_image[first]]
+    found: dict[TableName, pa.Array] = {}
     for name in dict.fromkeys(name for name, is_one in zip(names, guarded, strict=True) if is_one):
         if name not in hidden:
             numbers = [number for number, other in enumerate(names) if other == name]
-            mine = (some[np.isin(shape_of[steps.row[some]], numbers)] for some in (plain, varying))
-            found[name] = ExpectedKeys(*(steps.key.take(pa.array(some)) for some in mine))
+            mine = first[np.isin(shape_of[steps.row[first]], numbers)]
+            found[name] = steps.key.take(pa.array(mine))
     return found
-
-
-def refuse_other_spellings(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps) -> None:
-    """Raises ApplyError where a row follows another one, under another spelling of its key, that was not deleted."""
-    if steps.varies is None:
-        return
-    is_guarded_shape = np.array([shape.table.guards_spelling for shape in shapes], np.bool_)
-    mine = np.flatnonzero(steps.varies[steps.number] & is_guarded_shape[shape_of[steps.row]])
-    mine = mine[np.argsort(steps.number[mine], kind="stable")]
-    one, other = mine[:-1], mine[1:]
-    ts, untold = changes["commit_ts"].to_numpy(), changes["before"].is_null().to_numpy()
-    untold = untold & (changes["kind"].to_numpy() == Kind.UPDATE)
-    follows = (steps.number[one] == steps.number[other]) & steps.is_image[one] & steps.is_image[other]
-    follows &= ~untold[steps.row[other]] & (ts[steps.row[one]] <= ts[steps.row[other]])  # no copy that was sent again
-    for first, second in zip(one[follows].tolist(), other[follows].tolist(), strict=True):
-        was, now = (_words(shapes[int(shape_of[steps.row[step]])], str(steps.key[step])) for step in (first, second))
-        if was != now:
-            raise other_spelling(
-                shapes[int(shape_of[steps.row[second]])].table.name,
-                f"{now} comes while the row with {was} is there",
-                f"commit ts {int(ts[steps.row[second]])}",
-            )
-
-
-def _words(shape: RowShape, key: str) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in zip(shape.key, key.split(SEP), strict=True))
 
 
 def other_spelling(table: TableName, what: str, where: str) -> ApplyError:

@@ -73,23 +73,10 @@ def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterat
     yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(names)))), " OR ", KEYS_PER_DELETE)
 
 
-def other_spellings(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Gives conditions that find the rows which the target finds by these keys, and whose texts have other bytes."""
-    texts = spelled_texts(table, unique)
-    lengths = table.prefixes.get(unique, (None,) * len(unique))
-    columns = [(quote_name(table.columns[p].name), n, p in texts) for p, n in zip(unique, lengths, strict=True)]
-    for some in runs(keys, STATEMENT_BYTES // 4, KEYS_PER_DELETE):
-        parts = parts_of(some, range(len(unique)))
-        found, spelled = (
-            " OR ".join(_wrapped([compare(*column) for column in columns], parts)) for compare in (_equal, _same_bytes)
-        )
-        yield f"({found}) AND NOT ({spelled})"
-
-
 def spelled_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
     """Gives conditions that find the rows of these keys whose texts have the same bytes as the keys."""
     texts = spelled_texts(table, key)
-    columns = [(quote_name(table.columns[part].name), None, part in texts) for part in key]
+    columns = [(quote_name(table.columns[part].name), part in texts) for part in key]
     is_one_text = len(key) == 1 and bool(texts)
     for some in runs(keys, STATEMENT_BYTES // 2, KEYS_PER_DELETE):
         parts = parts_of(some, range(len(key)))
@@ -113,21 +100,15 @@ _Pieces = list[tuple[str, str]]
 """A condition on one column: what stands before and behind its literal, each time that it holds it."""
 
 
-def _equal(name: str, length: int | None, is_text: bool) -> _Pieces:
+def _equal(name: str, is_text: bool) -> _Pieces:
     """Compares as the collation does.  TiDB would take a text that equals a literal for the literal, bytes included:
     it does not see that two bounds are one."""
-    column, before, behind = (f"LEFT({name},{length})", "LEFT(", f",{length})") if length else (name, "", "")
-    if not is_text:
-        return [(f"{column}={before}", behind)]
-    return [(f"{column}>={before}", f"{behind} AND "), (f"{column}<={before}", behind)]
+    return [(f"{name}>=", " AND "), (f"{name}<=", "")] if is_text else [(f"{name}=", "")]
 
 
-def _same_bytes(name: str, length: int | None, is_text: bool) -> _Pieces:
+def _same_bytes(name: str, is_text: bool) -> _Pieces:
     """Compares the bytes of a text."""
-    if not is_text:
-        return _equal(name, length, is_text)
-    column, before, behind = (f"LEFT({name},{length})", "LEFT(", f",{length})") if length else (name, "", "")
-    return [(f"{_bytes_of(column)}=CAST({before}", f"{behind} AS BINARY)")]
+    return [(f"{_bytes_of(name)}=CAST(", " AS BINARY)")] if is_text else _equal(name, is_text)
 
 
 def _wrapped(columns: Sequence[_Pieces], parts: Sequence[pa.Array]) -> list[str]:

@@ -4,43 +4,44 @@ The order within a target transaction (internals, decision 4): first the values 
 would lose are kept in a scratch table; then deleted keys, and keys whose other unique values change, are deleted; then
 rows are written; then the kept values are restored.  Since all unique values that change are freed first, a write can
 conflict only on its own key.
-
-Where the messages hold only a part of a row, that part is written to a scratch table with the columns' own types.  A
-row that stays is updated from there; a row that is deleted and written anew is first completed in a second scratch
-table.
+Changes that go by transaction are turned into SQL by `in_order`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
-from functools import reduce
 from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import SEP
 from bridge.model import Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
-from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
+from bridge.rows.keys.key_spellings import is_exact
 from bridge.rows.keys.other_spellings import spelled_texts
-from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.rows.net_changes import (
+    Image,
+    KeyedChanges,
+    KeylessChanges,
+    NetChanges,
+    OrderedChanges,
+    WrittenRows,
+    other_uniques,
+)
 from bridge.rows.sql import enum_zeros, set_names
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
     key_conditions,
     keys_of,
-    other_spellings,
-    prefix_conditions,
     set_by_themselves,
     spelled_conditions,
 )
 from bridge.rows.sql.copied_zeros import copied_zeros
+from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
-from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
+from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_rows
 
 
@@ -49,6 +50,8 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 
     Raises ApplyError when the target lacks a column of the messages.
     """
+    if isinstance(net, OrderedChanges):
+        return ordered(net, rendering)
     copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
     if copied is not None:
         statements = chain(copied.made, _render(copied.net, rendering))
@@ -56,73 +59,34 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     return _render(net, rendering)
 
 
-def _render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
+def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterator[Statement]:
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
-    if rendering.safe_mode and net.patched:
-        net = replace(net, patched=tuple(rows._replace(moves=True) for rows in net.patched))
-    sharing = _sharing(net, rendering)
+    sharing = _sharing(net)
     return (statement._replace(sharing=sharing) for statement in _render_keyed(net, rendering))
 
 
-def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
-    """Tells how the statements of a table may be shared.
-
-    ONCE: the values of a row that is deleted and written anew can be read only once; and a change that holds a part of
-    a row needs that row when it is applied again, perhaps in a smaller step.  TABLE: the server may take two keys for
-    one although the bridge cannot tell, and these must not meet on two connections; and where a row that moves to
-    another key is refused there, its former self stays, as only that has the columns which messages lack.
-    """
-    if net.loses or any(rows.moves for rows in net.patched):
-        return Sharing.ONCE
-    goes_and_comes = len(net.absent) and (net.written or net.patched)
-    meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
-    leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
-    anew = _writes_anew(net.table, rendering)
+def _sharing(net: KeyedChanges) -> Sharing:
+    """Tells how the statements of a table may be shared: by tables where one row may need what another one gives up, or
+    where the server may take two keys for one, which must not meet on two connections."""
+    meets = net.table.keeps_gone and not is_exact(net.table, net.key)
     is_freed = any(len(rows.freed) for rows in net.written)
-    is_table = other_uniques(net.table, net.key) or anew or is_freed or net.patched or net.renews or meets or leaves
+    is_table = other_uniques(net.table, net.key) or net.table.writes_anew or is_freed or meets
     return Sharing.TABLE if is_table else Sharing.ANY
-
-
-def _writes_anew(table: Table, rendering: Rendering) -> bool:
-    """Tells whether each row is deleted before it is written."""
-    return rendering.safe_mode or table.writes_anew
-
-
-def _lacks(table: Table, columns: str) -> bool:
-    return not table.written_names.issubset(columns.lower().split(SEP))
 
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    written = [_all_freed(rows) for rows in net.written] if _writes_anew(table, rendering) else net.written
+    written = [_all_freed(rows) for rows in net.written] if table.writes_anew else net.written
     keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
-    patches = [PatchStatements(net, rendering, rows) for rows in net.patched]
     for keeping in keepings:
         yield from keeping.keep()
-    for patch in patches:
-        yield from patch.keep()
-    if net.expected is not None:
-        yield from _guarding(table, net.key, net.expected.varying)
-    if net.expected is not None and rendering.safe_mode:
-        yield from _guarding(table, net.key, net.expected.keys)
-    yield from _delete(net, _in_all_spellings(net, _gone(net, written)), rendering)
-    if rendering.safe_mode:
-        yield from _free_unique_values(net)
+    gone = (keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))
+    yield from _delete(net, pa.concat_arrays([net.absent, *gone]))
     for rows in written:
         yield from _write(net, rendering, rows)
-    for patch in patches:
-        yield from patch.write()
     for keeping in keepings:
         yield from keeping.restore()
-
-
-def _gone(net: KeyedChanges, written: Sequence[WrittenRows]) -> pa.Array:
-    """Gives the keys of the rows to delete: those that are gone, and those that are written anew or move."""
-    gone = [net.absent, *(keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))]
-    for parts in (parts for parts in net.patched if parts.moves):  # where they come, another row may have gone
-        gone += [parts.origins, keys_of(parts.columns, parts.images, net.key)]
-    return pa.concat_arrays(gone)
 
 
 def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterator[Statement]:
@@ -141,12 +105,12 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
         yield statement._replace(guarded=guarded)
 
 
-def _delete(net: KeyedChanges, keys: pa.Array, rendering: Rendering) -> Iterator[Statement]:
+def _delete(net: KeyedChanges, keys: pa.Array) -> Iterator[Statement]:
     """Deletes the rows of these keys.  One that must be spelled as its key is, and is not, stays: the row that comes in
     its place finds it, and safe mode then asks for it."""
     plain = keys
-    if net.expected is not None and not rendering.safe_mode:
-        is_expected = pc.is_in(keys, net.expected.keys)
+    if net.expected is not None:
+        is_expected = pc.is_in(keys, net.expected)
         plain = keys.filter(pc.invert(is_expected))
         for condition in spelled_conditions(net.table, net.key, keys.filter(is_expected)):
             yield _deleting(net.table, condition)
@@ -158,24 +122,8 @@ def _deleting(table: Table, condition: str) -> Statement:
     return Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}".encode())
 
 
-def _in_all_spellings(net: KeyedChanges, keys: pa.Array) -> pa.Array:
-    """Adds the earlier spellings of keys whose rows go."""
-    if net.respelled is None:
-        return keys
-    went, now = net.respelled
-    return pa.concat_arrays([keys, went.filter(pc.is_in(now, keys))])
-
-
 def _all_freed(rows: WrittenRows) -> WrittenRows:
     return WrittenRows(rows.columns, rows.images.slice(0, 0), pa.concat_arrays([rows.images, rows.freed]))
-
-
-def _guarding(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[Statement]:
-    """Asks for rows that would be deleted although their keys are spelled otherwise."""
-    names = ",".join(quote_name(table.columns[part].name) for part in unique)
-    for condition in other_spellings(table, unique, keys):
-        sql = f"SELECT {names} FROM {quote_name(*table.name)} WHERE {condition} LIMIT 1"
-        yield Statement(Stage.DELETE, table.name, sql.encode(), expect=0)
 
 
 def _on_duplicate_key(
@@ -220,34 +168,6 @@ def _loaded(
     return pa.concat_arrays(left) if left else images.slice(0, 0)
 
 
-def _free_unique_values(net: KeyedChanges) -> Iterator[Statement]:
-    """Deletes every row that holds a unique value which is about to be written.  Where the key holds only beginnings of
-    values, a row is also found by the beginning of its key, since it may have any spelling."""
-    table = net.table
-    others = other_uniques(table, net.key)
-    all_keys = [*others, net.key]
-    coming = [
-        (rows.columns, pa.concat_arrays([rows.images, rows.freed]), all_keys if net.key in table.prefixes else others)
-        for rows in net.written
-    ]
-    coming += [(rows.columns, rows.images, all_keys) for rows in net.patched]
-    for columns, images, uniques in coming:
-        names = columns.lower().split(SEP)
-        for unique in uniques:
-            if not set(unique) <= set(names):
-                continue
-            parts = parts_of(images, [names.index(part) for part in unique])
-            in_play = reduce(pc.and_, (pc.not_equal(part, "NULL") for part in parts))
-            values = joined(parts).filter(in_play)
-            if unique != net.key and table.guards_spelling and spelled_texts(table, unique):
-                yield from _guarding(table, unique, values)
-            conditions = prefix_conditions if unique in table.prefixes else key_conditions
-            for condition in conditions(table, unique, values):
-                yield Statement(
-                    Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}".encode()
-                )
-
-
 def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
     table = net.table
     coming: dict[str, list[str]] = {}
@@ -256,9 +176,6 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
             sql = f"DELETE FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT {-copies}"
             yield Statement(Stage.DELETE, table.name, sql.encode(), expect=-copies)
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
-    for was, now, rows in net.moves:
-        statement = update_of_row(table, now, binary_match(table, was))
-        yield statement._replace(sql=statement.sql + f" LIMIT {rows}".encode(), expect=rows)
     for columns, images in coming.items():
         yield from _multi_row(table, WrittenColumns.of(table, columns), pa.array(images, TEXT), "")
 

@@ -1,25 +1,19 @@
-"""Writes the statements of temporary tables: for the values of rows that are deleted and written anew, and for rows in
-parts."""
+"""Writes the statements of temporary tables: for the values of rows that are deleted and written anew."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.model import Column, Table
 from bridge.quoting import free_name, quote_name
-from bridge.rows.arrow_images import joined, parts_of, wrapped
-from bridge.rows.net_changes import KeyedChanges, PatchedRows, WrittenRows
-from bridge.rows.sql.conditions import WrittenColumns, key_conditions, keys_of, set_by_themselves
-from bridge.rows.sql.enum_zeros import with_zeros
-from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_statements
-
-_SELECTS_PER_STATEMENT: Final = 100
+from bridge.rows.net_changes import KeyedChanges, WrittenRows
+from bridge.rows.sql.conditions import key_conditions, keys_of, prefix_conditions, set_by_themselves
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 
 
 def definition(name: str, column: Column) -> str:
@@ -63,77 +57,6 @@ class _TemporaryTable(NamedTuple):
         return f"DROP TEMPORARY TABLE {self.name}"
 
 
-class PatchStatements:
-    """Writes rows of which the messages hold a part, all of one column list."""
-
-    def __init__(self, net: KeyedChanges, rendering: Rendering, rows: PatchedRows) -> None:
-        self._net, self._rows, self._table = net, rows, net.table
-        self._written = WrittenColumns.of(net.table, rows.columns)
-        self._parts = _TemporaryTable.of(net.table, rendering, "parts", *rows)
-        self._whole = _TemporaryTable.of(net.table, rendering, "whole", *rows)
-        self._names = list(map(quote_name, self._written.names))
-        names = [free_name(f"kept key {number}", net.table.columns) for number in range(len(net.key))]
-        self._by_origin = [(name, net.table.columns[part]) for name, part in zip(names, net.key, strict=True)]
-        self._origins = list(map(quote_name, names))
-
-    def keep(self) -> Iterator[Statement]:
-        """Keeps the parts; for rows that are written anew, it keeps the whole rows as they will be."""
-        columns = self._table.columns
-        written = ((name, columns[name.lower()]) for name in self._written.names)
-        for sql in self._parts.made([*self._by_origin, *written]):
-            yield self._statement(Stage.KEEP, sql)
-        head = f"INSERT INTO {self._parts.name} ({','.join([*self._origins, *self._names])}) VALUES ("
-        images = self._rows.images
-        if self._written.positions is not None:
-            images = joined(parts_of(images, self._written.positions))
-        images = joined([self._rows.origins, images])
-        types = [columns[name].type for name in (*self._net.key, *map(str.lower, self._written.names))]
-        for body in cut_to_statements(with_zeros(images, types), "),("):
-            yield self._statement(Stage.KEEP, f"{head}{body.replace(SEP, ',')})")
-        if self._rows.moves:
-            yield from self._keep_whole()
-
-    def _keep_whole(self) -> Iterator[Statement]:
-        written = [(column.name, column) for column in self._table.columns.values() if not column.generated]
-        for sql in self._whole.made(written):
-            yield self._statement(Stage.KEEP, sql)
-        columns = [quote_name(name) for name, _ in written]
-        values = ",".join(
-            copied(column, "parts." if name in self._names else "t.")
-            for name, (_, column) in zip(columns, written, strict=True)
-        )
-        sql = f"INSERT INTO {self._whole.name} ({','.join(columns)}) SELECT {values} FROM {self._old_rows()}"
-        yield self._statement(Stage.KEEP, sql, expect=len(self._rows.images))
-        yield self._statement(Stage.KEEP, self._parts.dropped())
-
-    def write(self) -> Iterator[Statement]:
-        """Writes the rows, in place or anew."""
-        target = quote_name(*self._table.name)
-        if self._rows.moves:
-            columns = [column for column in self._table.columns.values() if not column.generated]
-            names, values = ",".join(quote_name(one.name) for one in columns), ",".join(map(copied, columns))
-            yield self._statement(
-                Stage.WRITE, f"INSERT INTO {target} ({names}) SELECT {values} FROM {self._whole.name}"
-            )
-            yield self._statement(Stage.WRITE, self._whole.dropped())
-            return
-        written = [self._table.columns[name.lower()] for name in self._written.names]
-        sets = [f"t.{name}={copied(one, 'parts.')}" for name, one in zip(self._names, written, strict=True)]
-        sets += _unchanged(self._table, {name.lower() for name in self._written.names})
-        sql = f"UPDATE {self._old_rows()} SET {','.join(sets)}"
-        yield self._statement(Stage.WRITE, sql, expect=len(self._rows.images))
-        yield self._statement(Stage.WRITE, self._parts.dropped())
-
-    def _old_rows(self) -> str:
-        """Joins the parts with the rows on the target; the parts, which are few, are read first."""
-        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
-        on = " AND ".join(f"t.{k}=parts.{o}" for k, o in zip(key, self._origins, strict=True))
-        return f"{self._parts.name} parts STRAIGHT_JOIN {quote_name(*self._table.name)} t ON {on}"
-
-    def _statement(self, stage: Stage, sql: str, *, expect: int | None = None) -> Statement:
-        return Statement(stage, self._table.name, sql.encode(), expect, is_part=True)
-
-
 def _unchanged(table: Table, written: Collection[str]) -> Iterator[str]:
     """Gives assignments that keep columns as they are which the server would otherwise set.  written: names in lower
     case."""
@@ -165,29 +88,17 @@ class KeptValues:
             yield self._statement(Stage.KEEP, sql)
         select = f"SELECT {','.join(map(copied, columns))} FROM {quote_name(*self._table.name)} WHERE "
         into = f"INSERT INTO {self._scratch.name} ({names}) "
-        for condition in key_conditions(self._table, self._net.key, self._keys):
+        conditions = prefix_conditions if self._net.key in self._table.prefixes else key_conditions
+        for condition in conditions(self._table, self._net.key, self._keys):
             yield self._statement(Stage.KEEP, f"{into}{select}{condition}")
-        for body in self._of_respelled():
-            yield self._statement(Stage.KEEP, f"{into}{body}")
-
-    def _of_respelled(self) -> Iterator[str]:
-        """Selects what rows hold at earlier spellings of the keys, under the spellings by which they are written."""
-        if self._net.respelled is None:
-            return
-        went, now = self._net.respelled
-        is_mine = pc.is_in(now, self._keys)
-        key = [quote_name(self._table.columns[part].name) for part in self._net.key]
-        rest = ",".join(copied(self._table.columns[name.lower()]) for name in self._extra)
-        commas, ands = [","] * (len(key) - 1), [f" AND {name}=" for name in key[1:]]
-        head = f",{rest} FROM {quote_name(*self._table.name)} WHERE {key[0]}="
-        parts = [part for keys in (now, went) for part in parts_of(keys.filter(is_mine), range(len(key)))]
-        yield from cut_to_statements(
-            wrapped(["SELECT ", *commas, head, *ands, ""], parts), " UNION ALL ", _SELECTS_PER_STATEMENT
-        )
 
     def restore(self) -> Iterator[Statement]:
         key = [quote_name(self._table.columns[part].name) for part in self._net.key]
-        on = " AND ".join(f"t.{name}=kept.{name}" for name in key)
+        lengths = self._table.prefixes.get(self._net.key, (None,) * len(key))
+        on = " AND ".join(
+            f"LEFT(t.{name},{length})=LEFT(kept.{name},{length})" if length else f"t.{name}=kept.{name}"
+            for name, length in zip(key, lengths, strict=True)
+        )
         extra = {name.lower() for name in self._extra}
         values = ",".join(
             [

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from bridge.events import SEP
 from bridge.model import TableName
 from bridge.rows.arrow_images import TEXT, groups, runs
-from bridge.rows.keys.key_spellings import SameKeys, asks_nobody
 from bridge.rows.sql.load_format import Load
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -51,6 +50,7 @@ class Statement(NamedTuple):
     expect: how many rows it must match, None when any number is right.  0: it is a query, and a row that it finds has a
         key spelled otherwise than the messages have it.
     load: the rows of a LOAD DATA, None for other statements.
+    otherwise: the statements that are tried one after the other where this one, and those before, match no row.
     is_part: whether the messages hold only parts of its rows.
     guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
         spelled otherwise; "" where there is none.
@@ -64,6 +64,7 @@ class Statement(NamedTuple):
     load: Load | None = None
     is_part: bool = False
     guarded: str = ""
+    otherwise: tuple[bytes, ...] = ()
 
     @property
     def beginning(self) -> str:
@@ -111,8 +112,8 @@ class Rendering:
     safe_mode: whether rows with a unique value that is about to be written are deleted first (for a target that is
         ahead of the log).
     load_bytes: about how many bytes one LOAD DATA sends, where it does what INSERT does; 0: no loads.
+    in_order: tables that go by transaction in any case (`rows.grains`).
     piece: the number of this piece, where several are rendered apart and run by one session.
-    same_keys: asks the server which keys it takes for one.
     loadable: the tables into which the target accepts loads.
     checked_types: the column lists whose types were found to fit.
     """
@@ -121,8 +122,8 @@ class Rendering:
     safe_mode: bool = False
     load_bytes: int = 0
     piece: int = 0
-    same_keys: SameKeys = asks_nobody
     loadable: frozenset[TableName] = frozenset()
+    in_order: frozenset[TableName] = frozenset()
     checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)
 
 

@@ -91,6 +91,14 @@ class Parts:
         there = (rdd.map(lambda part: packed(function(part.open()))).collect() for rdd in self._with_spark)
         return [*here, *(unpacked([value]) for values in there for value in values)]
 
+    def one_by_one(self, function: Callable[[Chunk], pa.Table]) -> Iterator[pa.Table]:
+        """Does the same, and gives one after the other when it is asked for."""
+        yield from (function(file.chunk(wanted)) for file, wanted in self._files)
+        for rdd in self._with_spark:
+            yield from (
+                unpacked([value]) for value in rdd.map(lambda part: packed(function(part.open()))).toLocalIterator()
+            )
+
     def spread(self, function: Callable[[Iterator[Chunk]], Iterable[T]]) -> RDD[T]:
         """Has tasks call the function with chunks, some for each task."""
         here = self._here

@@ -14,7 +14,6 @@ from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import Table, TableName
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Longs, distinct
-from bridge.rows.keys.key_spellings import KnownSpellings, respelled
 from bridge.rows.keys.key_steps import RowShape
 from bridge.rows.keys.key_sums import key_sums
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
@@ -36,19 +35,17 @@ class KeyedRows(NamedTuple):
     keys: pa.Array
 
 
-def keyed(
-    catalog: Mapping[TableName, Table], changes: pa.Table, same: KnownSpellings, checked: CheckedTypes
-) -> Iterator[KeyedRows]:
+def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> Iterator[KeyedRows]:
     """Finds the keys of row changes.
 
-    Of keys that the target compares as equal, one spelling stands for all.  An update that moves its row to another key
-    becomes two changes: a delete at the old key, and an insert at the new one.
+    An update that moves its row to another key becomes two changes: a delete at the old key, and an insert at the new
+    one.
     """
     for name, mine in by_table(changes).items():
-        yield from _keyed(catalog[name], typed(catalog[name], mine, checked), same)
+        yield from _keyed(catalog[name], typed(catalog[name], mine, checked))
 
 
-def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[KeyedRows]:
+def _keyed(table: Table, changes: pa.Table) -> Iterator[KeyedRows]:
     shapes, shape_of = distinct(changes, ("columns", "key"))
     for number, (columns, handle) in enumerate(shapes):
         mine = changes if len(shapes) == 1 else changes.filter(pa.array(shape_of == number))
@@ -59,15 +56,14 @@ def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[Ke
         shape = RowShape.of(table, columns, key)
         old, new = (_keys(mine, image, shape) for image in ("before", "after"))
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
-        known = same.of(table)
         if not moves.any():
-            yield KeyedRows(table, key, mine, respelled(pc.coalesce(new, old), known))
+            yield KeyedRows(table, key, mine, pc.coalesce(new, old))
             continue
         stays, moved = pa.array(~moves), pa.array(moves)
         gone, come = (_as_kind(mine.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
-        yield KeyedRows(table, key, mine.filter(stays), respelled(pc.coalesce(new, old).filter(stays), known))
-        yield KeyedRows(table, key, gone, respelled(old.filter(moved), known))
-        yield KeyedRows(table, key, come, respelled(new.filter(moved), known))
+        yield KeyedRows(table, key, mine.filter(stays), pc.coalesce(new, old).filter(stays))
+        yield KeyedRows(table, key, gone, old.filter(moved))
+        yield KeyedRows(table, key, come, new.filter(moved))
 
 
 def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:

@@ -21,7 +21,6 @@ from pyspark import RDD
 from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
 from bridge.model import Table, TableName
-from bridge.rows.keys.key_spellings import KnownSpellings
 from bridge.rows.net_changes import fold
 from bridge.rows.order_and_slices import in_order, in_stages
 from bridge.rows.sql.render import render
@@ -42,27 +41,13 @@ Shard = tuple[int, bytes]
 class Shards:
     """How a window is divided and rendered.
 
-    same: what the target said of keys that it compares as equal.
     folder: where tasks leave files; None where they may not.
     """
 
     catalog: Mapping[TableName, Table]
     rendering: Rendering
-    same: KnownSpellings
     count: int
     folder: str | None
-
-    @classmethod
-    def of(
-        cls,
-        catalog: Mapping[TableName, Table],
-        rendering: Rendering,
-        same: KnownSpellings,
-        count: int,
-        folder: str | None,
-    ) -> Shards:
-        """Makes what can be sent to tasks."""
-        return cls(dict(catalog), replace(rendering, same_keys=same), same, count, folder)
 
     def rendered(self, parts: Parts) -> RDD[Rendered | BridgeError]:
         """Has tasks divide and render the row changes: one Spark partition for each shard."""
@@ -73,7 +58,7 @@ class Shards:
         """Divides chunks.  An error takes the place of shard 0."""
         for chunk in chunks:
             try:
-                found = list(keyed(self.catalog, chunk.rows(), self.same, self.rendering.checked_types))
+                found = list(keyed(self.catalog, chunk.rows(), self.rendering.checked_types))
             except BridgeError as error:
                 yield 0, _ERROR + pickle.dumps(error)
                 return
@@ -98,7 +83,7 @@ class Shards:
                 raise pickle.loads(value[len(_ERROR) :])  # of `_divide`
         batches = [batch for value in values for batch in pa.ipc.open_stream(opened(value))]
         changes = in_order(pa.Table.from_batches(batches, EVENT_SCHEMA))
-        nets = fold(self.catalog, changes, self.same)
+        nets = fold(self.catalog, changes)
         rendering = replace(self.rendering, piece=number)
         return in_stages(render(net, rendering) for net in nets)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property, reduce
 from operator import methodcaller
 from tempfile import mkdtemp
@@ -17,16 +18,17 @@ from pyspark import RDD, StorageLevel
 
 from bridge.errors import BridgeError
 from bridge.model import Table, TableName
+from bridge.rows import grains
 from bridge.rows.amount import Amount
-from bridge.rows.keys.key_spellings import KnownSpellings, is_exact
+from bridge.rows.keys.key_spellings import is_exact
+from bridge.rows.net_changes import facts
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableRows, TableStore, WindowRows
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Sharing, Stage, Statement, WritePart
 from bridge.rows.transactions import cut_transactions
 from bridge.sources.prefetch import prefetched
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows.chunks import TS_END, Chunk, Spans
-from bridge.spark.kept_rows.equal_keys import equal_keys
 from bridge.spark.kept_rows.large_steps import DRIVER_WRITES, LARGE, LargeSteps
 from bridge.spark.kept_rows.places import Home, Parts
 from bridge.spark.kept_rows.shards import Shards
@@ -166,22 +168,65 @@ class ExecutorRows:
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Folds and renders on the executors; yields the statements, stage by stage where the order of stages matters.
+        Tables that go by transaction come last, through the driver.
 
         Raises RefusedRowsError for a row that cannot be written.
         """
+        by_transaction = self._by_transaction(catalog, rendering)
+        if len(by_transaction) < len(self._tables):
+            yield from self._without(by_transaction)._rendered(catalog, rendering)
+        for name, is_whole in by_transaction.items():
+            for statement in self._in_order(name, catalog, rendering, is_whole=is_whole):
+                yield statement._replace(sharing=Sharing.ONCE)
+
+    def _rendered(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterator[Statement]:
         with self._folder() as folder:
             count = self._amount.pieces(_SHARD) or 1
-            same = equal_keys(self._parts, catalog, rendering, count, folder)
-            rendered = Shards.of(catalog, rendering, same, count, folder).rendered(self._parts)
+            rendered = Shards(dict(catalog), rendering, count, folder).rendered(self._parts)
             rendered.persist(StorageLevel.DISK_ONLY)
             try:
-                at_once = self._at_once(count, catalog, rendering)
+                at_once = self._at_once(count, catalog)
                 groups = (range(start, min(start + at_once, count)) for start in range(0, count, at_once))
                 for made in prefetched((_outlines(rendered, group) for group in groups), "rendering"):
                     for one in _in_stages(made):
                         yield from read_statements(one if one.value else _fetched(rendered, one), catalog)
             finally:
                 rendered.unpersist()
+
+    def _by_transaction(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> dict[TableName, bool]:
+        """Finds the tables that go by transaction, and tells of each whether its messages hold whole rows."""
+        wishes, checked = grains.Wishes(rendering.safe_mode, rendering.in_order), rendering.checked_types
+        tables = dict(catalog)
+
+        def of_chunks(chunks: Iterator[Chunk]) -> Iterator[Mapping[TableName, grains.Facts]]:
+            for chunk in chunks:
+                with suppress(BridgeError):  # which the task that folds these rows raises again
+                    yield facts(tables, chunk.rows(), checked, wishes)
+
+        if grains.FORCED:
+            return dict.fromkeys(self._tables, False)
+        found: dict[TableName, grains.Facts] = {}
+        for name, one in (item for some in self._parts.spread(of_chunks).collect() for item in some.items()):
+            found[name] = found[name].and_also(one) if name in found else one
+        return {
+            name: not one.lacks for name, one in found.items() if grains.why_by_transaction(catalog[name], one, wishes)
+        }
+
+    def _in_order(
+        self, name: TableName, catalog: Mapping[TableName, Table], rendering: Rendering, *, is_whole: bool
+    ) -> Iterator[Statement]:
+        """Brings the rows of one table to the driver, slice by slice.  Of an upstream transaction that is too large for
+        that, all slices are rendered for one stage after the other, if messages hold whole rows: otherwise changes of
+        one key must come together."""
+        of_table = methodcaller("of_table", name)
+        for piece, _ in self._cut(Spans.joined(self._parts.each(Chunk.moments)), _SHARD):
+            if not is_whole or not piece._amount.exceeds(_with_tolerance(_SHARD)):
+                yield from DriverRows.merged(piece._parts.tables(of_table)).statements(catalog, rendering)
+                continue
+            for stage in Stage:
+                for number, rows in enumerate(piece._parts.one_by_one(of_table)):
+                    statements = DriverRows(rows).statements(catalog, replace(rendering, piece=number))
+                    yield from (one for one in statements if one.stage is stage)
 
     is_apart: ClassVar[bool] = True
 
@@ -194,12 +239,13 @@ class ExecutorRows:
         Raises NotWrittenError when some are not written.
         """
         names = list(self._tables)
-        others = [name for name in names if not (catalog[name].keys and _is_alone(catalog[name]))]
+        others = list(self._by_transaction(catalog, rendering))
+        others += [name for name in names if name not in others and not _is_alone(catalog[name])]
         if len(others) < len(names):
             mine = self._without(others)
             with self._folder() as folder:
                 count = connections * -(-mine._amount.pieces(_SHARD) // connections)
-                shards = Shards.of(catalog, rendering, KnownSpellings({}), count, folder)
+                shards = Shards(dict(catalog), rendering, count, folder)
                 try:
                     failed = shards.written(mine._parts, write, connections)
                 except SPARK_FAILED as error:
@@ -215,14 +261,14 @@ class ExecutorRows:
         stores = [reduce(ChunkStore.without, names, store) for store in self._stores]
         return self._of(stores, self._low, self._high)
 
-    def _at_once(self, count: int, catalog: Mapping[TableName, Table], rendering: Rendering) -> int:
+    def _at_once(self, count: int, catalog: Mapping[TableName, Table]) -> int:
         """Tells how many shards are rendered before the first statement is sent.
 
         All of them, where a row that is written in one shard may need a value that a row of another shard has until it
         is deleted.  Otherwise a few: the next ones are rendered while these are sent.
         """
         few = self._home.context.defaultParallelism
-        return few if all(map(_is_alone, catalog.values())) and not rendering.safe_mode else count
+        return few if all(map(_is_alone, catalog.values())) else count
 
     @contextmanager
     def _folder(self) -> Iterator[str | None]:
@@ -256,7 +302,12 @@ def _home_of(stores: Sequence[ChunkStore]) -> Home:
 def _is_alone(table: Table) -> bool:
     """Tells whether rows of different keys have nothing to do with each other: no unique value moves from one to
     another, and equal keys have equal literals."""
-    return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
+    return (
+        bool(table.keys)
+        and len(table.uniques) <= 1
+        and not table.writes_anew
+        and all(is_exact(table, key) for key in table.keys)
+    )
 
 
 def _task_failure(error: Exception) -> NotWritten:

@@ -119,7 +119,6 @@ MOVES: list[tuple[list[str], list[Event], list[tuple[Any, ...]]]] = [
     (["'a', 1"], [put(10, "a", 1)], [(b"a", 1)]),
     (["'a', 1"], [changed(10, ["a", 1], ["a", 2])], [(b"a", 2)]),
     ([], [put(10, "a", 1), changed(11, ["a", 1], ["A", 2]), changed(12, ["A", 2], ["a", 3])], [(b"a", 3)]),
-    (["'A', 2"], [put(10, "a", 1), changed(11, ["a", 1], ["A", 2])], [(b"A", 2)]),
     ([], [put(10, "a", 1), put(10, "a", 1), changed(11, ["a", 1], ["A", 1])] * 2, [(b"A", 1)]),
 ]
 """Rows that are there, changes, and the rows at the end."""

@@ -250,23 +250,6 @@ def test_a_part_without_its_row_is_quarantined(
     assert (8, 8, "kept") in session.rows("SELECT * FROM m.t")
 
 
-def test_a_whole_row_needs_none_before(target: str, session: Session) -> None:
-    """An update that holds all columns, alone or together with others of its row, is written as it is; a part of a row
-    that goes in the end needs none either."""
-    session.execute(BOTH)
-    session.execute("ALTER TABLE m.t ADD more TEXT")
-    run_all(
-        target,
-        by_time(
-            t([1, 1], [1, 2], PARTS),
-            t([1, 2, "a", "b"], [1, 3, "a", "b"], (*T, "more")),
-            t([2, 0], [2, 4], PARTS),
-            t([2, 4], None, PARTS),
-        ),
-    )
-    assert session.rows("SELECT * FROM m.t") == [(1, 3, "a", "b")]
-
-
 @pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
 def test_a_new_row_has_nothing_of_the_old_one(target: str, session: Session, writers: int) -> None:
     """An insert after a delete of its key, in one window: a column that it lacks has its default."""

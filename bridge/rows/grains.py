@@ -1,0 +1,157 @@
+"""Tells by which grain the row changes of a table go: `window`, or `transaction`.
+
+By *window*, only the last image of each key counts, and all of a table are written together (`net_changes`).  That is
+quick, and right only where the bridge itself can tell which rows are one, and what they hold.  By *transaction*, the
+changes become statements one upstream transaction after the other, in order (`sql.in_order`), and the server tells:
+every statement finds the rows as the upstream left them.  Both are in the one target transaction that moves progress,
+and leave the same rows.
+
+A table goes by window when all of this holds; otherwise by transaction:
+
+* it has a key; or all changes are inserts, which look for no row;
+* equal keys have equal literals: the key's types compare byte by byte, or no row goes away, or all literals are such
+  that no collation takes two of them for one (lower case, digits and signs of ASCII, no blank at the end);
+* messages hold whole rows; or they lack only what only the target has, while no row goes away and no further unique
+  value could make one go;
+* the target has neither refused rows of it, nor a unique value that is about to be written (safe mode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import Kind
+from bridge.model import Table, TableName
+from bridge.rows.grouping import Bools, Longs
+from bridge.rows.keys.key_spellings import are_plain, is_exact
+from bridge.rows.keys.key_steps import RowShape, other_uniques
+from bridge.rows.literal_offsets import Cells, to_numpy
+
+FORCED: str = ""
+"""Tests set it to "transaction", by which every table goes then."""
+
+
+class Facts(NamedTuple):
+    """What the changes of one table hold, as far as the grain depends on it.
+
+    key: the columns that identify rows, () without a key.
+    lists: the column lists of images.  lacks: whether one of them lacks a column.
+    parts: whether such an image is a part of a row: one of an update without a commit ts.
+    goes: whether a row may go away; without a key, whether any change is not an insert.
+    is_plain: whether all literals of the key are such that no two of them are one; only told where rows go away.
+    """
+
+    key: tuple[str, ...]
+    lists: frozenset[str]
+    lacks: bool
+    parts: bool
+    goes: bool
+    is_plain: bool
+
+    def and_also(self, other: Facts) -> Facts:
+        """Gives what two parts of a window hold together."""
+        return Facts(
+            self.key,
+            self.lists | other.lists,
+            self.lacks or other.lacks,
+            self.parts or other.parts,
+            self.goes or other.goes,
+            self.is_plain and other.is_plain,
+        )
+
+
+class Wishes(NamedTuple):
+    """What the writer wants.
+
+    safe_mode: whether a unique value was taken on the target.  in_order: tables of which it refused rows.
+    """
+
+    safe_mode: bool = False
+    in_order: frozenset[TableName] = frozenset()
+
+    def concern(self, name: TableName) -> bool:
+        """Tells whether they may decide about a table."""
+        return self.safe_mode or name in self.in_order or bool(FORCED)
+
+
+NO_WISHES: Final = Wishes()
+
+
+def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -> str:
+    """Says why the changes of a table go by transaction; "" where they go by window."""
+    key = facts.key
+    if FORCED:
+        return "a test wants it"
+    if table.name in wishes.in_order:
+        return "the target has refused rows of it"
+    if not key:
+        return "it has no key, so that its rows are found by all their values" if facts.goes else ""
+    others = bool(other_uniques(table, key))
+    if wishes.safe_mode and (others or key in table.prefixes):
+        return "a unique value is taken on the target"
+    if facts.lacks and (facts.parts or facts.goes or others or len(facts.lists) > 1):
+        return "its messages do not hold all columns of its rows"
+    if facts.goes and not facts.is_plain:
+        return "the target may take keys for one that are spelled otherwise"
+    return ""
+
+
+def facts_of(
+    shapes: Sequence[RowShape],
+    shape_of: Longs,
+    changes: pa.Table,
+    before: Cells,
+    after: Cells,
+    wishes: Wishes = NO_WISHES,
+    *,
+    are_all: bool = True,
+) -> Mapping[TableName, Facts]:
+    """Gives the facts of tables by which the grain has to be found out: not of those with an exact key and whole rows,
+    about which there are no wishes.
+
+    shapes, shape_of: tables with column lists, and the number of that of each row change.
+    are_all: whether the window has no other changes.
+    """
+    odd: dict[TableName, list[int]] = {}
+    for number, shape in enumerate(shapes):
+        odd.setdefault(shape.table.name, []).append(number)
+    odd = {n: numbers for n, numbers in odd.items() if wishes.concern(n) or any(is_odd(shapes[i]) for i in numbers)}
+    if not odd:
+        return {}
+    positions: list[Sequence[int]] = [()] * len(shapes)
+    for number in (number for numbers in odd.values() for number in numbers):
+        positions[number] = shapes[number].at(shapes[number].key)
+    kinds = changes["kind"].to_numpy()
+    is_update = kinds == Kind.UPDATE
+    old, new = before.joined(positions), after.joined(positions)
+    goes = to_numpy(pc.fill_null(pc.not_equal(old, new), False)) | (kinds == Kind.DELETE)
+    goes |= is_update & ~before.is_image
+
+    def shapes_with(which: Bools) -> frozenset[int]:
+        return frozenset(np.unique(shape_of[which]).tolist())
+
+    going, changing, imaged = shapes_with(goes), shapes_with(kinds != Kind.INSERT), shapes_with(after.is_image)
+    timed = shapes_with(changes["by_time"].to_numpy() & is_update & after.is_image)
+    found = {}
+    for name, numbers in odd.items():
+        one = shapes[numbers[0]]
+        lacking = imaged.intersection(n for n in numbers if shapes[n].lacks)
+        is_going = not (going if one.key else changing).isdisjoint(numbers) or (bool(one.key) and one.table.keeps_gone)
+        is_plain = True
+        if is_going and one.key and not is_exact(one.table, one.key):
+            mine = pa.array(np.isin(shape_of, numbers))
+            keys = pa.concat_arrays([some.filter(mine).drop_null() for some in (old, new)])
+            is_plain = are_plain(one.table, one.key, keys, are_all=are_all)
+        lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
+        found[name] = Facts(one.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain)
+    return found
+
+
+def is_odd(shape: RowShape) -> bool:
+    """Tells whether the grain of a table has to be found out by its changes, if there are no wishes."""
+    return not shape.key or shape.lacks or not is_exact(shape.table, shape.key)

@@ -1,0 +1,443 @@
+"""Turns row changes into SQL one upstream transaction after the other: the grain `transaction` (`rows.grains`).  Pure.
+
+A *moment* is what has no order within itself: the changes of one commit ts, or one change by event time.  Moments come
+in order, each as statements that give the same rows when they run again:
+
+1. keys from which rows go are deleted, and keys whose further unique values may change (internals, decision 4);
+2. rows are written: anew where they were deleted, otherwise over the row that has their key.
+
+Where messages lack columns, the row is updated in place, so that it keeps their values, and is inserted if it is not
+there.  A change by event time that lacks columns holds a part of its row, which must be there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, groupby
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from bridge.events import SEP, Kind
+from bridge.model import Column, Table, TableName
+from bridge.quoting import quote_name
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.keys.key_spellings import is_exact
+from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
+from bridge.rows.keys.other_spellings import is_guarded, spelled_texts
+from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
+from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves
+from bridge.rows.sql.copied_zeros import made_zero, zero_of_copy
+from bridge.rows.sql.scratch_tables import KeptValues
+from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
+
+_ROWS_AT_ONCE: Final = 5_000
+"""So many row changes are Python objects at once."""
+_KEYS: Final = 200
+"""So many keys one DELETE names."""
+_FEW: Final = 3
+"""So many rows of one moment are deleted and inserted together; fewer are written over those that are there."""
+_LONG: Final = 64 * 1024
+"""So many characters of a row are not written twice in one statement."""
+_said: Final[set[tuple[TableName, str]]] = set()
+"""The tables, with the reason, of which the log says that they go by transaction: once for each."""
+Numbered = tuple[int, Statement]
+"""A statement with the number of the row change that it writes."""
+
+
+class _List:
+    """A table with a column list of its messages, and what statements need of both."""
+
+    def __init__(self, table: Table, columns: str, key: tuple[str, ...]) -> None:
+        self.shape = RowShape.of(table, columns, key)
+        self.written = WrittenColumns.of(table, columns)
+        self.columns = [table.columns[name.lower()] for name in self.written.names]
+        self.names = list(map(quote_name, self.written.names))
+        self.insert = f"INSERT INTO {quote_name(*table.name)} ({','.join(self.names)}) VALUES ("
+        self.key_at = self.shape.at(key)
+        stay = (name for name in set_by_themselves(table) if name not in self.written.names)
+        self.stay = [f"{quote_name(name)}={quote_name(name)}" for name in stay]
+        self.others: dict[bool, list[list[int]]] = {
+            by_time: [compared(self.shape, unique, by_time=by_time) for unique in other_uniques(table, key)]
+            for by_time in (False, True)
+        }
+        """Where the further unique values are, by whether changes go by event time; [] where messages do not tell."""
+        self.uniques = {one: self.shape.at(one) for one in table.uniques if set(one) <= set(self.shape.names)}
+
+
+class _Row(NamedTuple):
+    """An image."""
+
+    of: _List
+    literals: Sequence[str]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The literals of the key."""
+        return tuple([self.literals[at] for at in self.of.key_at])
+
+    @property
+    def image(self) -> Image:
+        """The same for `conditions`."""
+        return Image(self.of.shape.columns, SEP.join(self.literals))
+
+    @property
+    def written(self) -> Sequence[str]:
+        """The literals of the columns that are written."""
+        positions = self.of.written.positions
+        return self.literals if positions is None else [self.literals[at] for at in positions]
+
+
+class Change(NamedTuple):
+    """A row change.  number: among those of its table.  moment: equal for those that have no order."""
+
+    number: int
+    moment: tuple[int, int]
+    kind: int
+    old: _Row | None
+    new: _Row | None
+    by_time: bool
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it holds a part of its row."""
+        return self.by_time and self.new is not None and self.kind == Kind.UPDATE and self.new.of.shape.lacks
+
+    @property
+    def moves(self) -> bool:
+        """Whether the row has another key afterwards, as far as literals tell."""
+        return self.old is not None and (self.new is None or self.old.key != self.new.key)
+
+    @property
+    def row_before(self) -> _Row:
+        """The row before it, where there was one."""
+        assert self.old is not None
+        return self.old
+
+    @property
+    def row_after(self) -> _Row:
+        """The row after it, where there is one."""
+        assert self.new is not None
+        return self.new
+
+    @property
+    def frees(self) -> bool:
+        """Whether a further unique value may change."""
+        old, new = self.old, self.new
+        others = new.of.others[self.by_time] if new is not None else ()
+        if new is None or not others:
+            return False
+        if old is None or self.moves:
+            return True
+        return any(not places or any(old.literals[i] != new.literals[i] for i in places) for places in others)
+
+
+def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
+    """Gives the statements of row changes of one table, in order; each is made when it is asked for.
+
+    Raises ApplyError when the target lacks a column of the messages.
+    """
+    _say_once(net)
+    if net.table.copies_zeros:
+        yield from made_zero(net.table.name, rendering.scratch_schema)
+    for moment in moments(net, rendering):
+        for _, statement in moment.statements(rendering):
+            yield statement
+
+
+def _say_once(net: OrderedChanges) -> None:
+    if (net.table.name, net.why) not in _said:
+        from structlog import get_logger  # late: executors do without
+
+        _said.add((net.table.name, net.why))
+        get_logger().info("goes_by_transaction", table=str(net.table.name), why=net.why)
+
+
+def moments(net: OrderedChanges, rendering: Rendering) -> Iterator[Moment]:
+    """Gives the moments of row changes of one table, in order."""
+    zero = zero_of_copy(rendering.scratch_schema) if net.table.copies_zeros else ""
+    for _, changes in groupby(_changes(net), key=lambda change: change.moment):
+        yield Moment(net.table, net.key, tuple(changes), zero)
+
+
+def _changes(net: OrderedChanges) -> Iterator[Change]:
+    lists: dict[str, _List] = {}
+    names = ("kind", "columns", "before", "after", "by_time", "commit_ts")
+    for start in range(0, net.changes.num_rows, _ROWS_AT_ONCE):
+        some = net.changes.slice(start, _ROWS_AT_ONCE)
+        rows = zip(*(some[name].to_pylist() for name in names), strict=True)
+        for number, (kind, columns, before, after, by_time, commit_ts) in enumerate(rows, start):
+            of = lists.get(columns)
+            if of is None:
+                of = lists[columns] = _List(net.table, columns, net.key)
+            old, new = (None if image is None else _Row(of, image.split(SEP)) for image in (before, after))
+            yield Change(number, (commit_ts, number if by_time else -1), kind, old, new, by_time)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Changes that have no order among themselves.  zero: what an ENUM's error value is copied from, "" where a literal
+    writes it."""
+
+    table: Table
+    key: tuple[str, ...]
+    changes: tuple[Change, ...]
+    zero: str = ""
+
+    def statements(self, rendering: Rendering, *, is_single: bool = False) -> Iterator[Numbered]:
+        """Gives its statements.  is_single: whether each writes one row."""
+        if not self.key:
+            return self._keyless(is_single=is_single)
+        if any(change.new is not None and change.row_after.of.shape.lacks for change in self.changes):
+            return self._in_place(rendering)
+        return self._whole(rendering, is_single=is_single)
+
+    def without(self, number: int, stage: Stage) -> tuple[Moment, Change]:
+        """Takes out what the target refuses at a stage: a change, or, where that is a whole row which goes and comes
+        by statements of their own, this half of it.  Gives the rest, and what was taken out."""
+        change = next(one for one in self.changes if one.number == number)
+        rest = [one for one in self.changes if one.number != number]
+        is_whole = change.new is not None and not change.row_after.of.shape.lacks
+        if change.old is not None and is_whole and (change.moves or not self.key):
+            goes = change._replace(kind=int(Kind.DELETE), new=None)
+            comes = change._replace(kind=int(Kind.INSERT), old=None)
+            change, half = (goes, comes) if stage is Stage.DELETE else (comes, goes)
+            rest = sorted([*rest, half], key=lambda one: one.number)
+        return replace(self, changes=tuple(rest)), change
+
+    @property
+    def _target(self) -> str:
+        return quote_name(*self.table.name)
+
+    # Tables with a key.
+
+    @cached_property
+    def _images(self) -> Mapping[tuple[str, ...], Change]:
+        """The change that wrote each key last."""
+        return {change.row_after.key: change for change in self.changes if change.new is not None}
+
+    @cached_property
+    def _gone(self) -> list[tuple[str, ...]]:
+        """The keys from which rows go, each once."""
+        return list(dict.fromkeys(change.row_before.key for change in self.changes if change.moves))
+
+    def _whole(self, rendering: Rendering, *, is_single: bool) -> Iterator[Numbered]:
+        """Writes whole rows."""
+        images, first = self._images, self.changes[0].number
+        freed = {change.row_after.key for change in self.changes if change.new is not None and change.frees}
+        is_safe = rendering.safe_mode and bool(other_uniques(self.table, self.key))
+        is_long = any(sum(map(len, change.row_after.literals)) > _LONG for change in images.values())
+        if is_safe or is_long or len(images) >= _FEW or self.table.copies_zeros:
+            freed = set(images)
+        for sql in self._deleting([key for key in self._gone if key not in images or key in freed]):
+            yield first, self._statement(Stage.DELETE, sql)
+        yield from self._guards()
+        for sql in self._deleting([key for key in images if key in freed]):
+            yield first, self._statement(Stage.DELETE, sql)
+        if rendering.safe_mode:
+            yield from self._freeing(stays=False)
+        yield from self._inserting([one for key, one in images.items() if key in freed], is_single=is_single)
+        for key, change in images.items():
+            if key not in freed:
+                yield change.number, self._statement(Stage.WRITE, self._upsert(change.row_after))
+
+    def _in_place(self, rendering: Rendering) -> Iterator[Numbered]:
+        """Writes rows of which messages do not hold all columns."""
+        images, first = self._images, self.changes[0].number
+        is_part = any(change.is_part for change in images.values())
+        gone, but = [key for key in self._gone if key not in images], ""
+        if not is_exact(self.table, self.key):  # a row may come under another spelling of its key
+            but = f" AND NOT ({' OR '.join(f'({self._is_one(key)})' for key in images)})"
+        for sql in () if is_part else self._deleting(gone, but):
+            yield first, self._statement(Stage.DELETE, sql)
+        yield from self._guards()
+        if rendering.safe_mode:
+            yield from self._freeing(stays=True)
+        if len(images) > 1 and other_uniques(self.table, self.key):
+            yield from self._kept(rendering)
+            return
+        for key, change in images.items():
+            if is_part:
+                place = change.row_before.key if change.old is not None else key
+                sql = self._update(change.row_after, self._has_key(place))
+                yield change.number, self._statement(Stage.WRITE, sql, expect=1, is_part=True)
+                continue
+            conditions = [self._has_key(key)]
+            if self.key in self.table.prefixes:  # under which a row is not found in another spelling
+                goes = " OR ".join(f"({self._has_key(one)})" for one in self._gone) or "0"
+                conditions.append(f"({self._is_one(key)})" + ("" if rendering.safe_mode else f" AND ({goes})"))
+            sql, *rest = (self._update(change.row_after, condition) for condition in conditions)
+            otherwise = tuple(one.encode() for one in (*rest, self._insert(change.row_after)))
+            yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
+
+    def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
+        """Writes such rows where they may trade unique values: they are deleted and inserted, and get back what the
+        messages do not hold."""
+        first, by_list = self.changes[0].number, dict[str, list[Change]]()
+        for change in self._images.values():
+            by_list.setdefault(change.row_after.of.shape.columns, []).append(change)
+        none = pa.array([], TEXT)
+        rows = [
+            WrittenRows(columns, none, pa.array([one.row_after.image.literals for one in some], TEXT))
+            for columns, some in by_list.items()
+        ]
+        net = KeyedChanges(self.table, self.key, none, tuple(rows))
+        keepings = [keeping for one in rows if (keeping := KeptValues.of(net, rendering, one))]
+        for statement in chain.from_iterable(keeping.keep() for keeping in keepings):
+            yield first, statement
+        for sql in self._deleting(list(self._images), by_one=True):
+            yield first, self._statement(Stage.DELETE, sql)
+        yield from self._inserting(list(self._images.values()), is_single=True)
+        for statement in chain.from_iterable(keeping.restore() for keeping in keepings):
+            yield first, statement
+
+    def _guards(self) -> Iterator[Numbered]:
+        """Asks for rows that would be overwritten although their keys are spelled otherwise, but for those that go."""
+        if not is_guarded(self.table, self.key):
+            return
+        but = "".join(f" AND NOT ({self._has_key(key)})" for key in self._gone)
+        for key, change in self._images.items():
+            if change.old is not None or change.kind != Kind.UPDATE:  # otherwise nothing says which key its row had
+                yield from self._guard(change.number, self.key, key, but)
+
+    def _guard(self, number: int, unique: tuple[str, ...], values: Sequence[str], but: str = "") -> Iterator[Numbered]:
+        """Asks for a row whose value is one with this to the server, and whose texts have other bytes.
+
+        TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds
+        are one.
+        """
+        texts, equal, same = spelled_texts(self.table, unique), list[str](), list[str]()
+        for part, one, length in zip(unique, values, self._lengths(unique), strict=True):
+            name = quote_name(self.table.columns[part].name)
+            column, literal = (f"LEFT({name},{length})", f"LEFT({one},{length})") if length else (name, one)
+            if part in texts:
+                own = column if one.startswith("x'") else f"CONVERT({column} USING utf8mb4)"
+                equal.append(f"{column}>={literal} AND {column}<={literal}")
+                same.append(f"CAST({own} AS BINARY)=CAST({literal} AS BINARY)")
+            else:
+                equal.append(f"{column}={literal}")
+        names = ",".join(quote_name(self.table.columns[part].name) for part in unique)
+        where = f"{' AND '.join(equal)} AND NOT ({' AND '.join(same)}){but}"
+        sql = f"SELECT {names} FROM {self._target} WHERE {where} LIMIT 1"
+        yield number, self._statement(Stage.DELETE, sql, expect=0)
+
+    def _freeing(self, *, stays: bool) -> Iterator[Numbered]:
+        """Deletes rows that have a unique value which is about to be written.  stays: whether the rows that are written
+        are there, and stay."""
+        for change in self._images.values():
+            keys = [change.row_after.key, *([change.row_before.key] if change.old is not None else [])]
+            but = "".join(f" AND NOT ({self._is_one(key)})" for key in keys) if stays else ""
+            for unique, positions in change.row_after.of.uniques.items():
+                literals = [change.row_after.literals[at] for at in positions]
+                if "NULL" in literals or (unique == self.key and unique not in self.table.prefixes):
+                    continue
+                if self.table.guards_spelling and spelled_texts(self.table, unique):
+                    yield from self._guard(change.number, unique, literals)
+                sql = f"DELETE FROM {self._target} WHERE {self._is_one(tuple(literals), unique)}{but}"
+                yield change.number, self._statement(Stage.DELETE, sql)
+
+    def _deleting(self, keys: Sequence[tuple[str, ...]], but: str = "", *, by_one: bool = False) -> Iterator[str]:
+        """Deletes the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them
+        by their values."""
+        for start in range(0, len(keys), _KEYS):
+            some = keys[start : start + _KEYS]
+            if len(self.key) == 1 and not (by_one and self.key in self.table.prefixes):
+                where = f"{self._names[0]} IN ({','.join([key[0] for key in some])})"
+            else:
+                where = " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in some)
+            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
+
+    def _inserting(self, changes: Sequence[Change], *, is_single: bool) -> Iterator[Numbered]:
+        """Inserts rows, several by one statement where they have the same columns."""
+        for _, some in groupby(changes, key=lambda change: id(change.row_after.of)):
+            rows, size, first = list[str](), 0, None
+            for change in some:
+                if first is not None and (is_single or size > STATEMENT_BYTES):
+                    yield first.number, self._statement(Stage.WRITE, f"{first.row_after.of.insert}{'),('.join(rows)})")
+                    rows, size, first = [], 0, None
+                rows.append(",".join(self._values(change.row_after)))
+                size += len(rows[-1])
+                first = first or change
+            if first is not None:
+                yield first.number, self._statement(Stage.WRITE, f"{first.row_after.of.insert}{'),('.join(rows)})")
+
+    def _insert(self, row: _Row) -> str:
+        return f"{row.of.insert}{','.join(self._values(row))})"
+
+    def _upsert(self, row: _Row) -> str:
+        return f"{self._insert(row)} ON DUPLICATE KEY UPDATE {','.join(self._assigned(row))}"
+
+    def _update(self, row: _Row, condition: str) -> str:
+        return f"UPDATE {self._target} SET {','.join([*self._assigned(row), *row.of.stay])} WHERE {condition}"
+
+    def _values(self, row: _Row) -> list[str]:
+        """Gives the literals of the columns that are written, as INSERT takes them."""
+        columns = row.of.columns
+        return [self._zero(column, one) for column, one in zip(columns, row.written, strict=True)]
+
+    def _assigned(self, row: _Row) -> list[str]:
+        some = zip(row.of.columns, row.of.names, row.written, strict=True)
+        return [f"{name}={self._zero(column, set_names.assigned(column, one))}" for column, name, one in some]
+
+    def _zero(self, column: Column, literal: str) -> str:
+        """Gives the literal by which a value is written, which is another one for the error value of an ENUM."""
+        found = enum_zeros.written(column.type, literal)
+        return self.zero if self.zero and found is not literal else found
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [quote_name(self.table.columns[part].name) for part in self.key]
+
+    def _has_key(self, key: tuple[str, ...]) -> str:
+        """Finds the row that has the key in this spelling, or in one that a condition finds."""
+        return " AND ".join([f"{name}={one}" for name, one in zip(self._names, key, strict=True)])
+
+    def _is_one(self, values: tuple[str, ...], unique: tuple[str, ...] = ()) -> str:
+        """Finds the row whose value of a unique key (of the key itself) is one with this to the server."""
+        unique = unique or self.key
+        lengths, names = self._lengths(unique), [quote_name(self.table.columns[part].name) for part in unique]
+        return " AND ".join(
+            f"LEFT({name},{length})=LEFT({one},{length})" if length else f"{name}={one}"
+            for name, one, length in zip(names, values, lengths, strict=True)
+        )
+
+    def _lengths(self, unique: tuple[str, ...]) -> Sequence[int | None]:
+        return self.table.prefixes.get(unique, (None,) * len(unique))
+
+    # Tables without one.
+
+    def _keyless(self, *, is_single: bool) -> Iterator[Numbered]:
+        """All rows go before any comes; those that keep what messages lack stay where they are."""
+        in_place = [
+            one for one in self.changes if one.old is not None and one.new is not None and one.row_after.of.shape.lacks
+        ]
+        staying = {change.number for change in in_place}
+        for change in self.changes:
+            if change.old is not None and change.number not in staying:
+                sql = f"DELETE FROM {self._target} WHERE {binary_match(self.table, change.row_before.image)} LIMIT 1"
+                yield change.number, self._statement(Stage.DELETE, sql, expect=1)
+        for change in _from_the_end(in_place):
+            sql = f"{self._update(change.row_after, binary_match(self.table, change.row_before.image))} LIMIT 1"
+            yield change.number, self._statement(Stage.WRITE, sql, expect=1)
+        coming = [one for one in self.changes if one.new is not None and one.number not in staying]
+        yield from self._inserting(coming, is_single=is_single)
+
+    def _statement(self, stage: Stage, sql: str, **fields: Any) -> Statement:
+        return Statement(stage, self.table.name, sql.encode(), **fields)
+
+
+def _from_the_end(updates: Sequence[Change]) -> Iterator[Change]:
+    """Gives updates of rows without a key so that one whose row becomes like another's comes behind that one: rows that
+    are alike in what messages hold may differ in what only the target has."""
+    left = list(updates)
+    waiting = Counter(change.row_before.image for change in left)
+    while left:
+        free = [change for change in left if not waiting[change.row_after.image]] or left[:1]
+        for change in free:
+            waiting[change.row_before.image] -= 1
+            yield change
+        left = [change for change in left if not any(change is one for one in free)]
