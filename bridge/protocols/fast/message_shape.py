@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.events import Event
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.fast.compiled.codes import PLACE_NUMBERS
 from bridge.protocols.values.event_time import COORDINATES_SEP, NUMBER_DIGITS
 from bridge.protocols.values.row_image import Layout
 
@@ -104,8 +106,11 @@ def value_holes(image: str, row: Iterable[str]) -> dict[str, ValueHole]:
 
 
 def parts_of_place(place: str | None) -> list[tuple[str, int]]:
-    """Gives the parts of an event's place: the text before each number, and which number it is."""
+    """Gives the parts of an event's place: the text before each number, and which number it is.  Raises DecodeError for
+    a place of more numbers than the compiled functions have room for."""
     names = [] if place is None else [part[:-NUMBER_DIGITS] for part in place.split(COORDINATES_SEP)]
+    if len(names) > PLACE_NUMBERS:
+        raise DecodeError("a place of too many numbers")
     return [(COORDINATES_SEP * (number > 0) + name, number) for number, name in enumerate(names)]
 
 
