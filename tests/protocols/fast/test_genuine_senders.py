@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bridge.events import Event, Kind
 from bridge.protocols import decode_message
 from bridge.protocols.decoder import DecodeError
-from bridge.protocols.fast.compiled.codes import PLACE_NUMBERS
+from bridge.protocols.fast.compiled.codes import INDEX
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.fast.message_shape import parts_of_place
 from bridge.protocols.values.event_time import COORDINATES_SEP, GTID, NUMBER_DIGITS
@@ -221,8 +221,8 @@ def test_every_set_of_gtids_of_canal(gtids: Any, more: dict[str, Any]) -> None:
 
 def test_the_compiled_functions_have_room_for_every_place_that_they_are_taught() -> None:
     """A set of the GTIDs of more servers is left to parsing: its numbers would be written behind their table."""
-    most = [f"{GTID}/s{n} {5:0{NUMBER_DIGITS}}" for n in range(PLACE_NUMBERS + 1)]
-    assert len(parts_of_place(COORDINATES_SEP.join(most[:-1]))) == PLACE_NUMBERS
+    most = [f"{GTID}/s{n} {5:0{NUMBER_DIGITS}}" for n in range(INDEX + 1)]
+    assert len(parts_of_place(COORDINATES_SEP.join(most[:-1]))) == INDEX
     with pytest.raises(DecodeError):
         parts_of_place(COORDINATES_SEP.join(most))
 
