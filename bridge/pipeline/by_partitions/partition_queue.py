@@ -175,7 +175,8 @@ class PartitionQueue:
     shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
-    begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
+    begins_snapshot: whether the events noted last begin a snapshot although another one, or the binlog, had been read
+    before.
     applied: the last row in the target that named its place.
     began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
     when it did not.
@@ -208,6 +209,10 @@ class PartitionQueue:
         places = Places.of(events["place"])
         if places.numbers:
             seen = max(self.seen, self.shown)
+            for name, numbers in places.numbers.items():
+                if is_of_snapshot(name):  # all rows of a snapshot have its place
+                    told = numbers[numbers >= 0]
+                    self.begins_snapshot |= bool((told != self._highest.get(name, told[0])).any())
             began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
             self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
