@@ -282,12 +282,17 @@ class PartitionQueue:
 
     def schema_changes(self) -> Iterator[Stop]:
         """Gives all schema changes in the queue."""
+        return (stop for stop in self._stops() if not stop.is_bad)
+
+    def unreadable_changes(self) -> Iterator[Stop]:
+        """Gives those that cannot be read."""
+        return (stop for stop in self._stops() if stop.is_bad and stop.event["columns"] == Code.SCHEMA_CHANGE.value)
+
+    def _stops(self) -> Iterator[Stop]:
         before = 0
         for run in self._runs:
             for at in run.stops.tolist():
-                stop = self._stop(run, at, before + at)
-                if not stop.is_bad:
-                    yield stop
+                yield self._stop(run, at, before + at)
             before += len(run)
 
     def begins_behind(self, bounds: Sequence[Bound]) -> bool:
