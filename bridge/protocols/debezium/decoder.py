@@ -194,7 +194,8 @@ class DebeziumDecoder(PlainDecoder):
         if by_time:
             place = self._transaction_place(payload, source) if self._tells_transactions else _place(source)
             if place is not None and not self._tells_transactions and not _is_of_snapshot(source):
-                index = row_index(source.get("row"), is_deleted=kind is Kind.DELETE)
+                told = (source.get(name) for name in ("row", "connector", "version"))
+                index = row_index(*told, is_deleted=kind is Kind.DELETE)
         fields = (
             kind,
             commit_ts,

@@ -178,7 +178,9 @@ ODD_SOURCES: list[dict[str, Any]] = [
     *({"gtid": gtid, "file": "b"} for gtid in ODD_GTIDS),
     {"name": "other"}, {"name": None}, {"snapshot": "incremental"}, {"snapshot": "true"}, {"snapshot": None},
     {"commit_ts": 470611868434825218}, {"commit_ts": None}, {"connector": "TiCDC"}, {"connector": None},
-    {"row": None}, {"thread": None}, {"query": "x"}, {"query": "__debezium_unavailable_value"},
+    *({"row": number} for number in [*ODD_NUMBERS, 999_999_999, 1_000_000_000]),
+    {"version": "2.7.4.Final"}, {"connector": "mariadb"}, {"thread": None}, {"query": "x"},
+    {"query": "__debezium_unavailable_value"},
 ]  # fmt: skip
 
 
