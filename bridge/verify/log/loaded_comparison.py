@@ -33,7 +33,6 @@ from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
 from bridge.verify.compare.row_diff import Difference, DifferenceKind
-from bridge.verify.compare.side import LACKS
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
@@ -261,9 +260,8 @@ def _compare_unseen(table: LoggedTable, reader: SnapshotReader, result: TableRes
 def _part_notes(part: LoadedPart, reader: SnapshotReader) -> Iterator[str]:
     """Notes that of some rows not all values are compared."""
     expected = part.table.expected_table
-    if expected.is_partly_known or expected.may_lack:
-        known = expected.own(KNOWN)
-        is_part = f"({known} LIKE '%0%' OR {known} LIKE '%{LACKS}%') AND {expected.own(GONE)}=0"
+    if expected.is_partly_known:
+        is_part = f"{expected.own(KNOWN)} LIKE '%0%' AND {expected.own(GONE)}=0"
         count = int(reader.rows(f"SELECT COUNT(*) FROM {expected.name} WHERE {is_part}")[0][0])
         if count:
             which = counted(count, "row") if len(part.table.ranges) == 1 else "some rows"

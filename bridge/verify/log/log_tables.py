@@ -158,9 +158,7 @@ class LoggedTable:
         )
         actual = self.actual_side(reader, self.expected_table.ranges[part])
         if not self.replicated.key:
-            return expected, actual if self.is_whole or partly else replace(
-                actual, condition=_also_in(actual, expected)
-            )
+            return expected, actual if self.is_whole else replace(actual, condition=_also_in(actual, expected))
         if self.is_whole and partly is None:
             return expected, actual
         if self.is_whole:
