@@ -312,7 +312,7 @@ class StreamSection(Section):
     """How much is read and applied at a time."""
 
     trigger_ms: int = Field(default=200, ge=0)
-    """How often Kafka is asked for new messages, in milliseconds; three times as often while they come."""
+    """How often Kafka is asked for new messages, in milliseconds; sooner while they come."""
     messages_per_batch: int = Field(default=500_000, ge=1)
     """The most messages of one micro-batch."""
     rows_per_transaction: int = Field(default=50_000, ge=1)

@@ -51,11 +51,15 @@ _OF_QUERY: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.explainMode": "simple",
-    # The checkpoint is thrown away: without checksums, Hadoop starts half as many processes (chmod), two a micro-batch.
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
 }
 """Properties of the query, which make a micro-batch cheaper."""
+_UNWRITTEN: Final = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "86400000",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Options of the query, by which Spark writes its own progress once a day and not with each micro-batch, where it took
+a twentieth of a core for processes of Hadoop (chmod) alone: nobody reads it, since progress is in the target."""
 
 log = structlog.get_logger()
 
@@ -218,6 +222,7 @@ class Reading:
             return (
                 frame.writeStream.foreachBatch(partial(intake.take, stream))
                 .option("checkpointLocation", folder)
+                .options(**_UNWRITTEN)
                 .trigger(processingTime="0 seconds")
                 .start()
             )
