@@ -28,7 +28,9 @@ from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
-from bridge.spark.kept_rows.large_steps import LargeSteps
+from bridge.spark.event_transfer import transfer_folder
+from bridge.spark.kept_rows.places import Home
+from bridge.spark.kept_rows.window import Executors
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
 from bridge.spark.starting_session import StartingSession
 
@@ -69,7 +71,8 @@ class Reading:
     end: the source as an end.
     settings: those of `[stream]`.
     topics: the ids that the topics have to have.
-    large_steps: who writes them.
+    executors: those who hold what the driver does not.
+    writers: how many of their tasks write a large step; 0 with `atomic`.
     stop: set when reading has to end.
     watch: called a few times a second; raises when a thread that the pipeline needs has failed.
     """
@@ -80,7 +83,8 @@ class Reading:
     options: DecodeOptions
     settings: StreamSection
     topics: Mapping[str, str]
-    large_steps: LargeSteps
+    executors: Executors
+    writers: int
     stop: threading.Event
     watch: Callable[[], None]
 
@@ -133,6 +137,7 @@ class Reading:
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
             _warm_up(spark)
+            self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
             intake.start()
             query = self._start_query(
                 of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
@@ -203,7 +208,7 @@ class Reading:
                 settings.driver_bytes - self.source.batch_bytes(settings.bytes_at_once),
             ),
             self._guard(applier),
-            lambda: self.large_steps.writers(session.slots),
+            min(self.writers, session.slots),
             most_bytes=settings.bytes_at_once,
             limit=settings.messages_per_batch,
         )

@@ -56,6 +56,12 @@ def is_exact(table: Table, key: tuple[str, ...]) -> bool:
     return all(one is _Equality.SAME for one in _equalities(table, key))
 
 
+def is_alone(table: Table) -> bool:
+    """Tells whether rows of different keys have nothing to do with each other: no unique value moves from one to
+    another, and equal keys have equal literals."""
+    return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
+
+
 def are_plain(table: Table, key: tuple[str, ...], keys: pa.Array, *, are_all: bool) -> bool:
     """Tells whether no two of these keys (literals joined by SEP) are one to any server, but those that are the same.
     In rare cases it says no although that is so.  are_all: whether there are no other keys."""

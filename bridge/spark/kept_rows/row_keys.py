@@ -27,12 +27,14 @@ class KeyedRows(NamedTuple):
     """Row changes of one table (EVENT_SCHEMA), and the key of each one's row, literals joined by SEP.
 
     key: the names of its columns; () for a table without a key, whose rows all have the key "".
+    is_torn: whether they are halves of changes that move a row to another key, and lack columns that only that row has.
     """
 
     table: Table
     key: tuple[str, ...]
     changes: pa.Table
     keys: pa.Array
+    is_torn: bool = False
 
 
 def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> Iterator[KeyedRows]:
@@ -62,8 +64,8 @@ def _keyed(table: Table, changes: pa.Table) -> Iterator[KeyedRows]:
         stays, moved = pa.array(~moves), pa.array(moves)
         gone, come = (_as_kind(mine.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
         yield KeyedRows(table, key, mine.filter(stays), pc.coalesce(new, old).filter(stays))
-        yield KeyedRows(table, key, gone, old.filter(moved))
-        yield KeyedRows(table, key, come, new.filter(moved))
+        yield KeyedRows(table, key, gone, old.filter(moved), shape.lacks)
+        yield KeyedRows(table, key, come, new.filter(moved), shape.lacks)
 
 
 def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:
