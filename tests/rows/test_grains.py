@@ -84,6 +84,7 @@ def ended(bench: Bench, shape: Shape, windows: Windows, seed: int) -> tuple[list
     return in_any_order(rows_of(bench.session, shape)), in_any_order(bench.session.rows("SELECT * FROM m.t"))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 100), marks=pytest.mark.soak)], ids=["few", "many"])
 @pytest.mark.parametrize("name", ALL)
 def test_by_window_as_by_transaction(bench: Bench, name: str, seeds: range) -> None:

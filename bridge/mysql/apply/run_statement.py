@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
@@ -36,6 +36,10 @@ _DEFAULT_FIX: Final = (
 _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 _ALWAYS_SENT: Final = 2 * STATEMENT_BYTES
 """In bytes: a statement of several rows is smaller, so that the target's limit is the reason where it refuses one."""
+
+
+_EXCHANGE_BYTES: Final = 64 * 1024
+"""About so many bytes of small statements are sent together."""
 
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
@@ -125,6 +129,36 @@ def execute_statement(
             raise
         raise _refused(statement, error) from error
     check_matched(statement, matched)
+
+
+def in_exchanges(statements: Iterable[Statement]) -> Iterator[list[Statement]]:
+    """Gives statements in their order, those together that are sent in one exchange."""
+    together: list[Statement] = []
+    size = 0
+    for statement in statements:
+        if together and (not statement.joins or size + statement.size > _EXCHANGE_BYTES):
+            yield together
+            together, size = [], 0
+        together.append(statement)
+        size += statement.size
+        if not statement.joins:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
+
+
+def execute_together(session: Session, statements: Sequence[Statement], *, safe_mode: bool) -> None:
+    """Does what `execute_statement` does, for statements that may be sent together.  Where one warns of something, it
+    and those behind it are run again one by one, so that each is asked for its warnings."""
+    try:
+        done = session.write_together([one.sql for one in statements])
+    except MySQLError as error:
+        if isinstance(error, TRANSIENT) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
+            raise
+        raise _refused(statements[session.ran], error) from error
+    for statement in statements[done:]:
+        execute_statement(session, statement, safe_mode=safe_mode)
 
 
 def matched_rows(session: Session, statement: Statement, meanwhile: Callable[[], None] = nothing) -> int:

@@ -18,7 +18,14 @@ from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.apply.run_statement import Ahead, Sent, execute_statement, refused_transaction
+from bridge.mysql.apply.run_statement import (
+    Ahead,
+    Sent,
+    execute_statement,
+    execute_together,
+    in_exchanges,
+    refused_transaction,
+)
 from bridge.mysql.apply.trial import Refused, refused_changes
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection.session import Session
@@ -373,9 +380,13 @@ class Writer:
         self._trace("advanced")
         self._sent = Sent()
         statements = Ahead(self._timed(source, rendering))
-        for statement in statements:
-            self._sent = self._sent.and_also(statement)
-            execute_statement(session, statement, safe_mode=rendering.safe_mode, meanwhile=statements.make)
+        for some in in_exchanges(statements):
+            for statement in some:
+                self._sent = self._sent.and_also(statement)
+            if len(some) == 1:
+                execute_statement(session, some[0], safe_mode=rendering.safe_mode, meanwhile=statements.make)
+            else:
+                execute_together(session, some, safe_mode=rendering.safe_mode)
             self._trace("statement")
         self.phases.enter(Phase.COMMIT)
         self._trace("before commit")

@@ -49,6 +49,8 @@ _NOTES: Final = ("max_error_count = 65535", "note_verbosity = 'basic'")
 """What else keeps such notes: the former needs a privilege in MySQL 8, the latter came with later versions of
 MariaDB."""
 
+_SET_OPTION, _SEVERAL_STATEMENTS = 0x1B, b"\0\0"
+"""COM_SET_OPTION, and MYSQL_OPTION_MULTI_STATEMENTS_ON (MySQL Internals, Text Protocol)."""
 _LEAST_PACKET: Final = 1024
 """No server's max_allowed_packet is less."""
 _PACKET_BYTES: Final = 256 * 1024
@@ -79,6 +81,8 @@ class Session:
     load_objection: str | None = None
     writable: str | None = None
     _packet: int | None = None
+    _takes_several: bool = False
+    ran: int = 0
 
     def __init__(self, pooled: Any, *, autocommit: bool) -> None:
         self._pooled = pooled
@@ -163,6 +167,27 @@ class Session:
         if answer.warning_count:
             self._check_warnings(answer.warning_count)
         return int(answer.affected_rows)
+
+    def write_together(self, statements: Sequence[bytes]) -> int:
+        """Runs statements that write rows in one exchange, and stops at the first that fails, whose number is then
+        `ran`.  Gives the number of the first that the server warns of, how many there are where it warns of none: what
+        it warns of cannot be asked for any more."""
+        self.ran = 0
+        if not self._takes_several:
+            with self._whole_exchange():
+                self._raw._execute_command(_SET_OPTION, _SEVERAL_STATEMENTS)
+                self._raw._read_packet()
+            self._takes_several = True
+        sql, warned = b";".join(statements), len(statements)
+        self.require_packet(sql)
+        with self._whole_exchange():
+            self._raw._execute_command(COMMAND.COM_QUERY, sql)
+            while True:
+                answer = self._raw._read_ok_packet()
+                warned = min(warned, self.ran) if answer.warning_count else warned
+                self.ran += 1
+                if not answer.has_next:
+                    return warned
 
     def _check_warnings(self, count: int) -> None:
         warnings = self.rows("SHOW WARNINGS")

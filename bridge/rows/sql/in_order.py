@@ -145,8 +145,9 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
     if net.table.copies_zeros:
         yield from made_zero(net.table.name, rendering.scratch_schema)
     for moment in moments(net, rendering):
-        for _, statement in moment.statements(rendering):
-            yield statement
+        for _, one in moment.statements(rendering):
+            is_plain = net.key and one.expect is None and not one.otherwise and one.stage in {Stage.DELETE, Stage.WRITE}
+            yield one._replace(joins=True) if is_plain else one
 
 
 def _say_once(net: OrderedChanges) -> None:

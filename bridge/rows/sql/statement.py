@@ -50,6 +50,8 @@ class Statement(NamedTuple):
     expect: how many rows it must match, None when any number is right.  0: it is a query, and a row that it finds has a
         key spelled otherwise than the messages have it.
     load: the rows of a LOAD DATA, None for other statements.
+    joins: whether it may be sent together with others, in one exchange: it gives the same rows when it runs again, and
+        any number of rows is right.
     otherwise: the statements that are tried one after the other where this one, and those before, match no row.
     is_part: whether the messages hold only parts of its rows.
     guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
@@ -65,6 +67,7 @@ class Statement(NamedTuple):
     is_part: bool = False
     guarded: str = ""
     otherwise: tuple[bytes, ...] = ()
+    joins: bool = False
 
     @property
     def beginning(self) -> str:
