@@ -54,6 +54,7 @@ LOSSLESS: Final = {
     "value.converter.replace.null.with.default": "false",
 }
 """Against the defaults that lose data: TRUNCATE is sent, and NULL where a column has a default."""
+_OF_CONVERTERS: Final = ("key.converter.", "value.converter.")
 _NAME: Final = "source"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
@@ -63,7 +64,7 @@ class DebeziumConnector(Server):
 
     prefix: its topic.prefix, which is also the name of its topic of schema changes.
     schemas: the converters' schemas.enable.
-    more: further properties of the connector; they win over the ones set here.
+    more: further properties of the connector, and of the converters; they win over the ones set here.
     """
 
     name: ClassVar[str] = "Debezium"
@@ -86,7 +87,10 @@ class DebeziumConnector(Server):
         self._worker = {"bootstrap.servers": bootstrap_servers, "offset.flush.interval.ms": "1000"}
         for part in ("key", "value"):
             self._worker |= {f"{part}.converter": _JSON, f"{part}.converter.schemas.enable": str(schemas).lower()}
-        self._connector = _connector(bootstrap_servers, port, database, prefix, release) | dict(more or {})
+        of_worker = {name: value for name, value in (more or {}).items() if name.startswith(_OF_CONVERTERS)}
+        self._worker |= of_worker  # a connector that names no converter gets the worker's, with the worker's settings
+        self._connector = _connector(bootstrap_servers, port, database, prefix, release)
+        self._connector |= {name: value for name, value in (more or {}).items() if name not in of_worker}
 
     def _prepare(self, folder: Path) -> None:
         self._rest_port = free_port()

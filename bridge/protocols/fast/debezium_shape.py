@@ -81,6 +81,8 @@ class FastDebeziumDecoder(FastJsonDecoder):
                 "ts_ms": Hole.EVENT_SECOND if is_whole_second else Hole.EVENT_MS,
                 **_place_holes(source, len(place)),
             }
+            if event.index:
+                holes["row"] = PlaceHole(Hole.ROW_OF_EVENT, event.index - 2 * source["row"])
             free = dict[str, Any](_free(payload, _FREE_IN_PAYLOAD))
             if type(transaction := payload.get("transaction")) is dict:
                 free["transaction"] = {**transaction, **_free(transaction, _FREE_IN_TRANSACTION)}
