@@ -184,7 +184,7 @@ class Lineage:
         """Tells whether rows of some of these tables may be from before a schema change although their time is later:
         it is dated by its start, and they are in partitions that do not hold it."""
         keys = set(map(self.key_of, tables))
-        places = (place for name, some in self.places.items() if self.key_of(name) in keys for place in some)
+        places = (place for name, all_of in self.places.items() if self.key_of(name) in keys for place in all_of)
         return _is_dated_by_start(change) and any(place not in change.offsets for place in places)
 
     def key_of(self, name: TableName) -> NameKey:
