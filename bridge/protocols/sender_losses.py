@@ -119,7 +119,7 @@ class _Connector:
         in such a column shows that the converter was set right."""
         fix = (
             "set value.converter and, beside it, value.converter.replace.null.with.default=false in the connector"
-            " (Kafka Connect 3.5 and later): without a value.converter of its own, it has the worker's with the worker's settings"
+            " (Kafka Connect 3.5 and later): without a value.converter, it has the worker's with the worker's settings"
         )
         if any("avro" in _schema(message) for message in self._rows):
             fix = "set value.converter.ignore.default.for.nullables=true in the connector (Confluent's converter)"

@@ -111,7 +111,7 @@ def test_truncated_table() -> None:
 def test_a_row_has_the_index_that_it_has_in_its_event(op: str, source: dict[str, Any], index: int) -> None:
     """Of a changed key, the delete comes before the create.  Not of MariaDB, which gives all events of a transaction
     one position; connectors named mysql could read it before 3.0."""
-    image = {"before": CUSTOMER, "after": None} if op == "d" else {}
+    image: dict[str, Any] = {"before": CUSTOMER, "after": None} if op == "d" else {}
     assert event_of(native(op, CUSTOMER, source=CUSTOMERS | source, **image)).index == index
 
 

@@ -468,9 +468,9 @@ class PartitionBacklog:
         read, where rows behind it hold back a schema change before it, so that nothing would ever be due."""
         queues = sorted(self._queues.items())
         events = [head.event for _, queue in queues if (head := queue.head) is not None and head.is_bad]
-        for where, queue in queues if not events else ():
-            held = [self._queues[other] for other in self.held_by() if other != where]
-            if queue.unreadable and any(other.begins_behind([queue.unreadable]) for other in held):
+        unreadable = [(where, queue, bound) for where, queue in queues if (bound := queue.unreadable) and not events]
+        for where, queue, bound in unreadable:
+            if any(self._queues[other].begins_behind([bound]) for other in self.held_by() if other != where):
                 events += [stop.event for stop in islice(queue.unreadable_changes(), 1)]
         return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 
