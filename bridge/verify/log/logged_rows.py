@@ -233,6 +233,15 @@ def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
     return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
 
 
+def spans_with_rows(plan: LogPlan, events: pa.Table) -> set[tuple[NameKey, int]]:
+    """Gives the spans that have row changes which the target should hold, each by the name in messages and its number.
+    Events need no images."""
+    changes = in_target(plan, events)
+    names, name_of = distinct(changes, ("schema", "table"))
+    pairs = np.unique(np.stack([name_of, _epochs(plan, changes)], axis=1), axis=0).tolist()
+    return {(plan.identity.key_of(TableName(*names[name])), epoch) for name, epoch in pairs}
+
+
 class LoggedShape(NamedTuple):
     """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
 
