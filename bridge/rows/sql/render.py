@@ -42,7 +42,7 @@ from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.scratch_tables import KeptValues
-from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_rows
+from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -55,24 +55,14 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
     if copied is not None:
         statements = chain(copied.made, _render(copied.net, rendering))
-        return (statement._replace(sharing=Sharing.ONCE) for statement in statements)
+        return (statement._replace(is_once=True) for statement in statements)
     return _render(net, rendering)
 
 
 def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterator[Statement]:
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
-    sharing = _sharing(net)
-    return (statement._replace(sharing=sharing) for statement in _render_keyed(net, rendering))
-
-
-def _sharing(net: KeyedChanges) -> Sharing:
-    """Tells how the statements of a table may be shared: by tables where one row may need what another one gives up, or
-    where the server may take two keys for one, which must not meet on two connections."""
-    meets = net.table.keeps_gone and not is_exact(net.table, net.key)
-    is_freed = any(len(rows.freed) for rows in net.written)
-    is_table = other_uniques(net.table, net.key) or net.table.writes_anew or is_freed or meets
-    return Sharing.TABLE if is_table else Sharing.ANY
+    return (statement._replace(is_once=False) for statement in _render_keyed(net, rendering))
 
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:

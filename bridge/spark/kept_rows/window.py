@@ -23,7 +23,7 @@ from bridge.rows.amount import Amount
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.net_changes import facts
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableRows, TableStore, WindowRows
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Sharing, Stage, Statement, WritePart
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.rows.transactions import cut_transactions
 from bridge.sources.prefetch import prefetched
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
@@ -196,7 +196,7 @@ class ExecutorRows:
             yield from rest._rendered(catalog, rendering)
         for name, is_whole in by_transaction.items():
             for statement in self._in_order(name, catalog, rendering, is_whole=is_whole):
-                yield statement._replace(sharing=Sharing.ONCE)
+                yield statement._replace(is_once=True)
 
     def _rendered(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterator[Statement]:
         with self._folder() as folder:
