@@ -13,7 +13,7 @@ import pyarrow as pa
 import structlog
 
 from bridge.errors import SourceError
-from bridge.events import Kind
+from bridge.events import EVENT_SCHEMA, Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
@@ -34,6 +34,7 @@ from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, Windo
 from bridge.rows.transactions import cut_transactions
 
 _ALWAYS = 1 << 62
+_NO_EVENTS = EVENT_SCHEMA.empty_table()
 _LATE = (
     "it came behind transactions that stand behind it in the binlog and are in the target: see whether its effect is"
     " there, and whether rows of them are to be kept; then say that it is done, or approve it"
@@ -209,6 +210,9 @@ class TransactionOrder(BoundaryOrder):
         self._marks += due.marks
         if len(due.starts):
             self._starts = np.concatenate([self._starts, due.starts])
+        if self.applied_ts < self._begun_ts <= due.end:  # numbers may be others than those of the process before
+            behind = int(np.searchsorted(self._starts, self._begun_ts))
+            self._begun_ts = int(self._starts[behind]) if behind < len(self._starts) else due.end
 
     def _note_blocked(self, now: float) -> None:
         """Notes what the first transaction that is not whole lacks.  Raises SourceError when it has lacked that for too
@@ -228,13 +232,13 @@ class TransactionOrder(BoundaryOrder):
         """Looks whether more is due.  Raises SourceError as `take` does."""
         if not self._queue.is_empty or self._queue.next_ts < self._begun_ts:
             self._settle()
-            self._hand_on(self._queue.rows.slice(0, 0))
+            self._hand_on(_NO_EVENTS)
 
     def end(self) -> None:
         """Notes that nothing more will be read."""
         super().end()
         self._settle()
-        self._hand_on(self._queue.rows.slice(0, 0))
+        self._hand_on(_NO_EVENTS)
 
     # --- what is due
 
@@ -301,12 +305,12 @@ class TransactionOrder(BoundaryOrder):
     @property
     def rows(self) -> int:
         """The number of row changes that wait."""
-        return self._backlog.rows + int(self._queue.rows.num_rows)
+        return self._backlog.rows + self._queue.amount.rows
 
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the row changes that wait."""
-        return self._backlog.amount.bytes + int(self._queue.rows.nbytes)
+        return self._backlog.amount.bytes + self._queue.amount.bytes
 
     def waiting_for(self) -> str:
         """Tells what the first transaction that is not whole lacks."""
