@@ -66,6 +66,7 @@ NOWHERE: Final = Place("", -1, "")
 class _End:
     """The ENDs of a transaction.
 
+    id: the transaction.
     marks: one that counts all of its rows; or those of its rests, where the connector began it twice before its END.
     ts: the time that the first tells (TSO).
     batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
@@ -74,6 +75,7 @@ class _End:
         that, "" while there is none.
     """
 
+    id: str
     marks: list[TransactionMark]
     ts: int
     batch: int
@@ -83,11 +85,6 @@ class _End:
     next_id: str = ""
 
     @property
-    def id(self) -> str:
-        """The transaction."""
-        return self.marks[0].id
-
-    @property
     def counts_all(self) -> bool:
         """Whether it counts all rows."""
         return self.not_before is None
@@ -95,7 +92,7 @@ class _End:
     @property
     def count(self) -> int:
         """The most rows that it counts."""
-        return max(mark.count for mark in self.marks)
+        return max([mark.count for mark in self.marks])
 
 
 @dataclass(frozen=True)
@@ -160,6 +157,8 @@ class TransactionQueue:
     next_ts: the first number that is free (TSO).
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
     start_ts: what tells an earlier time counts as in the target (TSO).
+    incomplete: ids of transactions that are due without the rows that they lack.
+    given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     """
 
@@ -168,6 +167,8 @@ class TransactionQueue:
     next_ts: int
     loose_ends: Mapping[PartitionId, int]
     start_ts: int = 0
+    incomplete: Collection[str] = ()
+    given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
     _rows: ToldRows = field(default_factory=lambda: ToldRows.of(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, _End] = field(default_factory=dict)
@@ -254,7 +255,7 @@ class TransactionQueue:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
-            self._ends[mark.id] = _End([mark], ts, batch, not_before, first, offset)
+            self._ends[mark.id] = _End(mark.id, [mark], ts, batch, not_before, first, offset)
             return
         known = self._ends[mark.id]
         known.next_id, known.last_offset = "", offset
@@ -406,8 +407,14 @@ class TransactionQueue:
                 break
             if one is None or not (is_plain or (not end.counts_all and any(map(found[one].are_with_rest, end.marks)))):
                 lacks = missing_rows(end.marks[0], {}) if one is None else found[one].missing(end.marks[0])
-                self._blocked, self._is_short = f"the transaction {told_id(end.id)} lacks rows: {lacks}", True
-                break
+                lacks = f"the transaction {told_id(end.id)} lacks rows: {lacks}"
+                if told_id(end.id) not in self.incomplete:
+                    self._blocked, self._is_short = lacks, True
+                    break
+                self.given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
+            if one is None:
+                whole.append(end)
+                continue
             if without_end is not None and found.lasts[one] > without_end[0]:
                 self._blocked = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
                 self._is_short = True

@@ -11,6 +11,7 @@ topic of transactions has a BEGIN and an END of each, with how many rows the con
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -107,6 +108,7 @@ def _place(source: dict[str, Any], order: int, id_: str, table: str) -> str:
     return f"{head}{number:019}\n{min(row, LAST_POSITION):019}\n{order:019}\n{id_}"
 
 
+@lru_cache(maxsize=1024)  # rows and marks of one transaction come together
 def id_of(told: str) -> str:
     """Writes the id of a transaction, a GTID or a file and position, so that the number at its end has NUMBER_DIGITS
     digits; one of another form stays as it is."""

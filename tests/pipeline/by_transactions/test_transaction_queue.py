@@ -51,6 +51,23 @@ def test_a_transaction_is_due_when_all_its_rows_are_there() -> None:
     assert fed(row("1", 2, 11, "s.b")) == ["100", "110", "200"]
 
 
+@pytest.mark.parametrize("there", [[row("1", 1, 10)], []])
+def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
+    """It is due without the rows that it lacks, once all that was sent before its END was read, and this is told."""
+    fed = Fed(queue(incomplete={"1"}))
+    later = [row("2", 1, 20), end("2", 3, a=1)]
+    assert fed(*there, end("1", 1, a=1, b=1), *later, settled=False) == []
+    assert fed() == [*["100"] * len(there), "200"]
+    lacks = "" if there else "s.a: 0 of 1, "
+    assert fed.queue.given_up == [(f"the transaction 1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
+
+
+def test_a_binlog_beyond_4_gib() -> None:
+    """Positions there are not told apart, so that rows could be taken for copies."""
+    with pytest.raises(SourceError, match="larger than 4 GiB"):
+        Fed(queue())(row("1", 1, (7 << 32) + (1 << 32) - 1))
+
+
 def test_rows_without_an_end_wait() -> None:
     """The END may be on its way."""
     fed = Fed(queue())
