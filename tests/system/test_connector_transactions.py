@@ -98,15 +98,16 @@ class Reader(threading.Thread):
 
 
 RUNS = [
-    ("target", MYSQL, "atomic", 1),
+    ("target", MYSQL, "atomic", 1, False),
     *(pytest.param(*one, marks=pytest.mark.soak) for one in [
-        ("target", OLD, "atomic", 4), ("mysql_target", OLD, "atomic", 4), ("mysql_target", MYSQL, "atomic", 4),
-        ("target", OLD, "parallel", 8), ("mysql_target", MYSQL, "parallel", 8),
+        ("target", OLD, "atomic", 4, False), ("mysql_target", OLD, "atomic", 4, False),
+        ("mysql_target", MYSQL, "atomic", 4, False), ("target", MYSQL, "atomic", 4, True),
+        ("target", OLD, "parallel", 8, False), ("mysql_target", MYSQL, "parallel", 8, False),
     ]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("server", "release", "consistency", "rounds"), RUNS)
+@pytest.mark.parametrize(("server", "release", "consistency", "rounds", "exactly_once"), RUNS)
 def test_no_snapshot_shows_a_part(
     upstream: MySQL,
     server: str,
@@ -116,8 +117,13 @@ def test_no_snapshot_shows_a_part(
     release: Release,
     consistency: str,
     rounds: int,
+    *,
+    exactly_once: bool,
 ) -> None:
-    """The sum is right in every snapshot, once the first one's rows are in; and the end is equal, without a key too."""
+    """The sum is right in every snapshot, once the first one's rows are in; and the end is equal, without a key too.
+
+    exactly_once: whether the connector delivers so (KIP-618).
+    """
     try:
         release.jars()
     except LocalError as error:
@@ -135,8 +141,8 @@ def test_no_snapshot_shows_a_part(
     ]
     transfers = Transfers(upstream.url, 3, LARGE if consistency == "parallel" else USUAL)
     reader = Reader(target)
-    connector = DebeziumConnector(servers, upstream.port, "bank", prefix, schemas=False, release=release, more=more)
-    with connector:
+    options = {"schemas": False, "release": release, "more": more, "exactly_once": exactly_once}
+    with DebeziumConnector(servers, upstream.port, "bank", prefix, **options) as connector:
         for number in range(rounds):
             with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
                 if number == 0:

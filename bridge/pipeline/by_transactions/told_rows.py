@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
+from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import distinct
 
@@ -233,6 +234,13 @@ class ToldRows:
         """Which rows are of no transaction."""
         is_loose: Bools = self.codes == (self.ids.index(NO_TRANSACTION) if NO_TRANSACTION in self.ids else _NONE)
         return is_loose
+
+    @cached_property
+    def is_of_first_snapshot(self) -> Bools:
+        """Which rows are of a snapshot that is no incremental one."""
+        servers, codes = distinct(self.table, ("server",))
+        is_of: Bools = np.array([name.endswith(f"/{SNAPSHOT_SERVER}") for (name,) in servers], np.bool_)[codes]
+        return is_of
 
     @cached_property
     def transactions(self) -> Transactions:

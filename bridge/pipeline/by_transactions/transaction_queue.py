@@ -32,10 +32,13 @@ from bridge.protocols.values.event_time import LAST_POSITION, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
+from bridge.tso import ms_tso
 
 DOUBT_SECONDS: Final = 10.0
 """How much longer a transaction is waited for that the connector began twice before its END came: the rows that were
 sent first may be as many as the END of the rest counts."""
+_HOUR: Final = ms_tso(3_600_000)
+"""Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _CHANGE, _WHOLE, _LOOSE = range(3)
 """The order of what is at one place: schema changes, transactions, rows of none."""
 
@@ -279,6 +282,8 @@ class TransactionQueue:
             is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
             if offset < self.loose_ends.get(where, 0):
                 continue
+            if is_of_snapshot and int(number) < self.place.number:
+                raise _set_back(position)
             self._check_server([server], position)
             if int(number) <= self.place.number and not is_of_snapshot:
                 passed.append(change)
@@ -309,6 +314,12 @@ class TransactionQueue:
         if rows.is_loose.any():
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
             is_copy |= rows.is_loose & (offsets.to_numpy() < done)
+        is_set_back = rows.is_loose & ~is_copy & rows.is_of_first_snapshot & (rows.numbers < self.place.number)
+        if self.next_ts > _HOUR:  # ENDs may tell no time
+            is_set_back |= ~rows.is_loose & is_copy & (events["commit_ts"].to_numpy() > self.next_ts + _HOUR)
+        if is_set_back.any():
+            topic, partition = where[codes[is_set_back][0]]
+            raise _set_back(f"{topic}/{partition}/{offsets.to_numpy()[is_set_back][0]}")
         repeated = {}
         if is_copy.any():
             dropped = (
@@ -547,6 +558,15 @@ def _with_numbers(rows: ToldRows, at: Sequence[Longs], numbers: Sequence[Longs])
         field_at = EVENT_SCHEMA.get_field_index(name)
         due = due.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
     return masked(due, is_row)
+
+
+def _set_back(where: str) -> SourceError:
+    return SourceError(
+        "this lies at a place in the binlog before what is in the target, and is no copy of it: it is of a new"
+        " snapshot, or more than an hour younger; the upstream was set back (RESET MASTER, a backup)",
+        where=where,
+        fix="begin again there with a pipeline of another --name",
+    )
 
 
 def _unplaced(where: str) -> SourceError:

@@ -18,6 +18,7 @@ from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
+from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.by_transactions.said import EMPTY, TOPIC, Said, begin, change, end, events, row
 from tests.pipeline.by_transactions.test_restarts import Died, apply_due
@@ -118,7 +119,7 @@ class Connector:
         while True:
             records = self._records(items, at, skipped)
             if not is_first:  # it reads other rows then, later in the binlog
-                records = [one for one in records if one[0].get("place") is None or "/0\n" not in one[0]["place"]]
+                records = [one for one in records if not is_of_chunk(one[0])]
             is_first = False
             if not deaths:
                 for said, _, _ in records:
@@ -152,7 +153,7 @@ class Connector:
                 continue
             if item.id.startswith("c"):
                 for (table, key), value in item.chunk.items():
-                    said = row("", 0, item.positions[0], f"s.{table}", server=SNAPSHOT_SERVER, ts=item.ts)
+                    said = row("", 0, item.positions[0], f"s.{table}", ts=item.ts)
                     records.append((image(said | {"kind": int(Kind.INSERT)}, key, None, value), number + 1, 0))
                 continue
             leave = skipped if number == first else 0
@@ -170,6 +171,11 @@ class Connector:
                 records.append((image(said, key, old, new), number, order))
             records.append((end(item.id, 0, item.ts, **counts), number + 1, 0))
         return records
+
+
+def is_of_chunk(said: Said) -> bool:
+    """Whether it is a row of an incremental snapshot."""
+    return said.get("place") is not None and said.get("text") is None and said["place"].endswith(NO_TRANSACTION)
 
 
 def image(said: Said, key: int, old: int | None, new: int | None) -> Said:

@@ -10,6 +10,7 @@ import pytest
 from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
+from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, mark, row
 
 
@@ -60,6 +61,27 @@ def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
     assert fed() == [*["100"] * len(there), "200"]
     lacks = "" if there else "s.a: 0 of 1, "
     assert fed.queue.given_up == [(f"the transaction 1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        row("", 0, 50, "s.b", server=f"{SERVER[:-1]}0", kind=Kind.INSERT, offset=9),
+        change("CREATE", 50, server=f"{SERVER[:-1]}0"),
+        row("2", 1, 90, ts=ms_tso(7_200_000) + 99),
+    ],
+    ids=["a row", "a statement", "a row of a transaction"],
+)
+def test_an_upstream_that_was_set_back(said: Said) -> None:
+    """A snapshot before what is in the target, or rows that are too young to be copies: these, and what comes behind a
+    snapshot, would be dropped.  A snapshot that was read before, and an incremental one, are none such."""
+    fed = Fed(queue(loose_ends={("p.s.b", 0): 5}))
+    assert fed(row("1", 1, 100), end("1", 1, ms_tso(3_600_000), a=1)) == ["1000"]
+    fed(row("2", 1, 90, ts=ms_tso(7_200_000)))
+    fed(row("", 0, 50, "s.b", server=f"{SERVER[:-1]}0", kind=Kind.INSERT, offset=4))
+    fed(row("", 0, 60, "s.b", kind=Kind.INSERT, offset=6))
+    with pytest.raises(SourceError, match="was set back"):
+        fed(said)
 
 
 def test_a_binlog_beyond_4_gib() -> None:
