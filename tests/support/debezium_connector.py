@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from bridge.cache.folders import cached
 from bridge.local.jars import Artifact, java, retrieve
@@ -55,18 +54,17 @@ LOSSLESS: Final = {
     "value.converter.replace.null.with.default": "false",
 }
 """Against the defaults that lose data: TRUNCATE is sent, and NULL where a column has a default."""
+_OF_CONVERTERS: Final = ("key.converter.", "value.converter.")
 _NAME: Final = "source"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
 
 
 class DebeziumConnector(Server):
-    """Kafka Connect, standalone, with one connector, which reads a server as root; or, for a connector that delivers
-    exactly once (KIP-618), a cluster of one worker.
+    """Kafka Connect, standalone, with one connector, which reads a server as root.
 
     prefix: its topic.prefix, which is also the name of its topic of schema changes.
     schemas: the converters' schemas.enable.
-    exactly_once: whether what it reads, and how far it is, are written in Kafka transactions.
-    more: further properties of the connector; they win over the ones set here.
+    more: further properties of the connector, and of the converters; they win over the ones set here.
     """
 
     name: ClassVar[str] = "Debezium"
@@ -81,23 +79,18 @@ class DebeziumConnector(Server):
         *,
         schemas: bool,
         release: Release = OLD,
-        exactly_once: bool = False,
         more: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._is_cluster = exactly_once
         self._rest_port = 0
         self._release = release
         self._worker = {"bootstrap.servers": bootstrap_servers, "offset.flush.interval.ms": "1000"}
         for part in ("key", "value"):
             self._worker |= {f"{part}.converter": _JSON, f"{part}.converter.schemas.enable": str(schemas).lower()}
-        if exactly_once:
-            self._worker |= {"group.id": f"{prefix}-connect", "exactly.once.source.support": "enabled"}
-            for kind in ("config", "offset", "status"):
-                topic = f"{kind}.storage"
-                self._worker |= {f"{topic}.topic": f"{prefix}-{kind}", f"{topic}.replication.factor": "1"}
-            self._worker |= {"offset.storage.partitions": "1", "status.storage.partitions": "1"}
-        self._connector = _connector(bootstrap_servers, port, database, prefix, release) | dict(more or {})
+        of_worker = {name: value for name, value in (more or {}).items() if name.startswith(_OF_CONVERTERS)}
+        self._worker |= of_worker  # a connector that names no converter gets the worker's, with the worker's settings
+        self._connector = _connector(bootstrap_servers, port, database, prefix, release)
+        self._connector |= {name: value for name, value in (more or {}).items() if name not in of_worker}
 
     def _prepare(self, folder: Path) -> None:
         self._rest_port = free_port()
@@ -108,25 +101,12 @@ class DebeziumConnector(Server):
 
     def _command(self, folder: Path) -> list[str]:
         flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{self._release.jars()}/*"]
-        main = f"org.apache.kafka.connect.cli.Connect{'Distributed' if self._is_cluster else 'Standalone'}"
-        files = ["worker.properties"] if self._is_cluster else ["worker.properties", "connector.properties"]
-        return [java(), *flags, main, *(str(folder / name) for name in files)]
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        return [java(), *flags, main, str(folder / "worker.properties"), str(folder / "connector.properties")]
 
     def _answers(self) -> bool:
         status = self.status()
-        if not status and self._is_cluster:
-            self._make()
         return bool(status) and [task["state"] for task in status["tasks"]] == ["RUNNING"]
-
-    def _make(self) -> None:
-        """Has a cluster run the connector, once it answers."""
-        where = f"http://{HOST}:{self._rest_port}/connectors/{_NAME}/config"
-        body = json.dumps(self._connector).encode()
-        with (
-            suppress(URLError, OSError),
-            urlopen(Request(where, body, {"Content-Type": "application/json"}, method="PUT"), timeout=30),
-        ):
-            pass
 
     def status(self) -> dict[str, Any]:
         """The state of the connector and its task, as Connect tells it; empty where it does not answer."""
