@@ -143,8 +143,15 @@ class Transactions:
     def __getitem__(self, one: int) -> TransactionRows:
         """The rows of a transaction, by its number."""
         part = slice(int(self.bounds[one]), int(self.bounds[one + 1]))
-        columns = (self.at, self.numbers, self.rows, self.orders, self.kinds, self.tables)
-        return TransactionRows(*(column[part] for column in columns), self.names)
+        return TransactionRows(
+            self.at[part],
+            self.numbers[part],
+            self.rows[part],
+            self.orders[part],
+            self.kinds[part],
+            self.tables[part],
+            self.names,
+        )
 
     def are_all(self, one: int, mark: TransactionMark) -> bool:
         """Tells whether all rows of a transaction are there, of which an END counts all."""
