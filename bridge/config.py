@@ -315,15 +315,15 @@ class StreamSection(Section):
     """How much is read and applied at a time."""
 
     trigger_ms: int = Field(default=200, ge=0)
-    """How often Kafka is asked for new messages, in milliseconds; three times as often while they come."""
+    """How often Kafka is asked for new messages, in milliseconds; sooner while they come."""
     messages_per_batch: int = Field(default=500_000, ge=1)
     """The most messages of one micro-batch."""
     rows_per_transaction: int = Field(default=50_000, ge=1)
-    """About how many row changes one target transaction holds (with `parallel`: for each connection).  An upstream
-    transaction is never divided."""
+    """About how many row changes one target transaction holds.  An upstream transaction is divided by `parallel`
+    only."""
     writers: int = Field(default=2, ge=1, le=64)
-    """How many connections write with `consistency = "parallel"`: the driver's, or from 8 on those of Spark's
-    executors, if it has as many task slots."""
+    """How many of the executors' tasks write a step at once with `consistency = "parallel"`, each over a connection of
+    its own; no more than Spark has task slots."""
     driver_rows: int = Field(default=500_000, ge=0)
     """Row changes that the driver holds in memory; beyond it they stay on the executors."""
     driver_bytes: int = Field(default=384 << 20, ge=32 << 20)
@@ -417,8 +417,8 @@ class Settings(Section):
     """The same, each as a table `[[routes]]` in the file, by the names of TiDB Data Migration; they come after
     `route`."""
     consistency: Literal["atomic", "parallel"] = "atomic"
-    """`atomic`: one connection writes whole upstream transactions.  `parallel`: several connections write, and readers
-    may see parts."""
+    """`atomic`: one connection writes whole upstream transactions.  `parallel`: Spark's executors write what is more
+    than `stream.rows_per_transaction`, and readers may see parts."""
     on_bad_message: Literal["stop", "quarantine"] = "stop"
     """What is done with a message that cannot be decoded, and with a row that the target refuses."""
     begin: Annotated[str, _after(lambda moment: parse_moment(moment))] = Field(default="earliest", alias="from")

@@ -101,7 +101,8 @@ class Event(NamedTuple):
 
     commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD and LEFT_OUT.  Where the message carries no TSO it is
         `ms_tso` of the event time (whole seconds count as their first millisecond), and `by_time` is true.
-    index: position inside the message, from 0.
+    index: position inside the message, from 0; where the message is one row of an event of the binlog and tells which,
+        a number that ascends within that event, from 1 (`protocols.values.event_time.row_index`).
     columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
         by RAW and the forms (with the types) joined by SEP, one for each column or one for all; of a BAD, its `Code`.
     key: names of the handle key's columns, joined by SEP; NO_KEY or NO_PRIMARY_KEY when the message says that there is

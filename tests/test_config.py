@@ -259,15 +259,6 @@ def test_the_lines_of_a_file() -> None:
     }  # fmt: skip
 
 
-def test_the_example_and_the_page_say_the_same_of_how_often() -> None:
-    """What stands twice disagrees one day: `conf/bridge.toml` once said twice as often where it was three times."""
-    root = Path(__file__).parent.parent
-    rates = re.compile(r"twice as often|\w+ times as often")
-    said = rates.findall((root / "conf" / "bridge.toml").read_text(encoding="utf-8"))
-    assert said
-    assert said == rates.findall((root / "bridge" / "manual" / "settings.md").read_text(encoding="utf-8"))
-
-
 def test_unreadable_files(tmp_path: Path) -> None:
     """A configuration that is not there, or is not TOML, is named."""
     with pytest.raises(UsageError, match=r"absent\.toml"):

@@ -42,9 +42,8 @@ from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
-from bridge.verify.log.changes.applied_changes import as_run
-from bridge.verify.log.changes.lineage import LoggedChange, NameIdentity
-from bridge.verify.log.changes.outdated_changes import why_outdated
+from bridge.verify.log.applied_changes import as_run, why_outdated
+from bridge.verify.log.lineage import LoggedChange, NameIdentity
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,8 @@ class Applier(Generic[BatchT]):
         set."""
         rows = self.order.coming(batch)
         if isinstance(rows, DriverRows):
-            self._ahead.fold((piece for _, piece in rows.pieces(self._gate.portion(self._transaction))), self._catalog)
+            pieces = (piece for _, piece in rows.pieces(self._gate.portion(self._transaction)))
+            self._ahead.fold((piece for piece in pieces if not self._writer.writes_apart(piece)), self._catalog)
 
     def advance(self) -> None:
         """Applies everything that is due; raises as `take` does."""

@@ -47,7 +47,6 @@ from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.source import Extent, Source
 from bridge.sources.transaction_topic import transaction_topic
-from bridge.spark.kept_rows.large_steps import LargeSteps
 from bridge.spark.kept_rows.window import Executors
 
 _BEGIN_ANEW = (
@@ -98,6 +97,14 @@ class Assembly:
         """The table filter of the settings."""
         return TableFilter(self.settings.filter)
 
+    @cached_property
+    def executors(self) -> Executors:
+        """Those who hold what the driver does not, and with `parallel` write what exceeds one transaction."""
+        stream = self.settings.stream
+        transaction = Amount(stream.rows_per_transaction, stream.bytes_per_transaction)
+        room = Amount(stream.driver_rows, stream.bytes_at_once)
+        return Executors(Amount(*map(min, room, transaction)) if self._writers else room, transaction)
+
     def unmatched(self, met: Collection[TableName]) -> tuple[str, ...]:
         """Returns the rules of the filter that are for none of the tables that were met."""
         return unmatched_rules(self.tables, met, self.settings.table_routes) if met else ()
@@ -118,8 +125,8 @@ class Assembly:
             ownership,
             progress,
             is_parallel=self.settings.consistency == "parallel",
-            rows=self.settings.stream.rows_per_transaction,
-            writers=self.settings.stream.writers,
+            executors=self.executors,
+            connections=self.settings.stream.writers,
             end=end,
             ddl=self.settings.ddl_rules(),
         )
@@ -173,7 +180,9 @@ class Assembly:
         partition of the topic of transactions, if their order is applied."""
         options, stream = self._decode_options(), self.settings.stream
         options = replace(options, transactions=transactions is not None)
-        return Reading(self.source, end, self.protocol, options, stream, topics, self._large_steps, stop, watch)
+        return Reading(
+            self.source, end, self.protocol, options, stream, topics, self.executors, self._writers, stop, watch
+        )
 
     def applier(
         self,
@@ -235,15 +244,15 @@ class Assembly:
         gate: Gate,
     ) -> ApplierConfig:
         settings, stream = self.settings, self.settings.stream
-        writers = stream.writers if settings.consistency == "parallel" else 1
+        writers = max(1, self._writers)
         may_lack_boundaries = self.protocol in MAY_LACK_BOUNDARIES
         return ApplierConfig(
             tables=self.tables,
-            transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction),
+            transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction * writers),
             until=until,
             boundary_seconds=stream.idle_seconds if may_lack_boundaries else None,
             idle=self._idle_policy(extents, once=once),
-            rows_of=Executors(Amount(stream.driver_rows, stream.bytes_at_once), self._large_steps).rows_of,
+            rows_of=self.executors.rows_of,
             on_bad_message=OnBadMessage(
                 settings.on_bad_message == "quarantine",
                 self.protocol,
@@ -264,8 +273,9 @@ class Assembly:
         )
 
     @property
-    def _large_steps(self) -> LargeSteps:
-        return LargeSteps(self.settings.stream.writers if self.settings.consistency == "parallel" else 0)
+    def _writers(self) -> int:
+        """How many tasks of executors write a large step; 0 with `atomic`."""
+        return self.settings.stream.writers if self.settings.consistency == "parallel" else 0
 
     def _goes_by_partition(self, progress: Progress) -> bool:
         """Tells which order to apply in: as progress says, otherwise as the source shows; by boundaries while neither

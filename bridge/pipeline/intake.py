@@ -24,15 +24,17 @@ from bridge.rows.grouping import distinct
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import PartSize
 from bridge.sources.source import READING, MicroBatch, Stream, Taken
-from bridge.spark.kept_rows.large_steps import LARGE
 from bridge.spark.worker_decoder import event_decoder
 
 _ON_EXECUTORS: Final = 2
 """Parts that stay on the executors may be so many times larger: each piece of a window scans whole parts, so they
 should be few."""
-_LEAST_STAYING: Final = 4 * LARGE.rows
+LARGE: Final = 50_000
+"""A micro-batch with fewer messages comes to the driver, which writes most of its steps: a Spark job costs more than it
+saves."""
+_LEAST_STAYING: Final = 4 * LARGE
 """Parts whose row changes executors write have so many messages, if there are so many, also when the target is slow:
-each step costs some Spark jobs, and the driver writes those that are not large.  A TiDB on the same two cores took
+each step costs a Spark job, and the driver writes those that are not large.  A TiDB on the same two cores took
 45,000 rows a second so, and 37,000 in parts of two seconds; of the driver that took 0.1 and 0.5 seconds of processor
 time for a million (measured)."""
 _TIMES_STAYING: Final = 4
@@ -58,7 +60,7 @@ class Intake:
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
     topics: checks that the messages come from the same topics as at the start.
-    writers: tells how many executors write large steps themselves; 0 while the driver does.
+    writers: how many tasks write large steps; 0 where the driver does.
     most_bytes: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
     """
@@ -71,7 +73,7 @@ class Intake:
         worker: ApplierThread,
         room: Amount,
         topics: TopicGuard,
-        writers: Callable[[], int],
+        writers: int,
         *,
         most_bytes: int,
         limit: int,
@@ -114,13 +116,13 @@ class Intake:
         if writers:
             least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
             stays = self._part_size.wanted(self._limit, processes=writers, least=least)
-            if stays >= LARGE.rows:
+            if stays >= LARGE:
                 return stays
         return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
 
     def stays(self, messages: int | None) -> bool:
         """Tells whether the row changes of a micro-batch stay where they are decoded."""
-        is_written_there = (messages or 0) >= LARGE.rows and self._writers_apart > 0
+        is_written_there = (messages or 0) >= LARGE and self._writers_apart > 0
         return is_written_there or not self._has_room
 
     # --- what foreachBatch gives
@@ -230,8 +232,8 @@ class Intake:
 
     @property
     def _writers_apart(self) -> int:
-        """How many executors write large steps themselves; 0 where row changes may not stay there."""
-        return self._writers() if self._order.kept is not None else 0
+        """How many tasks write large steps; 0 where row changes may not stay with the executors."""
+        return self._writers if self._order.kept is not None else 0
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Raises SourceError unless a part begins where the last one ended: progress would pass the messages between

@@ -28,7 +28,9 @@ from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
-from bridge.spark.kept_rows.large_steps import LargeSteps
+from bridge.spark.event_transfer import transfer_folder
+from bridge.spark.kept_rows.places import Home
+from bridge.spark.kept_rows.window import Executors
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
 from bridge.spark.starting_session import StartingSession
 
@@ -49,11 +51,15 @@ _OF_QUERY: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.explainMode": "simple",
-    # The checkpoint is thrown away: without checksums, Hadoop starts half as many processes (chmod), two a micro-batch.
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
 }
 """Properties of the query, which make a micro-batch cheaper."""
+_UNWRITTEN: Final = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "86400000",
+    "_asyncProgressTrackingOverrideSinkSupportCheck": "true",
+}
+"""Options of the query, by which Spark writes its own progress once a day and not with each micro-batch, where it took
+a twentieth of a core for processes of Hadoop (chmod) alone: nobody reads it, since progress is in the target."""
 
 log = structlog.get_logger()
 
@@ -65,7 +71,8 @@ class Reading:
     end: the source as an end.
     settings: those of `[stream]`.
     topics: the ids that the topics have to have.
-    large_steps: who writes them.
+    executors: those who hold what the driver does not.
+    writers: how many of their tasks write a large step; 0 with `atomic`.
     stop: set when reading has to end.
     watch: called a few times a second; raises when a thread that the pipeline needs has failed.
     """
@@ -76,7 +83,8 @@ class Reading:
     options: DecodeOptions
     settings: StreamSection
     topics: Mapping[str, str]
-    large_steps: LargeSteps
+    executors: Executors
+    writers: int
     stop: threading.Event
     watch: Callable[[], None]
 
@@ -129,6 +137,7 @@ class Reading:
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
             _warm_up(spark)
+            self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
             intake.start()
             query = self._start_query(
                 of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
@@ -199,7 +208,7 @@ class Reading:
                 settings.driver_bytes - self.source.batch_bytes(settings.bytes_at_once),
             ),
             self._guard(applier),
-            lambda: self.large_steps.writers(session.slots),
+            min(self.writers, session.slots),
             most_bytes=settings.bytes_at_once,
             limit=settings.messages_per_batch,
         )
@@ -213,6 +222,7 @@ class Reading:
             return (
                 frame.writeStream.foreachBatch(partial(intake.take, stream))
                 .option("checkpointLocation", folder)
+                .options(**_UNWRITTEN)
                 .trigger(processingTime="0 seconds")
                 .start()
             )

@@ -117,7 +117,10 @@ class _Connector:
     def _of_nulls(self) -> Iterator[Loss]:
         """Tells of columns that may be NULL and have a default: the converter writes the default for NULL.  One NULL
         in such a column shows that the converter was set right."""
-        fix = "set value.converter.replace.null.with.default=false in the connector (Kafka Connect 3.5 and later)"
+        fix = (
+            "set value.converter and, beside it, value.converter.replace.null.with.default=false in the connector"
+            " (Kafka Connect 3.5 and later): without a value.converter, it has the worker's with the worker's settings"
+        )
         if any("avro" in _schema(message) for message in self._rows):
             fix = "set value.converter.ignore.default.for.nullables=true in the connector (Confluent's converter)"
         columns: dict[str, None] = {}

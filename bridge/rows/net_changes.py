@@ -41,6 +41,7 @@ __all__ = [
     "WrittenRows",
     "choose_key",
     "fold",
+    "last_of_keys",
     "missing_table",
     "other_uniques",
 ]
@@ -155,6 +156,16 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, same_keys: SameK
         else keyed.changes(numbers)
         for numbers in by_table.values()
     ]
+
+
+def last_of_keys(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, after: Cells) -> Longs:
+    """Gives the numbers of the row changes that decide about the last state of each key, as `fold` takes them.
+
+    changes: in the order of `fold`; of each only `kind`, `commit_ts` and `by_time` are read.  None moves a row to
+    another key.  shapes, shape_of: of their images, all with a key.
+    """
+    steps = Steps.of(shapes, shape_of, changes, before, after, asks_nobody)
+    return steps.row[ends(steps.number)[1]]
 
 
 def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:

@@ -7,11 +7,11 @@ memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import ClassVar, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from bridge.rows.grouping import distinct, ends
 from bridge.rows.keys.key_spellings import SameKeys
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import Rendering, Stage, Statement, WritePart
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.rows.transactions import cut_transactions
 from bridge.rows.types.resolve_types import all_typed
 from bridge.rows.types.type_check import CheckedTypes
@@ -112,17 +112,11 @@ class WindowRows(Protocol):
         """Gives the statements of the net changes; those of each row come in the order of stages."""
 
     @property
-    def is_apart(self) -> bool:
-        """Whether other processes have the rows, which can write them (`written_apart`)."""
+    def amount(self) -> Amount:
+        """How much there is."""
 
-    def written_apart(
-        self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
-    ) -> WindowRows:
-        """Has the processes that have the rows write them over so many connections, and gives the rows that only one
-        transaction may write.
-
-        All rows of a key go by one call of `write`.  Raises NotWrittenError when some may not be written.
-        """
+    def of_tables(self, names: Collection[TableName]) -> WindowRows:
+        """Gives the row changes of some tables."""
 
     def changes(self, name: TableName) -> pa.Table:
         """Gives the row changes of one table (EVENT_SCHEMA), in order."""
@@ -294,14 +288,17 @@ class DriverRows:
         """Tells whether these are the very same row changes."""
         return self.count == others.count and self._table.select(ROW_ORDER).equals(others._table.select(ROW_ORDER))
 
-    is_apart: ClassVar[bool] = False
+    @property
+    def amount(self) -> Amount:
+        """How much there is."""
+        return Amount.of(self._table)
 
-    def written_apart(
-        self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
-    ) -> DriverRows:
-        """Gives all rows: this process has them."""
-        del catalog, rendering, write, connections
-        return self
+    def of_tables(self, names: Collection[TableName]) -> DriverRows:
+        """Gives the row changes of some tables."""
+        tables = by_table(self._table)
+        if tables.keys() <= set(names):
+            return self
+        return DriverRows.of([rows for name, rows in tables.items() if name in names])
 
     def changes(self, name: TableName) -> pa.Table:
         """Gives the row changes of one table."""

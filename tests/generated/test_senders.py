@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.config import DdlSection
-from bridge.errors import BridgeError, HeldError
+from bridge.errors import AheadOfTargetError, BridgeError, HeldError
 from bridge.filters.table_filter import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -330,13 +330,19 @@ def _lose(upstream: Upstream, loses: str, random: Random) -> tuple[tuple[str, ..
 
 
 def _applied(url: str, events: pa.Table, cuts: Sequence[int], random: Random, **options: Any) -> BridgeError | None:
-    """Applies events, with a restart at each cut; gives what stopped it."""
-    try:
-        for end in (*cuts, events.num_rows):
-            batch = random.choice((1, 3, 30, 1000, 1000))
+    """Applies events, with a restart at each cut; gives what stopped it.
+
+    A part of a batch of Canal's may end in rows whose CREATE TABLE is in the rest: the next start goes on with it.
+    """
+    for end in (*cuts, events.num_rows):
+        batch = random.choice((1, 3, 30, 1000, 1000))
+        try:
             run_all(url, events.slice(0, end), batch=batch, boundary_seconds=60, **options)
-    except BridgeError as error:
-        return error
+        except AheadOfTargetError as error:
+            if end == events.num_rows:
+                return error
+        except BridgeError as error:
+            return error
     return None
 
 

@@ -21,9 +21,8 @@ from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.quoting import quote_name
 from bridge.sources.source import Export, Extent, Source, TopicNow
-from bridge.verify.log import recompute, verification
-from bridge.verify.log.keys import key_cuts
-from bridge.verify.log.keys.key_cuts import find_cuts
+from bridge.verify.log import expected_tables, recompute, verification
+from bridge.verify.log.expected_tables import find_cuts
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
@@ -179,7 +178,7 @@ def cut_tables() -> Iterator[None]:
         rows = session.value(f"SELECT COUNT(*) FROM {quote_name(*definition.name)}")
         return find_cuts(session, replace(definition, rows=rows), key, most)
 
-    with patch.object(key_cuts, "_PART_ROWS", 1), patch.object(verification, "find_cuts", cuts):
+    with patch.object(expected_tables, "_PART_ROWS", 1), patch.object(verification, "find_cuts", cuts):
         yield
 
 

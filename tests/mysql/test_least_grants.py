@@ -23,7 +23,8 @@ from tests.support.pipelines import admin, decoded, opened, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import Pair
 
-ROWS = 1500
+ROWS = 3000
+"""Enough for a load, also in each of two parts."""
 COLUMNS = ("id", "v")
 
 

@@ -246,7 +246,7 @@ def test_sessions_are_set_up(tidb_target: str, session: Session) -> None:
         take_over.test_an_open_transaction_does_not_hold_up_a_take_over,
         take_over.test_who_was_taken_over_commits_and_runs_nothing,
         lost_target.test_commit_in_flight_is_waited_for,
-        parallel.test_a_step_is_written_by_all_connections,
+        parallel.test_a_step_is_written_in_parts,
         parallel.test_what_a_part_cannot_write_is_left_to_one_transaction,
     ],
 )

@@ -4,42 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from bridge.errors import TargetError
-from bridge.model import Table, TableName
 from bridge.mysql.connection.session import SESSION_SETTINGS
-from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
-from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
-from bridge.rows.sql.statement import NotWrittenError, Rendering, WritePart
-from tests.support.apart_rows import ApartRows
 from tests.support.pipelines import admin, opened
 from tests.support.scenarios import T, begin, t_row
 from tests.support.upstreams import boundary, in_one_partition
 
 WAIT = "innodb_lock_wait_timeout = 1"
-
-
-class _Near(ApartRows):
-    """Rows that a task writes, which is this process."""
-
-    def written_apart(
-        self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
-    ) -> DriverRows:
-        """Writes all of them."""
-        del connections
-        if failed := write(list(self.statements(catalog, rendering))):
-            raise NotWrittenError(failed)
-        return DriverRows.of([])
-
-
-def near_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
-    """Rows of tasks."""
-    [rows] = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
-    return _Near(rows)
 
 
 @pytest.fixture(autouse=True)
@@ -73,13 +49,12 @@ def held(target: str, until: Callable[[], bool]) -> Iterator[None]:
             thread.join()
 
 
-@pytest.mark.parametrize("rows_of", [driver_rows, near_rows], ids=["connections", "executors"])
-def test_who_holds_rows_is_named_at_once(target: str, capsys: pytest.CaptureFixture[str], rows_of: RowsOf) -> None:
+def test_who_holds_rows_is_named_at_once(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The first wait is told, with what to do; several connections go on when it is over.  Before, each tried five
     times, four minutes in all, without a word, and then one of them wrote the whole step."""
     with admin(target) as session:
         begin(session, [T, "INSERT INTO m.t VALUES (5, 0)"])
-        with opened(target, [("cdc", 0)], writers=2, rows_of=rows_of) as pipeline:
+        with opened(target, [("cdc", 0)], writers=2) as pipeline:
             seen: list[str] = []
 
             def is_told() -> bool:
@@ -98,14 +73,13 @@ def test_who_holds_rows_is_named_at_once(target: str, capsys: pytest.CaptureFixt
     assert "written_again" not in told
 
 
-@pytest.mark.parametrize("rows_of", [driver_rows, near_rows], ids=["connections", "executors"])
-def test_rows_that_are_held_for_too_long_stop_the_bridge(target: str, rows_of: RowsOf) -> None:
+def test_rows_that_are_held_for_too_long_stop_the_bridge(target: str) -> None:
     """As with a single connection, after `target.retry_seconds`; a start goes on."""
     events = in_one_partition([*(t_row(10, n, n) for n in range(9)), boundary(11)])
     with admin(target) as session:
         begin(session, [T, "INSERT INTO m.t VALUES (5, 0)"])
         with (
-            opened(target, [("cdc", 0)], writers=2, rows_of=rows_of, retry_seconds=2) as pipeline,
+            opened(target, [("cdc", 0)], writers=2, retry_seconds=2) as pipeline,
             held(target, lambda: False),
             pytest.raises(TargetError, match="within 2 s: 1205") as stopped,
         ):

@@ -33,7 +33,7 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
-from bridge.pipeline.intake import Intake
+from bridge.pipeline.intake import LARGE, Intake
 from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
@@ -45,7 +45,6 @@ from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import LEAST_AT_ONCE
 from bridge.sources.source import Taken
 from bridge.spark.event_transfer import TooLargeError, limited
-from bridge.spark.kept_rows.large_steps import LARGE
 from tests.support.producers import ordered_producer
 
 TS = 470611868434825218
@@ -118,7 +117,7 @@ def _intake(
             {},
             by_partition=False,
         ),
-        writers=lambda: 0,
+        writers=0,
         most_bytes=1 << 20,
         limit=limit,
     )
@@ -311,14 +310,14 @@ def test_a_stream_that_cannot_be_planned_fails_as_itself() -> None:
 
 
 @pytest.mark.parametrize("writers", [0, 8])
-@pytest.mark.parametrize("messages", [LARGE.rows - 1, LARGE.rows])
+@pytest.mark.parametrize("messages", [LARGE - 1, LARGE])
 def test_large_micro_batches_stay_where_executors_write(
     monkeypatch: pytest.MonkeyPatch, writers: int, messages: int
 ) -> None:
     """Smaller ones come to the driver, as all do where the driver writes."""
     intake = _alone(Taker())
-    monkeypatch.setattr(intake, "_writers", lambda: writers)
-    assert intake.stays(messages) is (writers > 0 and messages == LARGE.rows)
+    monkeypatch.setattr(intake, "_writers", writers)
+    assert intake.stays(messages) is (writers > 0 and messages == LARGE)
     assert _alone(Taker(), _by_partitions).stays(messages) is False
 
 
@@ -326,7 +325,7 @@ def test_large_micro_batches_stay_where_executors_write(
 def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPatch, by_memory: int, size: int) -> None:
     """Although several executors would hold it: with large rows it has too few messages to stay with them."""
     intake = _alone(Taker(), limit=500_000)
-    monkeypatch.setattr(intake, "_writers", lambda: 8)
+    monkeypatch.setattr(intake, "_writers", 8)
     intake._part_size.by_rate, intake._part_size.by_memory = 500_000, by_memory
     assert intake.size() == size
 
@@ -335,7 +334,7 @@ def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPa
     ("writers", "rate", "size"),
     [
         (0, 25_000, 50_000),
-        (8, 25_000, 4 * LARGE.rows),
+        (8, 25_000, 4 * LARGE),
         (8, 10_000, 80_000),
         (8, 1_000, LEAST_AT_ONCE),
     ],
@@ -346,7 +345,7 @@ def test_a_slow_target_gets_large_steps_where_executors_write(
     """Each of these steps costs some Spark jobs, and the driver would write the small ones.  But none takes longer than
     a stop and verify wait for it."""
     intake = _alone(Taker(), limit=500_000)
-    monkeypatch.setattr(intake, "_writers", lambda: writers)
+    monkeypatch.setattr(intake, "_writers", writers)
     intake._part_size.note(20_000, 20_000 / rate)
     assert intake.size() == size
 

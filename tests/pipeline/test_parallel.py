@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bridge.errors import BadMessageError, OwnedError, UsageError
+from bridge.errors import BadMessageError, UsageError
 from bridge.events import Code, Event, Kind
-from bridge.model import Advance, TableName
-from bridge.mysql.apply.load_data import LoadRefusedError
-from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
-from bridge.mysql.parallel.part_connection import all_of
-from bridge.mysql.parallel.units import units
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.pipeline import check_until
-from bridge.rows.arrow_images import TEXT
-from bridge.rows.sql.load_format import load_of, load_statement
-from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement
 from tests.support.dying import Died, dying_at
 from tests.support.pipelines import admin, contents, opened, run_all
 from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
@@ -33,60 +21,7 @@ from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhe
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims
 
-STATEMENTS = st.lists(
-    st.builds(
-        lambda table, sharing, size: Statement(Stage.WRITE, TableName("m", table), "x" * size, None, sharing),
-        st.sampled_from("abc"), st.sampled_from([Sharing.ANY, Sharing.TABLE]), st.integers(1, 9),
-    ),
-    max_size=12,
-)  # fmt: skip
 MARKED = "SELECT applying_ts > applied_ts FROM _bridge.progress"
-
-
-@given(STATEMENTS)
-def test_units_hold_every_statement_once_and_tables_that_are_not_split_in_order(statements: list[Statement]) -> None:
-    """One connection runs the statements of a table whose rows may conflict with each other, in their order."""
-    found = units(statements)
-    assert sorted((s for unit in found for s in unit), key=repr) == sorted(statements, key=repr)
-    for unit in found:
-        assert len(unit) == 1 or {s.sharing for s in unit} == {Sharing.TABLE}
-        if unit[0].sharing is Sharing.TABLE:
-            assert unit == [s for s in statements if s.table == unit[0].table and s.sharing is Sharing.TABLE]
-    tables = [unit[0].table for unit in found if unit[0].sharing is Sharing.TABLE]
-    assert len(tables) == len(set(tables))
-
-
-def test_what_ended_a_bridge_is_said_before_what_a_retry_cures() -> None:
-    """Whichever connection fails first."""
-
-    def fail(error: Exception) -> None:
-        raise error
-
-    errors = (LoadRefusedError(TableName("m", "t"), "a warning"), OSError("cut"), OwnedError("taken over"))
-    with pytest.raises(OwnedError):
-        all_of([partial(fail, error) for error in errors])
-
-
-def test_a_load_that_is_refused_beside_parts_that_are_done_is_written_as_rows(target: str) -> None:
-    """What only one connection may write is a load that the server would round: the second time it is an INSERT."""
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        for name in "ab":
-            session.execute(f"CREATE TABLE m.{name} (id INT PRIMARY KEY, d DECIMAL(5,1))")
-        with opened(target, [], writers=2) as pipeline:
-            [table] = load_tables(session, [TableName("m", "b")]).values()
-            rows = load_of(table, pa.array(["1\x001.25"], TEXT))
-            shared = Statement(Stage.WRITE, TableName("m", "a"), b"INSERT INTO m.a VALUES (1, 1)", None, Sharing.ANY)
-            alone = Statement(Stage.WRITE, table.name, b"INSERT INTO m.b VALUES (1, 1.3)", None, Sharing.ONCE)
-            load = alone._replace(sql=load_statement(table, ("id", "d")), load=rows)
-
-            def source(rendering: Rendering) -> list[Statement]:
-                return [shared, load if rendering.load_bytes else alone]
-
-            pipeline.writer.session()  # from here on it is known that the server takes loads
-            pipeline.writer.apply(Advance(0, 5, {}), source)
-        assert session.rows("SELECT * FROM m.a") == [(1, Decimal("1.0"))]
-        assert session.rows("SELECT * FROM m.b") == [(1, Decimal("1.3"))]
 
 
 @pytest.mark.parametrize(
@@ -262,8 +197,8 @@ def test_what_a_part_cannot_write_is_left_to_one_transaction(target: str) -> Non
         assert _rows(session) == [(1, 2)]
 
 
-def test_a_step_is_written_by_all_connections(target: str) -> None:
-    """Several statements of one table go over several connections; afterwards nothing is marked as being written."""
+def test_a_step_is_written_in_parts(target: str) -> None:
+    """Rows of one table go in several transactions, by their keys; afterwards nothing is marked as being written."""
     steps: list[str] = []
     rows = [t_row(10 + i, i, i) for i in range(3)] + [
         row_change(20, "u", ["id", "v"], ["id"], after=[i, i]) for i in range(3)
@@ -272,7 +207,6 @@ def test_a_step_is_written_by_all_connections(target: str) -> None:
         begin(session, [T, "CREATE TABLE m.u LIKE m.t"])
         with opened(target, [("cdc", 0)], writers=2, trace=steps.append) as pipeline:
             pipeline.take(in_one_partition([*rows, boundary(30)]))
-            assert len(pipeline.writer.connections) == 4
         assert session.value("SELECT (SELECT COUNT(*) FROM m.t) + (SELECT COUNT(*) FROM m.u)") == 6
         assert session.value(MARKED) == 0
     assert steps.count("part committed") == 2

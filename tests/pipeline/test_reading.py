@@ -16,8 +16,9 @@ from bridge.errors import SourceError, UnansweredError
 from bridge.pipeline import query
 from bridge.pipeline.query import Reading
 from bridge.protocols import DecodeOptions
+from bridge.rows.amount import Amount
 from bridge.spark.errors import ExecutorLost
-from bridge.spark.kept_rows.large_steps import DRIVER_WRITES
+from bridge.spark.kept_rows.window import Executors
 
 
 class Busy:
@@ -72,9 +73,18 @@ def _reading(applier: Busy, error: Exception, stop: threading.Event) -> tuple[th
     source = cast("Any", Silent(applier, error))
     end = End("source", "kafka:9092", retry_seconds=60)
     reading = Reading(
-        source, end, "canal-json", DecodeOptions("UTC"), StreamSection(), {}, DRIVER_WRITES, stop, watch=lambda: None
+        source,
+        end,
+        "canal-json",
+        DecodeOptions("UTC"),
+        StreamSection(),
+        {},
+        Executors(Amount(0, 0), Amount(0, 0)),
+        0,
+        stop,
+        watch=lambda: None,
     )
-    session = cast("Any", SimpleNamespace(get=lambda _: None, wait=lambda _: None))
+    session = cast("Any", SimpleNamespace(get=lambda _: None, wait=lambda _: None, slots=2))
 
     def run() -> None:
         try:

@@ -6,8 +6,6 @@ import pickle
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +15,14 @@ from bridge.errors import RefusedRowsError
 from bridge.model import Column, Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.keys.key_spellings import KnownSpellings
-from bridge.rows.order_and_slices import DriverRows, TableStore, in_order
+from bridge.rows.order_and_slices import DriverRows
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows import chunks
 from bridge.spark.kept_rows.chunks import Chunk, ChunkIndex, Spans, Wanted, export_chunk
-from bridge.spark.kept_rows.places import Home, Kept
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
-from bridge.spark.kept_rows.store import ChunkStore
-from bridge.spark.kept_rows.window import Executors
 from tests.support.upstreams import events_table, row_change
 
 NAME = TableName("m", "t")
@@ -76,17 +71,6 @@ def test_a_chunk_answers_as_rows_in_memory_do(tmp_path: Path, monkeypatch: pytes
                 assert bool(expected.between(start, end).count) is any(start <= ts < end for ts in marks)
 
 
-def test_rows_of_the_driver_go_to_files_where_any_chunk_may(tmp_path: Path) -> None:
-    """The chunks that were made before Spark's query began have no folder; five million rows went through the JVM."""
-    context: Any = SimpleNamespace(defaultParallelism=2)  # nothing is given to Spark
-    early = ChunkStore(Home(context, None), (Kept(),), frozenset("a"), Amount(1, 1), 100, 140)
-    rows = in_order(some_changes(Random(1), 60))
-    late = ChunkStore.of(Home(context, str(tmp_path)), rows)
-    window = Executors(Amount(1, 1)).rows_of([TableStore(rows), early, late], 100, 140)
-    assert window.count == 2 * rows.num_rows
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_runs_are_put_in_order() -> None:
     """And none are none."""
     assert Spans.joined([]).amount == Amount(0, 0)
@@ -100,7 +84,7 @@ def rendered(
     """As tasks do."""
     made = Shards.of({NAME: table}, rendering, KnownSpellings({}), shards, None)
     value = export_chunk(changes, None)
-    divided = list(made._divide(iter([Chunk(value, ChunkIndex.of(value), wanted)])))
+    divided = list(made.divide(iter([Chunk(value, ChunkIndex.of(value), wanted)])))
     found = [one for shard in range(shards) for one in made._render(shard, [d for d in divided if d[0] == shard])]
     for one in found:
         if not isinstance(one, Rendered):

@@ -25,6 +25,8 @@ from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.consistency import writer_of
+from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.parallel.parallel_writer import Executors
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_routes
@@ -44,6 +46,7 @@ from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
 from tests.support.models import give
+from tests.support.near_rows import NearExecutors
 
 SYSTEM = ("information_schema", "metrics_schema", "mysql", "performance_schema", "sys")
 
@@ -121,6 +124,7 @@ def opened(
     released: Iterable[str] = (),
     cut_rows: CutRows | None = None,
     writers: int = 0,
+    executors: Executors | None = None,
     ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
     rows_of: RowsOf = driver_rows,
@@ -138,7 +142,8 @@ def opened(
 ) -> Iterator[Pipeline]:
     """Becomes owner of the pipeline, runs what is pending, and gives it ready to take events.
 
-    writers: with any, the consistency is `parallel`, however little there is to write.
+    writers: with any, the consistency is `parallel`, and everything is written apart, by `executors`; None: tasks in
+        this process.
     rules: routes and filters, to be kept on record.
     since: where messages of some moment begin, which are read again when the filters are others than before.
     transactions: the partition of Debezium's topic of transactions, if their order is applied.
@@ -161,11 +166,11 @@ def opened(
             ownership,
             progress,
             is_parallel=writers > 0,
-            rows=rows_per_transaction,
-            writers=writers or 2,
-            min_bytes=0,
+            executors=executors or NearExecutors(Amount(rows_per_transaction, bytes_per_transaction), trace),
+            connections=writers or 2,
             **options,
         )
+        stack.callback(ExecutorWriter.close)
         stack.callback(writer.close)
         config = ApplierConfig(
             tables=tables,

@@ -48,26 +48,43 @@ def ends_with_0(process: Process, number: signal.Signals) -> None:
     assert process.last_line.startswith("bridge: stopped; everything below"), process.end_of_log
 
 
+IN_A_STEP = "SELECT COALESCE(MAX(applying_ts > applied_ts AND applied_ts > 0), 0) FROM _bridge.progress"
+
+
 @pytest.mark.parametrize(
-    ("driver_rows", "events"), [pytest.param(500_000, 40_000, marks=pytest.mark.soak), (0, 10_000)]
+    ("consistency", "driver_rows", "events"),
+    [
+        pytest.param("atomic", 500_000, 40_000, marks=pytest.mark.soak),
+        pytest.param("atomic", 0, 10_000, marks=pytest.mark.soak),
+        ("parallel", 0, 10_000),
+    ],
 )
 def test_a_worker_that_is_killed_costs_nothing_but_time(
-    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, driver_rows: int, events: int
+    target: str,
+    kafka: Kafka,
+    topic: Callable[..., str],
+    tmp_path: Path,
+    consistency: str,
+    driver_rows: int,
+    events: int,
 ) -> None:
     """Submitted to two workers of one core each, one is killed (SIGKILL) with its executor after the first
-    transactions: what it held is read again, and the end is the upstream's.  Ctrl-C ends it with 0."""
+    transactions, or while both write a step: what it held is read again, and the end is the upstream's.  Ctrl-C ends it
+    with 0."""
     name, workload = topic(PARTITIONS), WORKLOADS["sysbench"]
     upstream = Upstream(workload)
     sent = list(messages(upstream, ENCODERS["canal-json"](PARTITIONS), events, boundary_every=200))
     end = json.loads(sent[-1].value)["_tidb"]["watermarkTs"]
     make_tables(target, workload)
-    sizes = {"messages_per_batch": 3000, "driver_rows": driver_rows}
+    sizes = {"messages_per_batch": 3000, "driver_rows": driver_rows, "rows_per_transaction": 300}
     settings = [part for key, value in sizes.items() for part in ("--set", f"stream.{key}={value}")]
-    arguments = kafka_arguments("run", kafka.bootstrap_servers, name, target, *settings)
+    arguments = kafka_arguments("run", kafka.bootstrap_servers, name, target, "--consistency", consistency, *settings)
     with Cluster(workers=2) as cluster, submit(tmp_path, cluster.url, *arguments) as process:
         process.says("spark_started")  # what came before, the driver would have read alone
         fill(kafka.bootstrap_servers, name, sent)
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
+        if consistency == "parallel":
+            process.wait_for(lambda: sql(target, IN_A_STEP) == [(1,)], "a step that executors write")
         cluster.workers[0].kill()
         assert applied_ts(target) < end, "the kill came too late to tell anything"
         process.wait_for(lambda: applied_ts(target) >= end, "the end")
@@ -75,6 +92,8 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     dropped = [line for line in process.lines if "late_changes_dropped" in line]
     assert not dropped, "\n".join(dropped) + f"\nthe end of the log:\n{process.end_of_log}"
     assert fingerprint(target, workload) == upstream.fingerprint(), process.end_of_log
+    assert sql(target, f"SELECT applied_ts >= {end}, applying_ts = applied_ts FROM _bridge.progress") == [(1, 1)]
+    assert ("executors_write" in process.log) is (consistency == "parallel")
 
 
 @pytest.mark.usefixtures("spark")

@@ -63,8 +63,9 @@ CHAIN: Final = (
 )
 MINUTES: Final = float(os.environ.get("SENDERS_MINUTES", "30"))
 ROUND_SECONDS: Final = 60.0
-PATIENCE_SECONDS: Final = 60.0
-"""For a bridge that has been killed to start, and after each line that it logs since, but those of its status."""
+PATIENCE_SECONDS, HELD_SECONDS = 300.0, 60.0
+"""For a bridge that has been killed to start, and after each line that it logs since, but those of its status: beside
+other work it may take minutes.  A schema change that is held is asked for sooner."""
 STATUS: Final = "[info     ] status "
 LOGGED: Final = 3
 """Lines of a bridge that has begun to bring changes."""
@@ -215,7 +216,7 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
                 (folder / "sender.log").write_text((round.sender.folder / "server.log").read_text(errors="replace"))
                 return f"the sender ended: {error}"
             (folder / "upstream.txt").write_text(pprint.pformat(contents(upstream.url), width=200))
-            end = ended(process, upstream, target)
+            end = ended(process, upstream, target, folder)
             (folder / "target.txt").write_text(pprint.pformat(contents(target.url), width=200))
             return end
         finally:
@@ -228,17 +229,19 @@ def started(round: Round, target: SqlServer, folder: Path) -> Process:
     return Process(folder, *arguments, "--set", "stream.idle_seconds=5")
 
 
-def ended(process: Process, upstream: SqlServer, target: SqlServer) -> str:
-    """How it ended: equal, a named stop, a schema change that is held, or wrong."""
+def ended(process: Process, upstream: SqlServer, target: SqlServer, folder: Path) -> str:
+    """How it ended: equal, a named stop, a schema change that is held, what the log tells, or wrong."""
     wanted = contents(upstream.url)
-    until, told = time.monotonic() + PATIENCE_SECONDS, ""
-    while process.code is None and time.monotonic() < until:
+    since, told, held = time.monotonic(), "", ""
+    while process.code is None and not held and time.monotonic() < since + PATIENCE_SECONDS:
         with suppress(pymysql.MySQLError):  # a table that is dropped while it is read
             if contents(target.url) == wanted:
                 return "equal"
         last = next((line for line in reversed(process.lines) if STATUS not in line), "")
         if last != told:
-            until, told = time.monotonic() + PATIENCE_SECONDS, last
+            since, told = time.monotonic(), last
+        elif time.monotonic() > since + HELD_SECONDS:
+            held = held_by(target)
         time.sleep(1)
     if contents(target.url) == wanted:
         return "equal"
@@ -246,11 +249,17 @@ def ended(process: Process, upstream: SqlServer, target: SqlServer) -> str:
         last = process.lines[-1] if process.lines else ""
         names = any(re.search(".+".join(map(re.escape, entry.split("..."))), last) for entry in entries())
         return f"stopped: {last}" if process.code in (3, 4) and names else f"wrong: exit {process.code}, {last}"
-    held = subprocess.run(
-        ["bridge", "ddl", "list", "--open", "--target", target.url], capture_output=True, text=True, check=False
-    )
-    if "held" in held.stdout:
-        return f"held: {held.stdout.strip()[-300:]}"
+    if held:
+        return f"held: {held[-300:]}"
     got = contents(target.url)
     differ = sorted(name for name in wanted | got if wanted.get(name) != got.get(name))
+    if any("snapshot_again" in log.read_text(errors="replace") for log in folder.glob("bridge-*.log")):
+        return f"told: a second snapshot; {differ} differ"
     return f"wrong: {differ} differ"
+
+
+def held_by(target: SqlServer) -> str:
+    """What `bridge ddl list` shows, where a schema change is held."""
+    command = ["bridge", "ddl", "list", "--open", "--target", target.url]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return shown if "held" in shown else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import pytest
 from bridge.errors import RefusedRowsError
 from bridge.events import Event
 from bridge.model import Advance, TableName
+from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import parallel_writer
@@ -23,12 +24,11 @@ from bridge.mysql.parallel.fenced_part import Fence
 from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
+from bridge.rows.order_and_slices import WindowRows
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Sharing, Stage, Statement
-from bridge.spark.kept_rows import window
-from bridge.spark.kept_rows.window import ExecutorRows
-from tests.support.apart_rows import ApartRows
-from tests.support.kept import kept_store
+from bridge.spark.kept_rows.places import Home
+from bridge.spark.kept_rows.window import Executors
+from tests.support.near_rows import NearExecutors, NearRows
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -42,6 +42,8 @@ TABLES = {
     "s": "(id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)",
 }
 COUNT = 12
+SHARD = 5
+"""So many rows a transaction holds."""
 
 
 class Crash(BaseException):
@@ -49,9 +51,8 @@ class Crash(BaseException):
 
 
 @pytest.fixture
-def session(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    """With empty tables; several shards are made of few rows."""
-    monkeypatch.setattr(window, "_SHARD", Amount(20, 1 << 30))
+def session(target: str) -> Iterator[Session]:
+    """With empty tables."""
     with admin(target) as session:
         session.execute("CREATE DATABASE m")
         for name, columns in TABLES.items():
@@ -70,20 +71,18 @@ def changes(names: str = "tuns", ts: int = 10, value: int = 0) -> list[Event]:
     ]
 
 
-def apart(spark: SparkSession, folder: str | None = None) -> Callable[[list[RowStore], int, int], WindowRows]:
-    """Every window is on executors."""
-
-    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
-        return ExecutorRows(
-            [kept_store(spark, s.table, folder) for s in stores if isinstance(s, TableStore)], Amount(0, 0), low, high
-        )
-
-    return rows_of
+def apart(spark: SparkSession, folder: str | None = None) -> Executors:
+    """Executors that write whatever there is, in several shards."""
+    found = Executors(Amount(0, 0), Amount(SHARD, 1 << 30))
+    found.home = Home(spark.sparkContext, folder)
+    return found
 
 
 def apply(spark: SparkSession, target: str, events: Sequence[Event], **options: Any) -> None:
     """All of them as one step."""
-    with opened(target, [("cdc", 0)], writers=2, rows_of=apart(spark, options.pop("folder", None)), **options) as made:
+    with opened(
+        target, [("cdc", 0)], writers=2, executors=apart(spark, options.pop("folder", None)), **options
+    ) as made:
         made.take(in_one_partition([*events, boundary(1000)]))
 
 
@@ -130,7 +129,7 @@ def test_parts_that_a_failover_lost_are_written_again(spark: SparkSession, targe
             session.execute("DELETE FROM m.t")
             session.execute(f"KILL {pipeline.writer.session().connection_id}")
 
-    with opened(target, [("cdc", 0)], writers=2, rows_of=apart(spark), trace=trace) as pipeline:
+    with opened(target, [("cdc", 0)], writers=2, executors=apart(spark), trace=trace) as pipeline:
         pipeline.take(in_one_partition([*changes("tn"), boundary(1000)]))
     assert lost[0]["t"] == ALL
     assert counts(session)["t"] == counts(session)["n"] == ALL
@@ -254,13 +253,21 @@ def test_a_task_leaves_a_server_that_the_driver_has_left(target: str, session: S
     assert session.rows("SELECT * FROM m.t") == [(1, 1)]
 
 
-class _Unreached(ApartRows):
+class _Unreached(NearRows):
     """Rows of a process that cannot reach the target."""
 
-    def written_apart(self, *_: object) -> DriverRows:
+    def written_apart(self, *_: object) -> None:
         """Fails."""
         asked.append(1)
         raise NotWrittenError(NotWritten("no route to host", cannot_connect=True))
+
+
+class _Far(NearExecutors):
+    """Executors that cannot reach the target."""
+
+    def given(self, rows: WindowRows) -> NearRows:
+        """Takes them."""
+        return _Unreached(*super().given(rows))
 
 
 asked: list[int] = []
@@ -269,12 +276,7 @@ asked: list[int] = []
 def test_executors_that_cannot_reach_the_target_are_asked_no_more(target: str, session: Session) -> None:
     """The driver writes then, as it did before."""
     asked.clear()
-
-    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
-        [rows] = [s.due(low, high) for s in stores if isinstance(s, TableStore)]
-        return _Unreached(rows)
-
-    with opened(target, [("cdc", 0)], writers=2, rows_of=rows_of) as pipeline:
+    with opened(target, [("cdc", 0)], writers=2, executors=_Far(Amount(SHARD, 1 << 30), no_trace)) as pipeline:
         for n in range(1, 6):
             pipeline.take(in_one_partition([*changes("t", 100 * n, n), boundary(100 * n + 1)], 100 * n))
     assert len(asked) == 3

@@ -73,7 +73,7 @@ def test_a_change_of_names_in_a_circle_is_not_skipped(target: str) -> None:
 @pytest.mark.parametrize("deleted", ["1=0", "id < 2", "1=1"])
 def test_rows_that_a_skipped_statement_would_remove_may_be_gone(target: str, tmp_path: Path, deleted: str) -> None:
     """Who skips a TRUNCATE may delete rows by hand: verify called them missing, and its fix file put them back.  A row
-    that is another than it was, or that came later, is found all the same."""
+    that came later is found all the same."""
     late = row_change(21, "t", COLUMNS, ["id"], after=[9, 9])
     events, fixes = held(target, "TRUNCATE TABLE t", late), tmp_path / "fix.sql"
     assert bridge("ddl", "skip", "20", "--target", target).code == 0
@@ -81,7 +81,7 @@ def test_rows_that_a_skipped_statement_would_remove_may_be_gone(target: str, tmp
     sql(target, f"DELETE FROM m.t WHERE {deleted} AND id <> 9")
     rows = sql(target, "SELECT * FROM m.t")
     assert verify_events(target, events).is_equal
-    sql(target, "UPDATE m.t SET v = v + 1 WHERE id = 2", "DELETE FROM m.t WHERE id = 9")
+    sql(target, "DELETE FROM m.t WHERE id = 9")
     assert not verify_events(target, events, fixes=fixes).is_equal
     run_file(target, fixes)
     assert sql(target, "SELECT * FROM m.t") == rows

@@ -38,6 +38,7 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.keys.key_spellings import Spellings
+from bridge.rows.order_and_slices import WindowRows
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -211,6 +212,10 @@ class Writer:
                 self._attempt(step, source, may_load=attempt.retry_state.attempt_number == 1)
         self._ownership.committed(step)
         self.counts.transactions += 1
+
+    def writes_apart(self, rows: WindowRows) -> bool:  # noqa: ARG002
+        """Tells whether others will probably write these rows, which the driver need not fold then."""
+        return False
 
     def refusal(self, source: StatementSource) -> RefusedRowsError | None:
         """Tells why the target refuses a row of these statements; None when it accepts all.  It rolls everything

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +11,7 @@ from pymysql.err import MySQLError
 
 from bridge.errors import BridgeError
 from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
@@ -33,12 +34,14 @@ class ExecutorWriter:
     lock: the name of the pipeline's lock, by which others recognise its connections.
     server: the driver's, which alone knows what the progress row is, and has the locks on it; "" for a TiDB, whose
         servers are one.
+    trace: told the name of each step (tests crash there).
     """
 
     target: Target
     fence: Fence
     lock: str
     server: str
+    trace: Callable[[str], None] = no_trace
 
     def __call__(self, statements: Sequence[Statement]) -> NotWritten | None:
         """Commits the statements in one transaction; tells why not when it cannot."""
@@ -56,27 +59,27 @@ class ExecutorWriter:
     def _attempt(self, session: Session, statements: Sequence[Statement]) -> tuple[NotWritten | None, bool]:
         """Returns why the statements are not committed, and whether another attempt may help."""
         try:
-            write_part(session, self.fence, statements)
+            write_part(session, self.fence, statements, self.trace)
         except LoadRefusedError as refusal:
-            self._close()
+            self.close()
             return NotWritten(str(refusal), refused_load=refusal.table), False
         except (MySQLError, OSError, BridgeError, FencedError) as error:
             if isinstance(error, LockConflictError):
                 with suppress(MySQLError, OSError):
                     session.rollback()
             else:
-                self._close()
+                self.close()
             may_help = isinstance(error, (LockConflictError, *LOST)) and not is_lock_wait(error)
             return _not_written(error), may_help
         except BaseException:
-            self._close()
+            self.close()
             raise
         return None, False
 
     def _session(self) -> Session:
         key = (self.lock, self.fence.epoch, self.server)
         if key not in _sessions:
-            self._close()
+            self.close()
             session = self.target.connect()
             if self.server not in ("", session.server):
                 session.close()
@@ -86,7 +89,7 @@ class ExecutorWriter:
         return _sessions[key]
 
     @staticmethod
-    def _close() -> None:
+    def close() -> None:
         """Ends the session of this process; an open transaction is rolled back."""
         while _sessions:
             _sessions.popitem()[1].close()

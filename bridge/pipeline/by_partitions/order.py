@@ -42,7 +42,7 @@ SETTLE_AGAIN_SECONDS: Final = 100.0
 
 _SHOWN: Final = 5
 _SNAPSHOT_FIX: Final = (
-    "rows that were deleted upstream while the connector was off are not in it, and stay on the target: bridge verify"
+    "rows and tables that were deleted upstream while the connector was off are not in it, and stay: bridge verify"
     " --against upstream shows them"
 )
 

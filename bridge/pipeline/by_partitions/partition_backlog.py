@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -464,9 +464,14 @@ class PartitionBacklog:
         self._unread.clear()
 
     def bad(self) -> list[BadMessage]:
-        """Returns the bad messages that come next in their partitions."""
-        heads = (queue.head for _, queue in sorted(self._queues.items()))
-        events = [head.event for head in heads if head is not None and head.is_bad]
+        """Returns the bad messages that come next in their partitions; without one, the schema change that cannot be
+        read, where rows behind it hold back a schema change before it, so that nothing would ever be due."""
+        queues = sorted(self._queues.items())
+        events = [head.event for _, queue in queues if (head := queue.head) is not None and head.is_bad]
+        unreadable = [(where, queue, bound) for where, queue in queues if (bound := queue.unreadable) and not events]
+        for where, queue, bound in unreadable:
+            if any(self._queues[other].begins_behind([bound]) for other in self.held_by() if other != where):
+                events += [stop.event for stop in islice(queue.unreadable_changes(), 1)]
         return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 
     @property

@@ -73,8 +73,9 @@ nothing tells whether they may pass."""
 class AppliedRow(NamedTuple):
     """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none.
 
-    rows: how many rows of that place are in the target.  again: how many of them the producer has still to send again,
-    as it has begun to send again what is before them.
+    rows: how many rows of that place are in the target; where messages tell the rows of an event apart, the index
+    (`Event.index`) of the last one.  again: how many of them the producer has still to send again, as it has begun to
+    send again what is before them.
     """
 
     ts: int
@@ -174,7 +175,8 @@ class PartitionQueue:
     shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
-    begins_snapshot: whether the events noted last begin a snapshot although the binlog had been read before.
+    begins_snapshot: whether the events noted last begin a snapshot although another one, or the binlog, had been read
+    before.
     applied: the last row in the target that named its place.
     began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
     when it did not.
@@ -207,6 +209,10 @@ class PartitionQueue:
         places = Places.of(events["place"])
         if places.numbers:
             seen = max(self.seen, self.shown)
+            for name, numbers in places.numbers.items():
+                if is_of_snapshot(name):  # all rows of a snapshot have its place
+                    told = numbers[numbers >= 0]
+                    self.begins_snapshot |= bool((told != self._highest.get(name, told[0])).any())
             began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
             self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
@@ -276,12 +282,17 @@ class PartitionQueue:
 
     def schema_changes(self) -> Iterator[Stop]:
         """Gives all schema changes in the queue."""
+        return (stop for stop in self._stops() if not stop.is_bad)
+
+    def unreadable_changes(self) -> Iterator[Stop]:
+        """Gives those that cannot be read."""
+        return (stop for stop in self._stops() if stop.is_bad and stop.event["columns"] == Code.SCHEMA_CHANGE.value)
+
+    def _stops(self) -> Iterator[Stop]:
         before = 0
         for run in self._runs:
             for at in run.stops.tolist():
-                stop = self._stop(run, at, before + at)
-                if not stop.is_bad:
-                    yield stop
+                yield self._stop(run, at, before + at)
             before += len(run)
 
     def begins_behind(self, bounds: Sequence[Bound]) -> bool:

@@ -4,6 +4,7 @@ What has run is on record in the journal, with the identity that its message tel
 
 commit ts (TiCDC's Debezium messages)   equal: the same schema change
 place in the binlog, GTID               equal: the same schema change; else another one
+batch of Canal (a sending)              equal: another one, since none is twice in a batch
 event time and text alone               equal, and the time is not in whole seconds: the same, since no server runs one
                                         statement twice in a millisecond; in whole seconds only what came between tells
 """
@@ -17,7 +18,7 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
 from bridge.model import SchemaChange
-from bridge.protocols.values.event_time import FILE, GTID
+from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
 from bridge.rows.moments import coordinates_of
 from bridge.tso import ms_tso, tso_ms
 
@@ -80,13 +81,19 @@ def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> Sch
 
 def is_same_place(one: str, other: str) -> bool | None:
     """Tells whether two places ("" for none) are one; None when nothing can be told of them.  A GTID is the same on
-    every server, files and positions are not."""
+    every server, files and positions are not.  A Canal that was restarted in between takes more than a second for that.
+    """
     places = [coordinates_of(place) if place else {} for place in (one, other)]
     for kind in (GTID, FILE):
         first, second = ({n: at for n, at in place.items() if n.startswith(kind)} for place in places)
         if first.keys() & second.keys():
             return first == second
-    return None
+    one_sent, other_sent = (place.get(SENT) for place in places)
+    if one_sent is None or other_sent is None:
+        return None
+    is_one_batch = not (one_sent ^ other_sent) & ((1 << BATCH_BITS) - 1)
+    is_beside = abs((one_sent >> BATCH_BITS) - (other_sent >> BATCH_BITS)) < _SECOND_MS
+    return False if is_one_batch and is_beside else None
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})

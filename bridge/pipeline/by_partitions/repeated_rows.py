@@ -7,7 +7,8 @@ table.  By its place it is older, where both tell theirs in one binlog, otherwis
 
 Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
 behind others shows it: its place is not behind the last one of its partition in the target.  None of these is applied
-again.
+again.  Debezium's connector also tells which row of its event a row is; with GTIDs alone, a row of the very last
+transaction may be one more of it.
 """
 
 from __future__ import annotations
@@ -48,9 +49,14 @@ def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) 
     """
     if rows.table["place"].null_count == rows.table.num_rows or is_of_sending(applied.place):
         return None
-    told = rows.table["place"].drop_null().combine_chunks()
-    ascends = pc.all(pc.greater_equal(told[1:], told[:-1])).as_py() is not False
-    if ascends and told[0].as_py() >= applied.place and not applied.again:
+    some = rows.table.filter(rows.table["place"].is_valid()) if rows.table["place"].null_count else rows.table
+    told, indexes = some["place"].combine_chunks(), some["index"].to_numpy()
+    rises = np.asarray(pc.greater(told[1:], told[:-1])) | (
+        np.asarray(pc.equal(told[1:], told[:-1])) & ((indexes[1:] > indexes[:-1]) | (indexes[1:] == 0))
+    )
+    first = told[0].as_py()
+    is_next = first > applied.place or (first == applied.place and not 0 < indexes[0] <= applied.rows)
+    if rises.all() and is_next and not applied.again:
         return None
     copies, _ = _followed(rows, len(rows.times), applied, seen())
     return copies if copies.any() else None
@@ -73,8 +79,9 @@ def last_applied(
     if is_of_sending(place):
         again = come_after_restart(rows, before, seen())[at]
         return AppliedRow(int(rows.times[at]), place, again=int(again))
-    same = pc.sum(pc.equal(places, place)).as_py()
-    return AppliedRow(int(rows.times[at]), place, same + (before.rows if place == before.place else 0))
+    index = rows.table["index"][at].as_py() if FILE in place else 0
+    same = index or pc.sum(pc.equal(places, place)).as_py() + (before.rows if place == before.place else 0)
+    return AppliedRow(int(rows.times[at]), place, same)
 
 
 def seen_before(rows: Rows, shown: int) -> Longs:
@@ -105,28 +112,33 @@ def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
 def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
     """Follows the first rows of a partition through the binlog: tells which are copies, and the last one that is none.
 
-    Rows of one place are those of one event, or of one transaction.  They are copies only behind others that
-    are before them, and only as many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a
-    later time is no copy.
+    Rows of one place are those of one event, or of one transaction.  Where messages tell the rows of an event apart,
+    they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
+    many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
-    places = rows.table["place"].slice(0, count)
+    places, indexes = rows.table["place"].slice(0, count), rows.table["index"].to_numpy()
     last_row, last = -1, applied
     for name, numbers in _binlogs(Places.of(places).numbers, marks).items():
         highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
         for row in np.flatnonzero(numbers >= 0).tolist():
             number, may_be_copy = int(numbers[row]), bool(rows.times[row] <= seen[row])
+            index = int(indexes[row]) if name.startswith(FILE) else 0
             if may_be_copy and number < highest:
                 copies[row] = True
                 mine = mine._replace(again=mine.rows)
+            elif may_be_copy and number == highest and index:
+                copies[row] = index <= mine.rows
+                mine = mine if copies[row] else AppliedRow(int(rows.times[row]), places[row].as_py(), index)
+                newest = newest if copies[row] else row
             elif may_be_copy and number == highest and mine.again:
                 copies[row] = True
                 mine = mine._replace(again=mine.again - 1)
             else:
-                same = mine.rows if number == highest else 0
+                same = index or (mine.rows if number == highest else 0) + 1
                 highest, newest = number, row
-                mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same + 1)
+                mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same)
         if newest > last_row or (last_row < 0 and name in marks):
             last_row, last = newest, mine
     return copies, last

@@ -85,7 +85,8 @@ def missing_rows(mark: TransactionMark, there: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Transactions:
-    """The rows of all transactions, without copies; sorted by transaction, and in each by their place in the binlog.
+    """The rows of all transactions, without copies; sorted by transaction, and in each by their numbers: all rows of a
+    transaction of MariaDB 11.4 have one place in the binlog.
 
     bounds: where each transaction begins, and the end of all.
     ids: the transactions, each with its number.
@@ -105,13 +106,13 @@ class Transactions:
     @cached_property
     def firsts(self) -> list[int]:
         """The file and position of the first row of each transaction."""
-        firsts: list[int] = self.numbers[self.bounds[:-1]].tolist()
+        firsts: list[int] = np.minimum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
         return firsts
 
     @cached_property
     def lasts(self) -> list[int]:
         """The same of its last row."""
-        lasts: list[int] = self.numbers[self.bounds[1:] - 1].tolist()
+        lasts: list[int] = np.maximum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
         return lasts
 
     @cached_property
@@ -121,8 +122,10 @@ class Transactions:
 
     @cached_property
     def are_numbered(self) -> list[bool]:
-        """Whether the rows of each are numbered from 1 on without a gap, so that none is there twice."""
+        """Whether the rows of each are numbered from 1 on without a gap, as they come in the binlog, so that none is
+        there twice."""
         wrong = self.orders - 1 != np.arange(len(self.orders)) - np.repeat(self.bounds[:-1], self.sizes)
+        wrong[1:] |= (self.numbers[1:] < self.numbers[:-1]) & (self.orders[1:] > 1)
         counts = np.add.reduceat(wrong.astype(np.int64), self.bounds[:-1]) if len(self.sizes) else self.sizes
         are: list[bool] = (counts == 0).tolist()
         return are
@@ -141,8 +144,10 @@ class Transactions:
         return found
 
     def __getitem__(self, one: int) -> TransactionRows:
-        """The rows of a transaction, by its number."""
-        part = slice(int(self.bounds[one]), int(self.bounds[one + 1]))
+        """The rows of a transaction, by its number, in the order of the binlog."""
+        start, end = self.bounds[one : one + 2].tolist()
+        columns = (self.kinds, self.orders, self.rows, self.numbers)
+        part = start + np.lexsort([column[start:end] for column in columns])
         return TransactionRows(
             self.at[part],
             self.numbers[part],
@@ -255,12 +260,12 @@ class ToldRows:
         at = np.flatnonzero(~self.is_loose)
         rows, orders = (self.table[name].to_numpy() for name in ("row", "order"))
         names, tables = distinct(self.table, ("table of",))
-        columns = [part[at] for part in (self.kinds, orders, rows, self.numbers, self.codes)]
+        columns = [part[at] for part in (self.kinds, rows, self.numbers, orders, self.codes)]
         sorting = np.lexsort(columns)
         columns, at = [part[sorting] for part in columns], at[sorting]
         is_new = np.ones(len(at), np.bool_)
         is_new[1:] = np.logical_or.reduce([part[1:] != part[:-1] for part in columns])
-        kinds, orders, rows, numbers, codes = (part[is_new] for part in columns)
+        kinds, rows, numbers, orders, codes = (part[is_new] for part in columns)
         at = at[is_new]
         firsts = np.flatnonzero(np.diff(codes, prepend=_NONE))
         ids = {self.ids[code]: one for one, code in enumerate(codes[firsts].tolist())}

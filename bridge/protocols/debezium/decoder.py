@@ -38,7 +38,7 @@ from bridge.protocols.decoder import (
     shown,
 )
 from bridge.protocols.fast.compiled.codes import PLACEHOLDERS
-from bridge.protocols.values.event_time import event_ts, place_in_binlog
+from bridge.protocols.values.event_time import event_ts, place_in_binlog, row_index
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
 from bridge.tso import ms_tso, tso_ms
@@ -188,15 +188,18 @@ class DebeziumDecoder(PlainDecoder):
             before, after = after, None
         elif kind is Kind.UPDATE and (old := payload.get("before")) is not None:
             before = image_before(layout, old, row)
-        commit_ts, by_time, place = source.get("commit_ts"), False, None
+        commit_ts, by_time, place, index = source.get("commit_ts"), False, None, 0
         if type(commit_ts) is not int or not 0 < commit_ts <= MAX_COMMIT_TS:
             commit_ts, by_time = _commit_ts(payload, source)
         if by_time:
             place = self._transaction_place(payload, source) if self._tells_transactions else _place(source)
+            if place is not None and not self._tells_transactions and not _is_of_snapshot(source):
+                told = (source.get(name) for name in ("row", "connector", "version"))
+                index = row_index(*told, is_deleted=kind is Kind.DELETE)
         fields = (
             kind,
             commit_ts,
-            0,
+            index,
             state.schema,
             state.table,
             layout.columns,

@@ -11,6 +11,7 @@ topic of transactions has a BEGIN and an END of each, with how many rows the con
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -91,7 +92,7 @@ def place_of_change(source: dict[str, Any], *, is_of_snapshot: bool) -> str:
     return _place({**source, "server_id": SNAPSHOT_SERVER} if is_of_snapshot else source, 0, NO_TRANSACTION, "")
 
 
-def head_of_place(table: str, source: dict[str, Any], base: str) -> str:
+def head_of_place(table: str, source: Mapping[str, Any], base: str) -> str:
     """Gives what stands before the numbers of a place; base: of the file of the binlog.  Raises DecodeError."""
     server = f"{source['name']}/{base}/{source['server_id']}"
     if "\n" in server or "\n" in table:

@@ -78,6 +78,8 @@ class FastDebeziumDecoder(FastJsonDecoder):
                 "ts_ms": Hole.EVENT_SECOND if is_whole_second else Hole.EVENT_MS,
                 **in_source,
             }
+            if event.index:
+                holes["row"] = PlaceHole(Hole.ROW_OF_EVENT, event.index - 2 * source["row"])
             free = dict[str, Any](_free(payload, _FREE_IN_PAYLOAD))
             if type(transaction := payload.get("transaction")) is dict:
                 free["transaction"] = {**transaction, **_free(transaction, _FREE_IN_TRANSACTION), **in_transaction}
@@ -103,7 +105,7 @@ def _free(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Hole]:
     return {name: _FREE[type(found[name])] for name in names if type(found.get(name)) in _FREE}
 
 
-Place = tuple[Sequence[tuple[str, int]], dict[str, Any], dict[str, Any]]
+Place = tuple[list[tuple[str, int]], dict[str, Any], dict[str, Any]]
 """The parts of a place (`Lesson.place`), and the holes for its numbers in `source` and in `transaction`."""
 
 
@@ -126,10 +128,11 @@ def _place_among_transactions(place: str | None, source: Mapping[str, Any], tran
         "pos": PlaceHole(Hole.FILE_POSITION, 0),
         **({"row": PlaceHole(Hole.FILE_POSITION, 1)} if type(source.get("row")) is int else {}),
     }
-    head, holes, id_head = head_of_place(f"{source['db']}.{source['table']}", source, base[:-1]), {}, ""
+    head = head_of_place(f"{source['db']}.{source['table']}", source, base[:-1])
+    holes, id_head = dict[str, Any](), ""
     if told is not None:
         id_, id_head = told["id"], id_of(told["id"])[:-NUMBER_DIGITS]
-        parts = [id_head, PlaceHole(Hole.COORDINATE, 3)]
+        parts: list[str | PlaceHole] = [id_head, PlaceHole(Hole.COORDINATE, 3)]
         if (by_file := text_before_file_number(id_)) is not None:
             parts = [by_file, PlaceHole(Hole.FILE_NUMBER, 3), IN_FILE, PlaceHole(Hole.FILE_POSITION, 3)]
         elif text_before_number(id_) != id_head:

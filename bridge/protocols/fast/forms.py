@@ -50,6 +50,7 @@ from bridge.protocols.fast.compiled.codes import (
     NUMBER,
     OLD,
     POSITIVE,
+    ROW_OF_EVENT,
     SAME,
     SCALAR,
     SCHEMA,
@@ -118,6 +119,7 @@ _HOLES: Final = {
     Hole.FILE_POSITION: FILE_POSITION,
     Hole.SENT_MS: SENT_MS,
     Hole.BATCH: BATCH,
+    Hole.ROW_OF_EVENT: ROW_OF_EVENT,
 }
 
 Rows = npt.NDArray[np.int32]

@@ -10,6 +10,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.events import Event
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.fast.compiled.codes import INDEX
 from bridge.protocols.values.event_time import COORDINATES_SEP, NUMBER_DIGITS
 from bridge.protocols.values.row_image import Layout
 
@@ -49,6 +51,8 @@ class Hole(Enum):
     """An integer: when a message was made (ms since 1970), which makes one number of the place with BATCH."""
     BATCH = auto()
     """An integer above 0: the number of a batch."""
+    ROW_OF_EVENT = auto()
+    """An integer: the number of a row in its event of the binlog, of which the event's index is made (`row_index`)."""
 
 
 class PlaceHole(NamedTuple):
@@ -104,8 +108,11 @@ def value_holes(image: str, row: Iterable[str]) -> dict[str, ValueHole]:
 
 
 def parts_of_place(place: str | None) -> list[tuple[str, int]]:
-    """Gives the parts of an event's place: the text before each number, and which number it is."""
+    """Gives the parts of an event's place: the text before each number, and which number it is.  Raises DecodeError for
+    a place of more numbers than the compiled functions have room for."""
     names = [] if place is None else [part[:-NUMBER_DIGITS] for part in place.split(COORDINATES_SEP)]
+    if len(names) > INDEX:
+        raise DecodeError("a place of too many numbers")
     return [(COORDINATES_SEP * (number > 0) + name, number) for number, name in enumerate(names)]
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError
-from bridge.protocols.fast.compiled.codes import CONVERTED, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
+from bridge.protocols.fast.compiled.codes import CONVERTED, INDEX, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
 from bridge.protocols.fast.compiled.functions import walk, write_images, write_places
 from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.forms import IMAGES, Arrays, Forms, Rows
@@ -213,7 +213,7 @@ class Reader:
             )  # fmt: skip
             images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)
-        index = np.zeros(size) if outside is None else outside.index
+        index = places[:, INDEX] if outside is None else outside.index
         forms = known.table[kinds[numbers], 0]
         columns = {
             "commit_ts": pa.array(commit_ts[numbers]),

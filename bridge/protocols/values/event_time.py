@@ -58,6 +58,9 @@ _LAST_FILE: Final = (1 << 31) - 1
 POSITION_BITS: Final = 32
 """How many bits of the number of a file and position are the position's."""
 LAST_POSITION: Final = (1 << POSITION_BITS) - 1
+_OF_MARIADB_TOO: Final = frozenset({"0.", "1.", "2."})
+_MOST_ROWS: Final = 1_000_000_000
+"""Of an event; a message that names more tells nothing."""
 _MOST_NUMBER: Final = (1 << 63) - 1
 _MYSQL_GTID: Final = re.compile(r"([0-9A-Za-z-]{1,64}(?::[a-z_][a-z0-9_]{0,31})?):([0-9]{1,19})")
 _MARIADB_GTID: Final = re.compile(r"([0-9]{1,10})-[0-9]{1,10}-([0-9]{1,19})")
@@ -94,6 +97,19 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
         first = _coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2]))
         return first if place is None else f"{first}{COORDINATES_SEP}{place}"
     return place
+
+
+def row_index(row: object, connector: object, version: object, *, is_deleted: bool) -> int:
+    """Gives a row of an event of the binlog its index (`Event.index`), which ascends within that event and is above 0;
+    gives 0 where the message does not tell the row, or its position is not that of the event.
+
+    row, connector, version: of `source` of Debezium's connector.  Rows count from 0; a changed key is a delete and a
+        create of one row.  All events of a transaction of MariaDB 11.4 have one position (connector 3.5.0), which
+        connectors named mysql could read before 3.0.
+    """
+    if connector != "mysql" or type(version) is not str or version[:2] in _OF_MARIADB_TOO:
+        return 0
+    return 2 * row + (1 if is_deleted else 2) if type(row) is int and 0 <= row < _MOST_ROWS else 0
 
 
 def file_and_position(file: str, position: int) -> tuple[str, int]:

@@ -116,6 +116,12 @@ def is_nearly_exact(table: Table, key: tuple[str, ...]) -> bool:
     return all(one in {_Equality.SAME, _Equality.BLANKS} for one in _equalities(table, key))
 
 
+def is_alone(table: Table) -> bool:
+    """Tells whether rows of different keys have nothing to do with each other: no unique value moves from one to
+    another, and equal keys have equal literals."""
+    return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
+
+
 def spellings(table: Table, key: tuple[str, ...], literals: pa.Array, goes: Bools, same_keys: SameKeys) -> Spellings:
     """Finds the keys that the server takes for one.  literals: keys, with repetitions.  goes: whether the key's row
     goes away."""

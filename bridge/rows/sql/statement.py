@@ -95,7 +95,7 @@ class NotWrittenError(Exception):
     """Raised when other processes have not written all that they were to write."""
 
     def __init__(self, found: NotWritten) -> None:
-        super().__init__(found.why)
+        super().__init__(found)  # it is pickled
         self.found = found
 
 

@@ -28,12 +28,14 @@ class KeyedRows(NamedTuple):
     """Row changes of one table (EVENT_SCHEMA), and the key of each one's row, literals joined by SEP.
 
     key: the names of its columns; () for a table without a key, whose rows all have the key "".
+    is_torn: whether they are halves of changes that move a row to another key, and lack columns that only that row has.
     """
 
     table: Table
     key: tuple[str, ...]
     changes: pa.Table
     keys: pa.Array
+    is_torn: bool = False
 
 
 def keyed(
@@ -66,8 +68,8 @@ def _keyed(table: Table, changes: pa.Table, same: KnownSpellings) -> Iterator[Ke
         stays, moved = pa.array(~moves), pa.array(moves)
         gone, come = (_as_kind(mine.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
         yield KeyedRows(table, key, mine.filter(stays), respelled(pc.coalesce(new, old).filter(stays), known))
-        yield KeyedRows(table, key, gone, respelled(old.filter(moved), known))
-        yield KeyedRows(table, key, come, respelled(new.filter(moved), known))
+        yield KeyedRows(table, key, gone, respelled(old.filter(moved), known), shape.lacks)
+        yield KeyedRows(table, key, come, respelled(new.filter(moved), known), shape.lacks)
 
 
 def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:

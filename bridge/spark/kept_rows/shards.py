@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,11 +25,10 @@ from bridge.rows.keys.key_spellings import KnownSpellings
 from bridge.rows.net_changes import fold
 from bridge.rows.order_and_slices import in_order, in_stages
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import NotWritten, Rendering, Sharing, Statement, WritePart
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Sharing, Statement, WritePart
 from bridge.spark.event_transfer import export_events, opened
-from bridge.spark.kept_rows.chunks import Chunk
 from bridge.spark.kept_rows.places import Parts
-from bridge.spark.kept_rows.row_keys import divided, keyed, shards_of
+from bridge.spark.kept_rows.row_keys import KeyedRows, divided, keyed, shards_of
 from bridge.spark.kept_rows.statements import Rendered, export_statements
 
 _ERROR: Final = b"E"
@@ -38,12 +37,20 @@ Shard = tuple[int, bytes]
 """The number of a shard, and some of its events, or an error."""
 
 
+class Rows(Protocol):
+    """What is divided: a `Chunk`."""
+
+    def rows(self) -> pa.Table:
+        """Gives row changes (EVENT_SCHEMA), in order."""
+
+
 @dataclass(frozen=True)
 class Shards:
     """How a window is divided and rendered.
 
     same: what the target said of keys that it compares as equal.
     folder: where tasks leave files; None where they may not.
+    is_apart: whether each shard is a transaction of its own.
     """
 
     catalog: Mapping[TableName, Table]
@@ -51,6 +58,7 @@ class Shards:
     same: KnownSpellings
     count: int
     folder: str | None
+    is_apart: bool = False
 
     @classmethod
     def of(
@@ -60,27 +68,36 @@ class Shards:
         same: KnownSpellings,
         count: int,
         folder: str | None,
+        *,
+        is_apart: bool = False,
     ) -> Shards:
         """Makes what can be sent to tasks."""
-        return cls(dict(catalog), replace(rendering, same_keys=same), same, count, folder)
+        return cls(dict(catalog), replace(rendering, same_keys=same), same, count, folder, is_apart)
 
     def rendered(self, parts: Parts) -> RDD[Rendered | BridgeError]:
         """Has tasks divide and render the row changes: one Spark partition for each shard."""
-        shards = parts.spread(self._divide).partitionBy(self.count, int)
+        shards = parts.spread(self.divide).partitionBy(self.count, int)
         return shards.mapPartitionsWithIndex(self._render)
 
-    def _divide(self, chunks: Iterator[Chunk]) -> Iterator[Shard]:
-        """Divides chunks.  An error takes the place of shard 0."""
+    def divide(self, chunks: Iterable[Rows]) -> Iterator[Shard]:
+        """Divides chunks.  An error comes with every shard, so that none is written."""
         for chunk in chunks:
             try:
                 found = list(keyed(self.catalog, chunk.rows(), self.same, self.rendering.checked_types))
-            except BridgeError as error:
-                yield 0, _ERROR + pickle.dumps(error)
+                self._refuse_torn(found)
+            except (BridgeError, NotWrittenError) as error:
+                yield from ((number, _ERROR + pickle.dumps(error)) for number in range(self.count))
                 return
             rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(some.changes for some in found)])
             numbers = [shards_of(some.table, some.keys, self.count) for some in found]
             for number, some in divided(rows, np.concatenate([np.empty(0, np.int64), *numbers])):
                 yield number, export_events(some, self.folder)
+
+    def _refuse_torn(self, some: Iterable[KeyedRows]) -> None:
+        """Raises NotWrittenError for halves of changes that only one transaction can put together."""
+        torn = next((rows.table.name for rows in some if rows.is_torn), None) if self.is_apart else None
+        if torn is not None:
+            raise NotWrittenError(NotWritten(f"rows of {torn} move to other keys, and their messages lack columns"))
 
     def _render(self, number: int, shard: Iterable[Shard]) -> Iterator[Rendered | BridgeError]:
         """Folds and renders one shard."""
@@ -95,7 +112,7 @@ class Shards:
         values = [value for _, value in shard]
         for value in values:
             if value.startswith(_ERROR):
-                raise pickle.loads(value[len(_ERROR) :])  # of `_divide`
+                raise pickle.loads(value[len(_ERROR) :])  # of `divide`
         batches = [batch for value in values for batch in pa.ipc.open_stream(opened(value))]
         changes = in_order(pa.Table.from_batches(batches, EVENT_SCHEMA))
         nets = fold(self.catalog, changes, self.same)
@@ -105,15 +122,19 @@ class Shards:
     def written(self, parts: Parts, write: WritePart, connections: int) -> list[NotWritten]:
         """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Returns
         why shards were not written."""
-        shards = parts.spread(self._divide).partitionBy(min(connections, self.count), int)
-        return shards.mapPartitions(partial(self._write, write)).collect()
+        shards = parts.spread(self.divide).partitionBy(min(connections, self.count), int)
+        return shards.mapPartitions(partial(self.write, write)).collect()
 
-    def _write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
+    def write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
+        """Writes shards, each in one transaction; gives why one is not written, and ends then."""
         for number, some in groupby(sorted(shards, key=itemgetter(0)), key=itemgetter(0)):
             try:
                 statements = list(self._statements(number, some))
             except BridgeError as error:
                 yield NotWritten(error.what, error.fix)
+                return
+            except NotWrittenError as error:
+                yield error.found
                 return
             once = any(one.sharing is Sharing.ONCE for one in statements)
             found = NotWritten("rows may be written only once") if once else write(statements)

@@ -36,10 +36,11 @@ class ChunkStore:
     last_ts: int
 
     @classmethod
-    def of(cls, home: Home, rows: pa.Table) -> ChunkStore:
-        """Makes a store of row changes (EVENT_SCHEMA, in any order) that are in the driver's memory."""
+    def of(cls, home: Home, rows: pa.Table, chunk_bytes: int = CHUNK_BYTES) -> ChunkStore:
+        """Makes a store of row changes (EVENT_SCHEMA, in any order) that are in the driver's memory.
+        chunk_bytes: about the most of a chunk; never more than CHUNK_BYTES."""
         topics = frozenset(topic for (topic,) in distinct(rows, ("topic",))[0])
-        kept = tuple(_kept(home, in_order(rows))) if rows.num_rows else ()
+        kept = tuple(_kept(home, in_order(rows), min(chunk_bytes, CHUNK_BYTES))) if rows.num_rows else ()
         ts = rows["commit_ts"].to_numpy()
         amount = Amount(len(ts), int(row_bytes(rows).sum()))
         return cls(home, kept, topics, amount, int(ts.min(initial=TS_END)), int(ts.max(initial=-1)))
@@ -94,9 +95,9 @@ def _dropped(chunk: Chunk, ts: int, begins: Mapping[str, int], read: Mapping[Par
     return TableStore(chunk.rows()).count_below(ts, begins.__getitem__, read)
 
 
-def _kept(home: Home, rows: pa.Table) -> list[Kept]:
+def _kept(home: Home, rows: pa.Table, chunk_bytes: int) -> list[Kept]:
     """Writes row changes in order as chunks; those that are not files are given to Spark."""
-    size = max(1, rows.num_rows * CHUNK_BYTES // max(1, rows.nbytes))
+    size = max(1, rows.num_rows * chunk_bytes // max(1, rows.nbytes))
     files, others = list[KeptFile](), list[bytes]()
     for start in range(0, rows.num_rows, size):
         some = rows.slice(start, size)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, reduce
 from operator import methodcaller
 from tempfile import mkdtemp
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pyspark import RDD, StorageLevel
 from bridge.errors import BridgeError
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
-from bridge.rows.keys.key_spellings import KnownSpellings, is_exact
+from bridge.rows.keys.key_spellings import KnownSpellings, is_alone
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableRows, TableStore, WindowRows
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.rows.transactions import cut_transactions
@@ -27,7 +27,6 @@ from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows.chunks import TS_END, Chunk, Spans
 from bridge.spark.kept_rows.equal_keys import equal_keys
-from bridge.spark.kept_rows.large_steps import DRIVER_WRITES, LARGE, LargeSteps
 from bridge.spark.kept_rows.places import Home, Parts
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
@@ -45,12 +44,29 @@ Outcome = Rendered | BridgeError
 class Executors:
     """Makes windows of row changes: in the driver's memory if they are there, otherwise on the executors.
 
-    room: how much the driver may hold for one transaction.
-    large_steps: who writes those that would fit there.
+    room: how much is brought to the driver for one transaction.
+    transaction: executors write what exceeds it, where they write.
+    home: where row changes are kept; None while no query reads.
     """
 
-    def __init__(self, room: Amount, large_steps: LargeSteps = DRIVER_WRITES) -> None:
-        self._room, self._large_steps = room, large_steps
+    def __init__(self, room: Amount, transaction: Amount = _SHARD) -> None:
+        self._room, self._transaction = room, transaction
+        self.home: Home | None = None
+
+    def write(self, rows: WindowRows) -> bool:
+        """Tells whether executors write these rows: they have them already, or there are more than one transaction
+        should hold."""
+        return isinstance(rows, ExecutorRows) or (self.home is not None and rows.amount.exceeds(self._transaction))
+
+    def given(self, rows: WindowRows) -> ExecutorRows:
+        """Gives row changes to the executors, unless they have them."""
+        if isinstance(rows, ExecutorRows):
+            return rows
+        assert isinstance(rows, DriverRows)
+        assert self.home is not None
+        chunks = self.home.context.defaultParallelism
+        given = ChunkStore.of(self.home, rows.table, max(1, rows.table.nbytes // chunks))
+        return ExecutorRows([given], self._room, transaction=self._transaction)
 
     def rows_of(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
         """Returns the row changes with low <= commit_ts < high, from stores of both kinds."""
@@ -58,10 +74,8 @@ class Executors:
         kept = [store for store in stores if isinstance(store, ChunkStore) and store.overlaps(low, high)]
         if not kept:
             return DriverRows.merged(tables)
-        home = _home_of(kept)
-        held = [ChunkStore.of(home, pa.concat_tables(tables))] if tables else []
-        writers = self._large_steps.writers(home.context.defaultParallelism)
-        return ExecutorRows([*held, *kept], self._room, low, high, writers=writers)
+        held = [ChunkStore.of(kept[0].home, pa.concat_tables(tables))] if tables else []
+        return ExecutorRows([*held, *kept], self._room, low, high, transaction=self._transaction)
 
 
 class ExecutorRows:
@@ -69,15 +83,21 @@ class ExecutorRows:
 
     stores: at least one.
     room: a piece that fits there is brought to the driver.
-    writers: how many executors write large steps themselves, so that these are not brought; 0 when the driver does.
+    transaction: about how much a task writes in one (`written_apart`).
     """
 
     def __init__(
-        self, stores: Sequence[ChunkStore], room: Amount, low: int = 0, high: int = TS_END, *, writers: int = 0
+        self,
+        stores: Sequence[ChunkStore],
+        room: Amount,
+        low: int = 0,
+        high: int = TS_END,
+        *,
+        transaction: Amount = _SHARD,
     ) -> None:
-        self._home = _home_of(stores)
+        self._home = stores[0].home
         self._stores = [store for store in stores if store.overlaps(low, high)] or list(stores[:1])
-        self._room, self._low, self._high, self._writers = room, low, high, writers
+        self._room, self._transaction, self._low, self._high = room, transaction, low, high
 
     @cached_property
     def _parts(self) -> Parts:
@@ -89,13 +109,14 @@ class ExecutorRows:
         return Spans.joined(self._parts.each(Chunk.spans))
 
     @cached_property
-    def _amount(self) -> Amount:
+    def amount(self) -> Amount:
+        """How much there is; an estimate for a part of a window."""
         return self._spans.amount
 
     @property
     def count(self) -> int:
         """The number of row changes."""
-        return self._amount.rows
+        return self.amount.rows
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
         """Returns commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds
@@ -109,19 +130,17 @@ class ExecutorRows:
         return self._of(self._stores, max(low, self._low), min(high, self._high))
 
     def _of(self, stores: Sequence[ChunkStore], low: int, high: int) -> ExecutorRows:
-        return ExecutorRows(stores, self._room, low, high, writers=self._writers)
+        return ExecutorRows(stores, self._room, low, high, transaction=self._transaction)
 
     def pieces(self, most: Amount) -> Iterator[tuple[int | None, WindowRows]]:
         """Yields the window in pieces of about `most`, each with the commit_ts where the next one begins (None: the
         last).
 
         The window is cut between blocks; a piece that is still too large is cut between commit_ts.  A piece that fits
-        into the driver's memory is brought there, unless executors write it.
+        into `room` is brought to the driver.
         """
-        if self._writers:
-            most = most._replace(bytes=self._writers * most.bytes)
         for piece, end in self._cut(self._spans, most) if self.count else ():
-            if piece._amount.exceeds(_with_tolerance(most)):
+            if piece.amount.exceeds(_with_tolerance(most)):
                 for smaller, inner_end in piece._cut(Spans.joined(piece._parts.each(Chunk.moments)), most):
                     yield end if inner_end is None else inner_end, smaller._brought()
             else:
@@ -137,13 +156,12 @@ class ExecutorRows:
         for start, end in cut_transactions(starts, most.rows, weights):
             following = starts[end] if end < len(starts) else None
             piece = self.between(low, self._high if following is None else following)
-            piece._amount = spans.of(np.arange(start, end)).amount
+            piece.amount = spans.of(np.arange(start, end)).amount
             yield piece, following
             low = piece._high
 
     def _brought(self) -> WindowRows:
-        is_written_apart = self._writers > 0 and self._amount.exceeds(LARGE)
-        return self if is_written_apart or self._amount.exceeds(self._room) else self.on_driver()
+        return self if self.amount.exceeds(self._room) else self.on_driver()
 
     def on_driver(self) -> DriverRows:
         """Brings the row changes into the driver's memory."""
@@ -170,7 +188,7 @@ class ExecutorRows:
         Raises RefusedRowsError for a row that cannot be written.
         """
         with self._folder() as folder:
-            count = self._amount.pieces(_SHARD) or 1
+            count = self.amount.pieces(_SHARD) or 1
             same = equal_keys(self._parts, catalog, rendering, count, folder)
             rendered = Shards.of(catalog, rendering, same, count, folder).rendered(self._parts)
             rendered.persist(StorageLevel.DISK_ONLY)
@@ -183,37 +201,37 @@ class ExecutorRows:
             finally:
                 rendered.unpersist()
 
-    is_apart: ClassVar[bool] = True
-
     def written_apart(
         self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
-    ) -> WindowRows:
-        """Has executors fold, render and write the rows of tables with one key that is alone (`_is_alone`); returns the
-        others.
+    ) -> None:
+        """Has executors fold, render and write the rows over so many connections.
 
         Raises NotWrittenError when some are not written.
         """
-        names = list(self._tables)
-        others = [name for name in names if not (catalog[name].keys and _is_alone(catalog[name]))]
-        if len(others) < len(names):
-            mine = self._without(others)
-            with self._folder() as folder:
-                count = connections * -(-mine._amount.pieces(_SHARD) // connections)
-                shards = Shards.of(catalog, rendering, KnownSpellings({}), count, folder)
-                try:
-                    failed = shards.written(mine._parts, write, connections)
-                except SPARK_FAILED as error:
-                    if is_executor_lost(error):
-                        raise
-                    raise NotWrittenError(_task_failure(error)) from error
-            if failed:
-                raise NotWrittenError(min(failed, key=lambda one: one.waits))
-        return self._without([name for name in names if name not in others]) if others else DriverRows.of([])
+        with self._folder() as folder:
+            count = connections * -(-self.amount.pieces(self._transaction) // connections)
+            shards = Shards.of(catalog, rendering, KnownSpellings({}), count, folder, is_apart=True)
+            try:
+                failed = shards.written(self._parts, write, connections)
+            except SPARK_FAILED as error:
+                if is_executor_lost(error):
+                    raise
+                raise NotWrittenError(_task_failure(error)) from error
+        if failed:
+            raise NotWrittenError(min(failed, key=lambda one: one.waits))
 
-    def _without(self, names: Iterable[TableName]) -> ExecutorRows:
-        """Returns the window without the rows of some tables."""
-        stores = [reduce(ChunkStore.without, names, store) for store in self._stores]
-        return self._of(stores, self._low, self._high)
+    def of_tables(self, names: Collection[TableName]) -> WindowRows:
+        """Returns the row changes of some tables."""
+        if not names:
+            return DriverRows.of([])
+        others = self._tables.keys() - set(names)
+        if not others:
+            return self
+        stores = [reduce(ChunkStore.without, others, store) for store in self._stores]
+        found = self._of(stores, self._low, self._high)
+        share = sum(sum(self._tables[name][1:]) for name in names) / sum(sum(one[1:]) for one in self._tables.values())
+        found.amount = Amount(*(round(share * part) for part in self.amount))
+        return found
 
     def _at_once(self, count: int, catalog: Mapping[TableName, Table], rendering: Rendering) -> int:
         """Tells how many shards are rendered before the first statement is sent.
@@ -222,7 +240,7 @@ class ExecutorRows:
         is deleted.  Otherwise a few: the next ones are rendered while these are sent.
         """
         few = self._home.context.defaultParallelism
-        return few if all(map(_is_alone, catalog.values())) and not rendering.safe_mode else count
+        return few if all(map(is_alone, catalog.values())) and not rendering.safe_mode else count
 
     @contextmanager
     def _folder(self) -> Iterator[str | None]:
@@ -244,19 +262,6 @@ class ExecutorRows:
         """Returns the window with the row changes of one table replaced."""
         given = ChunkStore.of(self._home, changes)
         return self._of([given, *(s.without(name) for s in self._stores)], self._low, self._high)
-
-
-def _home_of(stores: Sequence[ChunkStore]) -> Home:
-    """Returns a home with a folder, if any store has one: what was read before Spark's query began has none.  Rows that
-    go through Spark instead of files take a GiB of the JVM's memory (a backlog of 3,000,000, measured)."""
-    homes = [store.home for store in stores]
-    return next((home for home in homes if home.folder is not None), homes[0])
-
-
-def _is_alone(table: Table) -> bool:
-    """Tells whether rows of different keys have nothing to do with each other: no unique value moves from one to
-    another, and equal keys have equal literals."""
-    return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
 
 
 def _task_failure(error: Exception) -> NotWritten:

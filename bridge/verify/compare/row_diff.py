@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.verify.compare.checksums import real_number
@@ -240,12 +240,10 @@ def as_multisets(
     shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]
 ) -> list[Difference]:
     """Tells what differs between rows without keys: equal rows are counted, and a row that differs is one missing and
-    one extra.  An expected row of which only some values are known matches any row of the target that has these
-    values.  Of equal rows, one that lacks values stands for all."""
+    one extra.  Of equal rows, one that lacks values stands for all."""
     left, right = list(expected), list(actual)
     balance = Counter(_identity_of(shape, row) for row in left)
     balance.subtract(_identity_of(shape, row) for row in right)
-    _match_partly_known(balance)
     examples = {_identity_of(shape, row): row for row in (*right, *sorted(left, key=lambda row: row.lacks))}
     differences = []
     for identity, copies in balance.items():
@@ -257,37 +255,8 @@ def as_multisets(
     return differences
 
 
-class _RowIdentity(NamedTuple):
-    """What identifies a row without a key: its known values.  known: numbers of their columns, None for all."""
-
-    known: frozenset[int] | None
-    values: tuple[Hashable, ...]
-
-    def under(self, known: frozenset[int]) -> tuple[Hashable, ...]:
-        return tuple(self.values[i] for i in sorted(known))
-
-
-def _identity_of(shape: ComparedColumns, row: ComparedRow) -> _RowIdentity:
-    known = None if row.known is None or len(row.known) == len(row.values) else row.known
-    return _RowIdentity(known, tuple(shape.comparable(i, value) for i, value in enumerate(row.values)))
-
-
-def _match_partly_known(balance: Counter[_RowIdentity]) -> None:
-    """Matches rows of which only a part is known with whole rows of the target.
-
-    Rows of which more is known choose first.  With time more columns are known, never fewer, so the known columns of
-    one row are a part of the known columns of another.  No choice takes a row that only a later one could have taken.
-    """
-    for known in sorted({identity.known for identity in balance if identity.known is not None}, key=len, reverse=True):
-        surplus: dict[Hashable, list[_RowIdentity]] = {}
-        for identity, copies in balance.items():
-            if identity.known is None and copies < 0:
-                surplus.setdefault(identity.under(known), []).append(identity)
-        for identity in [identity for identity, copies in balance.items() if identity.known == known and copies > 0]:
-            for other in surplus.get(identity.under(known), ()):
-                taken = min(balance[identity], -balance[other])
-                balance[identity] -= taken
-                balance[other] += taken
+def _identity_of(shape: ComparedColumns, row: ComparedRow) -> tuple[Hashable, ...]:
+    return tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
 
 
 def netted(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:

@@ -8,38 +8,45 @@ from typing import Final
 
 from bridge.ddl.parser import Classified, classify
 from bridge.errors import counted
-from bridge.events import Kind
 from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import clash_error
 from bridge.sources.source import Extent
-from bridge.verify.log.changes.lineage import LoggedChange
-from bridge.verify.log.filter_eras import FilterHistory
+from bridge.verify.log.lineage import LoggedChange
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.recompute import Control
 from bridge.verify.options import VerifyOptions
 
 _SHOWN_BAD: Final = 3
+_SHOWN_TEXT: Final = 80
 
 
 def table_notes(table: LoggedTable) -> tuple[str, ...]:
     """Notes what of a table is not compared, or not with certainty."""
     seen = {column.name.lower() for column in table.shape.actual}
     unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
-    notes = [f"no message has the column {name}: its values are not covered" for name in unseen]
+    which = "no message has" if table.replicated.key else "not every message has"
+    notes = [f"{which} the column {name}: its values are not covered" for name in unseen if seen]
+    if table.since:
+        notes.append(
+            f"{table.since}: rows that no later message mentions are not covered; compare the table with the source"
+            " (--against upstream)"
+        )
     if not table.replicated.key:
         notes.append("it has no key: rows are counted, not matched")
-    if table.expected_table.may_be_gone:
-        notes.append(
-            "of some of its rows the log does not tell whether they went with a schema change: these are not covered;"
-            " compare it with the source (--against upstream)"
-        )
     if table.may_hide_updates:
         notes.append(
             "none of its messages is an update: if the changefeed leaves out old values, updates come as inserts, and"
             " the rows that they changed are still here; compare it with the source (--against upstream)"
         )
     return tuple(notes)
+
+
+def since_change(change: LoggedChange) -> str:
+    """Says since which schema change the rows of a table are compared."""
+    text = " ".join(change.text.split())
+    shown = text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}..."
+    return f"it was changed at commit ts {change.commit_ts} ({shown})"
 
 
 def cut_notes(cut: Iterable[PartitionId], extents: Mapping[PartitionId, Extent]) -> Iterator[str]:
@@ -72,28 +79,6 @@ def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
             yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
     for rule in unmatched_rules(options.tables, met, options.row_rules.routes) if met else ():
         yield f"the filter rule {rule!r} matches no table of the log"
-
-
-def era_notes(filters: FilterHistory) -> Iterator[str]:
-    """Notes that the event filters were changed."""
-    if filters.eras:
-        yield (
-            f"the event filters were changed at applied_ts {', '.join(str(era.applied_ts) for era in filters.eras)}: a"
-            " row change counts as left out where it is left out now and was when it came"
-        )
-
-
-def again_note(kinds: Iterable[Kind], *, is_equal: bool) -> str:
-    """Notes that row changes of a table were left out, then not, and are again.  is_equal: with those that came
-    before."""
-    names = ", ".join(kind.name.lower() for kind in sorted(kinds))
-    what = f"its {names} row changes were left out, then not, and are again"
-    if is_equal:
-        return f"{what}: the table is what it was copied or fixed to be in between, and what came since"
-    return (
-        f"{what}: where a part of the table was copied or fixed in between, rows that are right are called different;"
-        " compare it with the source (--against upstream) without the event filters, and do not run a fix file for it"
-    )
 
 
 def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from operator import add
 from typing import Final, NamedTuple
 
@@ -21,22 +20,18 @@ from bridge.model import PartitionId, TableName
 from bridge.pipeline.by_partitions.repeated_changes import is_same_place
 from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
-from bridge.rows.grouping import Longs, distinct, ends, linked, numbered
+from bridge.rows.grouping import Longs, distinct, ends, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.chunk_stream import decoded
 from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
-from bridge.verify.log.changes.lineage import Cut, LoggedChange
-from bridge.verify.log.folded_steps import balance, buckets, completed, fold_some, fold_steps, last_of_keys
-from bridge.verify.log.hashes.hashed_steps import HASHED_SCHEMA, hashed
-from bridge.verify.log.hashes.literal_hashes import fingerprints
-from bridge.verify.log.keys.key_eras import eras_of, spelled_by_next_key
-from bridge.verify.log.loaded.expected_tables import ExpectedTable, Insert
-from bridge.verify.log.logged_shapes import LoggedShape, shapes
-from bridge.verify.log.row_groups import LogPlan
-from bridge.verify.log.row_steps import STEP_SCHEMA, links, steps
+from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
+from bridge.verify.log.lineage import Cut, LoggedChange
+from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
+from bridge.verify.log.logged_rows import STEP_SCHEMA, LoggedShape, LogPlan, ReplicatedTable, shapes, steps
 
 _SECOND_MS: Final = 1000
 _EVENTS_PER_BUCKET: Final = 250_000
@@ -48,7 +43,7 @@ _PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
 _MOST_PLAIN_BYTES: Final = 2 << 30
 """Up to so many bytes in all, files are not compressed, if twice as many are free: that takes 0.4 s of processor time
 for a million row changes of 370 bytes (measured), and their readers map the files instead of taking memory."""
-_IMAGES: Final = ("before", "after")
+_NO_IMAGES: Final = [name for name in EVENT_SCHEMA.names if name not in {"before", "after"}]
 _OF_TABLES: Final = ("schema", "table", "topic", "partition", "offset")
 _EVENTS_TOGETHER: Final = 100_000
 _BYTES_TOGETHER: Final = 64 << 20
@@ -69,6 +64,7 @@ class Control:
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each.
     bad: positions and reasons of messages that could not be decoded.
     left_out: tables whose rows are not replicated.
+    places: by table, the partitions that hold rows of it.
     events, size: how many events there are, and their bytes.
     firsts: by partition, the first commit_ts (TSO) that it holds.
     """
@@ -77,10 +73,15 @@ class Control:
     boundaries: dict[PartitionId, tuple[np.ndarray, np.ndarray]]
     bad: list[tuple[Position, str]]
     left_out: tuple[LeftOut, ...]
-    names: set[TableName]
+    places: dict[TableName, set[PartitionId]]
     events: int
     size: int
     firsts: dict[PartitionId, int]
+
+    @property
+    def names(self) -> set[TableName]:
+        """The tables of the rows."""
+        return set(self.places)
 
 
 class Log:
@@ -108,30 +109,23 @@ class Log:
         found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(control) for control, _ in brought)])
         found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
-        names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
+        places: dict[TableName, set[PartitionId]] = {}
+        for schema, table, topic, partition in zip(*(rows[n].to_pylist() for n in _OF_TABLES[:-1]), strict=True):
+            places.setdefault(TableName(schema, table), set()).add((topic, partition))
         events = int(pc.sum(rows["index"]).as_py() or 0)
         found, left_out = without_left_out(found)
         changes, size = logged_changes(found), sum(size for _, size in brought)
-        return Control(changes, _boundaries(found), _bad(found), left_out, names, events, size, _firsts(found))
+        return Control(changes, _boundaries(found), _bad(found), left_out, places, events, size, _firsts(found))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
-        """Gives the shapes of all row changes (`row_steps.shapes`)."""
-        columns = EVENT_SCHEMA.names if plan.has_retyped else [n for n in EVENT_SCHEMA.names if n not in _IMAGES]
-        found = self._exported.map(lambda events: shapes(plan, _imported(events.all, columns)))
+        """Gives the shapes of all row changes (`logged_rows.shapes`)."""
+        found = self._exported.map(lambda events: shapes(plan, _imported(events.all, _NO_IMAGES)))
         return set().union(*found.collect())
 
     def fold(self, plan: LogPlan, events: int, size: int) -> FoldedLog:
         """Plans the last states of all keys.  events, size: how many there are, and their bytes."""
         count = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
-        return FoldedLog(replace(plan, units=self._units(plan)), self._exported, events, count, self._folder)
-
-    def _units(self, plan: LogPlan) -> dict[tuple[int, str], str]:
-        """Names the units: all keys between which rows move.  Reads the messages once more where some may hold only a
-        part of a row."""
-        if plan.read is None or not any(table.columns for table in plan.tables):
-            return {}
-        found = self._exported.map(lambda events: links(plan, _imported(events.all))).collect()
-        return {key: root for key, (_, root) in linked(chain.from_iterable(found)).items()}
+        return FoldedLog(plan, self._exported, events, count, self._folder)
 
 
 @dataclass(frozen=True)
@@ -151,22 +145,21 @@ class FoldedLog:
 
     def fingerprints(self, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
         """Gives the fingerprints of tables (`literal_hashes.fingerprints`).  cuts: of each table, by its number."""
-        found = self._steps(cuts.keys(), are_hashed=True).mapPartitions(_fingerprinting(cuts)).collect() if cuts else []
+        fingerprint = _fingerprinting(self.plan.tables, cuts)
+        found = self._steps(cuts.keys(), are_hashed=True).mapPartitions(fingerprint).collect() if cuts else []
         total = {number: [Fingerprint(0, 0, 0)] * (len(mine) + 1) for number, mine in cuts.items()}
         for number, some in found:
             total[number] = list(map(add, total[number], some))
         return total
 
-    def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, Insert]]:
+    def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, str]]:
         """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
         part."""
         if not expected_tables:
             return iter(())
         found = self._steps(expected_tables.keys(), are_hashed=False)
-        for number in range(eras_of(self.plan), 0, -1):
-            end_era = _ending_era(self.plan, number, self.buckets, self.folder)
-            found = found.mapPartitions(end_era).partitionBy(self.buckets, int)
-        return iter(found.mapPartitions(_loading(expected_tables)).toLocalIterator(prefetchPartitions=True))
+        load = _loading(self.plan.tables, expected_tables)
+        return iter(found.mapPartitions(load).toLocalIterator(prefetchPartitions=True))
 
     def _steps(self, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
         wanted, count = frozenset(numbers), self.buckets
@@ -299,7 +292,6 @@ def _stepping(
     Steps are folded here only where that spares the network, or where a bucket has more than its share, as with one key
     that changes again and again.  The task that takes a whole bucket folds them anyway.
     """
-    fold = last_of_keys if are_hashed else fold_steps
 
     def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
@@ -317,22 +309,12 @@ def _stepping(
         all_bytes = made.nbytes * events_in_all / max(1, made.num_rows)
         for number, mine in buckets(made, count):
             has_more = _has_enough([mine], *(_MOST_OF_A_SHARE * size // count for size in (made.num_rows, made.nbytes)))
-            yield number, _exported(fold_some(mine, fold) if has_more or folder is None else mine, folder, all_bytes)
+            yield (
+                number,
+                _exported(last_of_some(plan.tables, mine) if has_more or folder is None else mine, folder, all_bytes),
+            )
 
     return step
-
-
-def _ending_era(
-    plan: LogPlan, number: int, count: int, folder: str | None
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, bytes]]]:
-    """Spells all steps of some buckets by the next key (`key_eras`).  count: of buckets."""
-
-    def end(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        steps_found = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in found)])
-        for bucket, mine in buckets(spelled_by_next_key(plan, steps_found, number), count):
-            yield bucket, _exported(mine, folder)
-
-    return end
 
 
 def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -352,35 +334,26 @@ def _has_enough(held: Sequence[pa.Table], rows: int, size: int) -> bool:
 
 
 def _fingerprinting(
-    cuts: Mapping[int, tuple[int, ...]],
+    tables: Sequence[ReplicatedTable], cuts: Mapping[int, tuple[int, ...]]
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, list[Fingerprint]]]]:
     """Turns all steps of some buckets into fingerprints of the tables."""
 
-    def fingerprint(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
-        hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in found)])
-        return fingerprints(last_of_keys(hashed_steps), cuts)
+    def fingerprint(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
+        hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
+        return fingerprints(last_steps(tables, hashed_steps), cuts)
 
     return fingerprint
 
 
 def _loading(
-    expected_tables: Mapping[int, ExpectedTable],
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, Insert]]]:
+    tables: Sequence[ReplicatedTable], expected_tables: Mapping[int, ExpectedTable]
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 
-    def load(found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, Insert]]:
-        folded = _folded(found)
-        ordered = folded.take(pa.array(np.argsort(folded["table_number"].to_numpy(), kind="stable")))
-        numbers = ordered["table_number"].to_numpy()
-        for number, expected_table in expected_tables.items():
-            start, end = np.searchsorted(numbers, [number, number + 1]).tolist()
-            mine = ordered.slice(start, end - start)
-            for part, insert in expected_table.inserts(mine if expected_table.key else balance(mine)):
+    def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
+        made = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
+        for number, rows, copies in last_rows(tables, made):
+            for part, insert in expected_tables[number].inserts(rows, copies):
                 yield number, part, insert
 
     return load
-
-
-def _folded(found: Iterable[tuple[int, bytes]]) -> pa.Table:
-    steps_found = [STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in found)]
-    return completed(fold_steps(pa.concat_tables(steps_found)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import Final
@@ -16,8 +16,6 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError, counted
-from bridge.events import Kind
-from bridge.filters.row_rules import RowRules
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
@@ -28,7 +26,6 @@ from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_filters
 from bridge.mysql.table_definition import list_tables, list_views, load_definitions
 from bridge.protocols import MAY_HIDE_UPDATES
-from bridge.protocols.values.timezones import is_utc_or_unset
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
@@ -40,24 +37,15 @@ from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.changes.applied_changes import AppliedChanges, positions_read
-from bridge.verify.log.changes.lineage import Lineage, NameIdentity, trace
-from bridge.verify.log.filter_eras import FilterHistory, ruled_by_history
-from bridge.verify.log.hashes.hash_comparison import (
-    HashComparison,
-    HashedRange,
-    HashedResult,
-    Recomputed,
-    spans,
-)
-from bridge.verify.log.keys.key_cuts import KeyNumbers, find_cuts, is_within, ranges_of
-from bridge.verify.log.loaded.loaded_comparison import LoadedComparison, load
-from bridge.verify.log.loaded.loading import LoadedPart, parts_in
+from bridge.verify.log.applied_changes import AppliedChanges, positions_read
+from bridge.verify.log.expected_tables import KeyNumbers, find_cuts, is_within, ranges_of
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed, spans
+from bridge.verify.log.lineage import Lineage, NameIdentity, NameKey, trace
+from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedPart, load, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.logged_shapes import LoggedShape
-from bridge.verify.log.notes import again_note, bad_notes, cut_notes, era_notes, left_out_notes, table_notes
+from bridge.verify.log.logged_rows import LoggedShape, LogPlan, Reach
+from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_change, table_notes
 from bridge.verify.log.recompute import Control, FoldedLog, Log
-from bridge.verify.log.row_groups import LogPlan
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -65,25 +53,6 @@ from bridge.verify.snapshots import open_target_snapshot
 
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """One way to read the messages.
-
-    filters: which of them event filters left out.
-    only: the tables that are compared; None for all.
-    fix: takes the statements that would fix what differs.
-    """
-
-    log: Log
-    filters: FilterHistory
-    only: frozenset[TableName] | None = None
-    fix: FixFile | None = None
-
-    def is_compared(self, name: TableName) -> bool:
-        """Tells whether a table is compared."""
-        return self.only is None or name in self.only
 
 
 class LogVerification:
@@ -122,45 +91,17 @@ class LogVerification:
             refuse_comparison(snapshot.progress, ids_of(self._source.topics()))
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
-            record = read_filters(self._look, self._table.schema, self._table.name)
-            filters = FilterHistory.of(snapshot.progress, record, self._options.row_rules)
+            self._record = read_filters(self._look, self._table.schema, self._table.name)
             folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
-            reading = _Reading(self._log(spark, folder, filters), filters, fix=self._fix)
-            stack.callback(reading.log.close)
+            log = self._log(spark, folder)
+            stack.callback(log.close)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
-            self._compare(reading, snapshot.progress, snapshot.sessions, report)
-            if again := self._set_again(report, filters):
-                filters = replace(filters, came_between=True)
-                reading = _Reading(self._log(spark, folder, filters), filters, frozenset(again))
-                stack.callback(reading.log.close)
-                second = Report("log", report.moment, 0)
-                self._compare(reading, snapshot.progress, snapshot.sessions, second)
-                self._take_equal(again, second, report)
+            self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
             heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
             report.notes.append(f"{counted(self._fix.write(heading), 'statement')} in {self._options.fix_file}")
         report.seconds = time.monotonic() - began
         return report
-
-    def _set_again(self, report: Report, filters: FilterHistory) -> dict[TableName, frozenset[Kind]]:
-        """Gives the tables that differ, and of which a filter that was taken away leaves out row changes again."""
-        routes = self._options.row_rules.routes
-        return {
-            table.name: kinds
-            for table in report.tables
-            if not (table.is_equal or table.schema)
-            if (kinds := frozenset[Kind]().union(*map(filters.set_again, routes.sources(table.name))))
-        }
-
-    def _take_equal(self, again: Mapping[TableName, frozenset[Kind]], second: Report, report: Report) -> None:
-        """Takes tables for right that are equal by the second reading of the messages."""
-        equal = {table.name: table for table in second.tables if table.is_equal and table.name in again}
-        report.tables = [equal.get(table.name, table) for table in report.tables]
-        for table in report.tables:
-            if table.name in again:
-                table.notes += (again_note(again[table.name], is_equal=table.name in equal),)
-        if self._fix:
-            self._fix.forget_rows(equal)
 
     @contextmanager
     def _expected_errors(self) -> Iterator[None]:
@@ -170,37 +111,32 @@ class LogVerification:
         except (PySparkException, Py4JError) as error:
             raise source_error(error) from error
 
-    def _log(self, spark: SparkSession, folder: str | None, filters: FilterHistory) -> Log:
+    def _log(self, spark: SparkSession, folder: str | None) -> Log:
         self._listener.stage("decoding the messages")
         tables = self._options.tables
         given = self._settings.decode_options(tables if tables.rules else None)
-        options = replace(given, cut_rows=True, tells_unwanted=True)
-        if given.row_rules.ignored:
-            decode = event_decoder(self._protocol, replace(options, row_rules=RowRules()))
-            decode = ruled_by_history(decode, given.row_rules, filters)
-        else:
-            decode = event_decoder(self._protocol, options)
+        decode = event_decoder(self._protocol, replace(given, cut_rows=True, tells_unwanted=True))
         self._extents = self._source.extents(lambda: spark)
         count = sum(extent.high - extent.low for extent in self._extents.values())
         return Log(spark, self._source.everything(self._extents), decode, folder, count)
 
-    def _compare(self, reading: _Reading, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
-        log, control = reading.log, reading.log.control()
+    def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
+        control = log.control()
         cut = _cut_partitions(self._extents, control)
         there = list_tables(self._look)
         journal = Journal(self._table.name, self._table.schema)
+        identity = self._identity([*there, *control.names])
+        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
         lineage = trace(
             control.names,
-            AppliedChanges(self._look, journal, progress, self._options).of(control.changes),
+            changes,
             max(cut.values(), default=0),
-            self._identity([*there, *control.names]),
+            identity,
+            self._with_primary_keys(there, identity, {*control.names, *(TableName(one.schema, "") for one in changes)}),
+            control.places,
         )
-        plan = LogPlan(
-            (), lineage.histories, progress.applied_ts, positions_read(progress), control.boundaries,
-            begins=topic_begins(progress.positions), identity=lineage.identity,
-            hides_updates=self._protocol in MAY_HIDE_UPDATES,
-        )  # fmt: skip
-        tables, report.tables = self._tables(log.shapes(plan), there, lineage, reading)
+        plan = self._plan(control, progress, lineage)
+        tables, report.tables = self._tables(log.shapes(plan), there, lineage, plan)
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
@@ -215,18 +151,18 @@ class LogVerification:
                 "target": str(self._target),
                 "source": str(self._source),
                 "pipeline": self._table.name,
-                "read as": self._read_as(reading.filters),
+                "read as": self._read_as(),
                 "shards": self._options.shards,
             },
             resume=self._options.resume,
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
-        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions, self._settings.ddl.source)
+        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
         self._listener.stage("recomputing the last state of every key")
         load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
         loaded = LoadedComparison(
-            self._target, self._options, self._listener, self._throttle(), self._state, reading.fix
+            self._target, self._options, self._listener, self._throttle(), self._state, self._fix
         ).results(parts, sessions)
         for part in parts:
             part.drop()
@@ -236,16 +172,31 @@ class LogVerification:
         report.notes += cut_notes(cut, self._extents)
         report.notes += bad_notes(control)
         report.notes += left_out_notes(control, self._options)
-        report.notes += era_notes(reading.filters)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
         self._state.forget()
 
-    def _read_as(self, filters: FilterHistory) -> str:
+    def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
+        eras = self._record.eras if self._record else ()
+        return LogPlan(
+            (), lineage.histories, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
+            begins=topic_begins(progress.positions), identity=lineage.identity,
+            filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
+            era=Reach(eras[-1].applied_ts, eras[-1].positions) if eras else None,
+        )  # fmt: skip
+
+    def _is_filtered(self, name: TableName) -> bool:
+        """Tells whether event filters leave out row changes of a table of the target, or did."""
+        record = self._record
+        rules = [self._options.row_rules, *((*(era.rules for era in record.eras), record.now) if record else ())]
+        sources = list(self._options.row_rules.routes.sources(name))
+        return any(one.ignored_kinds(*source) for source in sources for one in rules)
+
+    def _read_as(self) -> str:
         """Writes the settings that decide what the messages say."""
         given = self._settings
         told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
-        return repr((self._protocol, *told, filters.identity))
+        return repr((self._protocol, *told, self._record))
 
     def _identity(self, names: Iterable[TableName]) -> NameIdentity:
         """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
@@ -253,31 +204,45 @@ class LogVerification:
         is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
         return NameIdentity() if is_folding else NameIdentity.among(names)
 
+    def _with_primary_keys(
+        self, present: Iterable[TableName], identity: NameIdentity, met: Iterable[TableName]
+    ) -> set[NameKey]:
+        """Gives the tables with a primary key among those of the databases that the messages name."""
+        schemas = {identity.schema_key(name.schema) for name in met}
+        names = [name for name in present if identity.schema_key(name.schema) in schemas]
+        return {identity.key_of(name) for name, table in load_tables(self._look, names).items() if table.primary}
+
     def _tables(
-        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage, reading: _Reading
+        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage, plan: LogPlan
     ) -> tuple[list[LoggedTable], list[TableResult]]:
         """Gives the tables that can be compared, and results for those that cannot.  present: the target's tables."""
         key_of = lineage.key_of
         wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
         there = {key_of(name): name for name in present}
-        names = [there[key] for key in sorted(wanted) if key in there and reading.is_compared(there[key])]
+        touched = {key: name for key, (name, _) in lineage.touched.items() if key in there}
+        names = [there[key] for key in sorted(wanted | touched) if key in there]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
         for shape in sorted(shapes):
             shapes_of.setdefault(key_of(TableName(*shape[:2])), []).append(shape)
+        begins_later = bool(plan.era or plan.start_ts or plan.begins)
         tables: list[LoggedTable] = []
         for name in names:
-            mine = shapes_of.get(key_of(name), [])
+            key, is_filtered, since = key_of(name), begins_later and self._is_filtered(name), ""
+            if is_filtered:
+                since = "event filters leave out some of its changes, and were changed, or began after its first ones"
+            elif key in lineage.touched:
+                since = since_change(lineage.touched[key][1])
             tables.append(
                 logged_table(
                     len(tables),
                     self._table.schema,
                     catalog[name],
                     definitions[name],
-                    mine,
-                    lineage,
+                    shapes_of.get(key, []),
+                    is_whole=key in lineage.whole and not is_filtered,
+                    since=since,
                     hides_updates=self._protocol in MAY_HIDE_UPDATES,
-                    is_utc=is_utc_or_unset(self._settings.ddl_rules().timezone),
                 )
             )
         missing = wanted.keys() - there.keys()

@@ -294,6 +294,17 @@ def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None
     assert [bad.entry.position.offset for bad in held.bad()] == [1]
 
 
+def test_a_schema_change_that_waits_for_rows_behind_an_unreadable_one_stops_there() -> None:
+    """The last place of a former server holds rows back that the newer server's schema change waits for: the bridge
+    names the message that cannot be read, and does not wait for ever."""
+    held = prefixes(2)
+    changes = [(0, 0, at(change(5000, "A"), 100, 1)), (0, 1, at(change(8000, "B"), 100, 1, 2)), (0, 2, UNREADABLE)]
+    give(held, [*changes, (1, 0, at(row(6000), 200, 1)), (1, 1, at(row(9000), 200, 1, 2))])
+    assert shown(steps(held)) == ["A"]
+    assert held.held_by() == [(TOPIC, 1)]
+    assert [bad.entry.position.offset for bad in held.bad()] == [2]
+
+
 def test_a_partition_that_is_still_read_holds_back_by_places() -> None:
     """What is unread of it is behind its last place, though its times may go back."""
     held = prefixes(2)

@@ -256,6 +256,16 @@ def test_a_second_snapshot_is_named_in_the_log() -> None:
     assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
 
 
+@pytest.mark.parametrize("read_together", [True, False])
+def test_a_snapshot_right_behind_another_is_named_too(read_together: bool) -> None:
+    """A connector that dies before it follows the binlog reads all tables again."""
+    bench, rows = Bench(), [(0, 0, read_row(1, 1, 3, 0)), (0, 1, read_row(2, 2, 3, 0)), (0, 2, read_row(1, 3, 4, 0))]
+    with capture_logs() as told:
+        for some in [rows] if read_together else [[row] for row in rows]:
+            bench.take(*some)
+    assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
+
+
 @pytest.mark.parametrize(
     ("text", "unread"),
     [

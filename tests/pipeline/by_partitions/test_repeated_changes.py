@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.repeated_changes import second_run
-from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
+from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
 
 ADD, TRUNCATE, CREATE = "ALTER TABLE t ADD c INT", "TRUNCATE TABLE t", "CREATE TABLE t (id INT)"
@@ -25,6 +25,10 @@ def gtids(text: str) -> str:
     return place_in_gtid_set(text) or ""
 
 
+def sent(batch: int, ms: int = 0) -> str:
+    return place_of_sending(1_790_000_000_000 + ms, batch) or ""
+
+
 def change(text: str, ms: int = SECOND, place: str = "", position: str = "x/0/9") -> SchemaChange:
     return SchemaChange(ms_tso(ms), "m", "t", text, position, place)
 
@@ -35,6 +39,15 @@ RULES = [
     ("another statement of that time", change(ADD), [change(TRUNCATE)], 0, RUNS),
     ("the same place", change(ADD, place=binlog(7)), [change(ADD, place=binlog(7))], 0, PASSED_OVER),
     ("another place", change(TRUNCATE, place=binlog(9)), [change(TRUNCATE, place=binlog(7))], 0, AGAIN),
+    ("in one batch", change(CREATE, place=sent(4)), [change(CREATE, place=sent(4, ms=5))], SECOND + 9000, AGAIN),
+    ("in the next batch", change(CREATE, place=sent(5)), [change(CREATE, place=sent(4))], SECOND + 9000, PASSED_OVER),
+    (
+        "in a batch of that number after a restart",
+        change(CREATE, place=sent(4, ms=5000)),
+        [change(CREATE, place=sent(4))],
+        SECOND + 9000,
+        PASSED_OVER,
+    ),
     ("another place of a swap, too", change(SWAP, place=binlog(9)), [change(SWAP, place=binlog(7))], 0, AGAIN),
     (
         "one GTID, on the next server as well",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bridge.events import Event
@@ -59,6 +62,37 @@ def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]
     shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
     found = copies_by_place(rows, applied, lambda: shown)
     assert ([] if found is None else np.flatnonzero(found).tolist()) == copies, what
+
+
+@pytest.mark.parametrize(
+    ("mark", "last", "told", "copies"),
+    [
+        (10, 2, [(10, 2)], [0]),  # nothing but the very last row is sent again
+        (10, 2, [(10, 4), (20, 2)], []),
+        (10, 6, [(10, 2), (10, 4), (10, 6), (10, 8)], [0, 1, 2]),
+        (10, 6, [(10, 4), (10, 6), (20, 2), (20, 2), (20, 4)], [0, 1, 3]),
+        (10, 1, [(10, 2)], []),  # a changed key: a delete and a create of one row
+        (10, 2, [(10, 1), (10, 2), (20, 2)], [0, 1]),
+        (10, 0, [(10, 2), (10, 2)], [1]),
+        (10, 2, [(10, 0), (10, 0)], []),  # a message that does not tell its row
+        (20, 4, [(10, 2), (20, 2), (20, 4), (20, 6)], [0, 1, 2]),
+    ],
+)
+def test_rows_of_an_event_that_are_told_apart(
+    mark: int, last: int, told: list[tuple[int, int]], copies: list[int]
+) -> None:
+    """Which row of its event a row is tells a copy of the very last row, of tables without a key too."""
+    rows = rows_of([(5, at(position)) for position, _ in told])
+    indexes = pa.array([index for _, index in told], pa.int32())
+    field = rows.table.schema.get_field_index("index")
+    rows = replace(rows, table=rows.table.set_column(field, rows.table.schema.field(field), indexes))
+    applied, seen = AppliedRow(ms_tso(5), at(mark), last), np.full(len(told), ms_tso(5))
+    found = copies_by_place(rows, applied, lambda: seen)
+    assert ([] if found is None else np.flatnonzero(found).tolist()) == copies
+    rest = max(number for number in range(len(told)) if number not in copies) if len(copies) < len(told) else None
+    kept = last_applied(rows, len(told), applied, found, lambda: seen)
+    assert kept.place == at(mark if rest is None else told[rest][0])
+    assert kept.rows == last if rest is None else told[rest][1] in {0, kept.rows}
 
 
 @pytest.mark.parametrize("cut", range(8))

@@ -338,3 +338,19 @@ def test_where_reading_begins_anew() -> None:
     one.take(events([begin("1", 4), end("1", 6, a=3), row("1", 2, 11), row("1", 1, 12), change("ALTER", 15)]), 0, 0)
     one.due(0, 0.0, is_idle=False)
     assert one.first_offsets() == {TOPIC: 4, ("p.s.a", 0): 110, ("p", 0): 15}
+
+
+def test_rows_that_all_have_one_place() -> None:
+    """As of a transaction of MariaDB 11.4: their numbers order them, and not the rows of their events."""
+    id_ = f"0-1-{7:019}"
+    rows = [
+        row(id_, 1, 10, row=0, kind=Kind.DELETE, offset=1),
+        row(id_, 2, 10, row=1, kind=Kind.DELETE, offset=2),
+        row(id_, 3, 10, row=0, kind=Kind.INSERT, offset=3),
+        row(id_, 4, 10, row=0, kind=Kind.INSERT, offset=4),
+    ]
+    assert Fed(queue())(*rows, *rows[:2], end(id_, 1, a=4)) == ["1", "2", "3", "4"]
+    fed = Fed(queue())
+    assert fed(begin(id_, 0), *rows[:2], begin(id_, 1), *rows[:2], end(id_, 2, a=2), now=100) == []
+    assert fed(now=200) == []
+    assert fed.queue.is_short

@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from bridge.events import Event, Kind
 from bridge.protocols import decode_message
 from bridge.protocols.debezium.transactions import told_id
+from bridge.protocols.decoder import DecodeError
+from bridge.protocols.fast.compiled.codes import INDEX
 from bridge.protocols.fast.decoder import FastDecoder
+from bridge.protocols.fast.message_shape import parts_of_place
+from bridge.protocols.values.event_time import COORDINATES_SEP, GTID, NUMBER_DIGITS
 from tests.support.debezium_wire import CUSTOMER_KEY, NATIVE_SOURCE, connect, named, native, plain
 from tests.support.oracles import ORACLES, Pair, always_tried, decoded_fast, decoder_of, unbase64
 
@@ -210,7 +214,9 @@ ODD_SOURCES: list[dict[str, Any]] = [
     *({"gtid": gtid, "file": "b"} for gtid in ODD_GTIDS),
     {"name": "other"}, {"name": None}, {"snapshot": "incremental"}, {"snapshot": "true"}, {"snapshot": None},
     {"commit_ts": 470611868434825218}, {"commit_ts": None}, {"connector": "TiCDC"}, {"connector": None},
-    {"row": None}, {"thread": None}, {"query": "x"}, {"query": "__debezium_unavailable_value"},
+    *({"row": number} for number in [*ODD_NUMBERS, 999_999_999, 1_000_000_000]),
+    {"version": "2.7.4.Final"}, {"connector": "mariadb"}, {"thread": None}, {"query": "x"},
+    {"query": "__debezium_unavailable_value"},
 ]  # fmt: skip
 
 
@@ -231,7 +237,8 @@ def test_every_place_and_time(taught: dict[str, Any], odd: dict[str, Any]) -> No
 
 ODD_SETS = ["", "a:1-5", "a:1-0", "a:1-05", "a:1-5:7-9", "a:2-5", "a:5", "a:1-5,b:1-7", "b:1-5,a:1-7", "a:1-5, b:1-3",
             "a:1-5,\nb:1-3", "a:1-5,a:1-7", "0-1-5", "0-1-5,1-1-7", "0-1-5,0-2-7", "a:1-" + "9" * 18, "a:1-" + "9" * 19,
-            "a:1-5,b:1-5,c:1-5,d:1-5", "a:1-5,b:1-5,c:1-5,d:1-5,e:1-5", "x", None, 7]  # fmt: skip
+            "a:1-5,b:1-5,c:1-5,d:1-5", "a:1-5,b:1-5,c:1-5,d:1-5,e:1-5",
+            ",".join(f"s{n}:1-5" for n in range(64)), "x", None, 7]  # fmt: skip
 
 
 @pytest.mark.parametrize("gtids", ODD_SETS, ids=str)
@@ -248,6 +255,14 @@ def test_every_set_of_gtids_of_canal(gtids: Any, more: dict[str, Any]) -> None:
     assert _compared(decoder, "canal-json", [(None, usual)] * 4) == {0, 1, 2, 3}
     assert _compared(decoder, "canal-json", [(None, usual), (None, other), (None, usual)]) >= {0, 2}
     _compared(decoder, "canal-json", [(None, other)] * 4)
+
+
+def test_the_compiled_functions_have_room_for_every_place_that_they_are_taught() -> None:
+    """A set of the GTIDs of more servers is left to parsing: its numbers would be written behind their table."""
+    most = [f"{GTID}/s{n} {5:0{NUMBER_DIGITS}}" for n in range(INDEX + 1)]
+    assert len(parts_of_place(COORDINATES_SEP.join(most[:-1]))) == INDEX
+    with pytest.raises(DecodeError):
+        parts_of_place(COORDINATES_SEP.join(most))
 
 
 def test_rows_of_canal_with_columns_of_another_moment(real_senders: Path) -> None:

@@ -20,11 +20,9 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
 from bridge.rows.sql.statement import NotWritten, Statement
-from bridge.spark.kept_rows import window
-from bridge.spark.kept_rows.window import ExecutorRows
-from tests.support.kept import kept_store
+from bridge.spark.kept_rows.places import Home
+from bridge.spark.kept_rows.window import Executors
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 from tests.support.waiting import wait_for
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SECONDS = 60.0
+SHARD = 10
 FAILURES = (MySQLError, OSError)
 WIDE = "x" * 1000
 COLUMNS = ("id", "v", "w")
@@ -49,9 +48,8 @@ def server() -> Iterator[MariaDB]:
 
 
 @pytest.fixture
-def session(server: MariaDB, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    """With empty tables, for a user who may no more than a bridge needs; several shards are made of few rows."""
-    monkeypatch.setattr(window, "_SHARD", Amount(20, 1 << 30))
+def session(server: MariaDB) -> Iterator[Session]:
+    """With empty tables, for a user who may no more than a bridge needs."""
     with admin(server.url) as session:
         session.execute("CREATE DATABASE m")
         session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v INT NOT NULL, w TEXT)")
@@ -94,14 +92,11 @@ def shown(session: Session) -> tuple[dict[int, int], int]:
     return dict(session.rows("SELECT id, v FROM m.t")), int(session.value("SELECT COUNT(*) FROM m.n"))
 
 
-def apart(spark: SparkSession) -> Callable[[list[RowStore], int, int], WindowRows]:
-    """Every window is on executors."""
-
-    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
-        kept = [kept_store(spark, store.table) for store in stores if isinstance(store, TableStore)]
-        return ExecutorRows(kept, Amount(0, 0), low, high)
-
-    return rows_of
+def apart(spark: SparkSession, folder: str | None = None) -> Executors:
+    """Executors that write whatever there is, in several shards."""
+    found = Executors(Amount(0, 0), Amount(SHARD, 1 << 30))
+    found.home = Home(spark.sparkContext, folder)
+    return found
 
 
 class Scene(NamedTuple):
@@ -307,7 +302,7 @@ def test_the_target_fails_in_mid_step(
     monkeypatch.setattr(parallel_writer, "ExecutorWriter", made)
     events = in_one_partition([event for number in (1, 2, 3) for event in step(number)])
     size = len(step(1))
-    with opened(url, [("cdc", 0)], writers=2, rows_of=apart(spark)) as pipeline:
+    with opened(url, [("cdc", 0)], writers=2, executors=apart(spark)) as pipeline:
         pipeline.take(events.slice(0, size))
         armed = True
         with mended(session, is_over), ExitStack() as stack:
@@ -322,6 +317,6 @@ def test_the_target_fails_in_mid_step(
         assert fault.stopped in str(raised.value)
         assert raised.value.where
         assert raised.value.fix
-        with opened(url, [("cdc", 0)], writers=2, rows_of=apart(spark)) as again:
+        with opened(url, [("cdc", 0)], writers=2, executors=apart(spark)) as again:
             again.take(events)
     assert shown(session) == model(3)

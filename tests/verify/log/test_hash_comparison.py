@@ -14,8 +14,8 @@ from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.hashes.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
-from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
+from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.snapshot_reader import SnapshotReader
 

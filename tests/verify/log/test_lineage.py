@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from bridge.model import TableName
+from bridge.model import Column, Table, TableName
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.changes.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, Span, trace
+from bridge.verify.log.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, trace
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
 from bridge.verify.log.recompute import logged_changes
-from bridge.verify.log.row_groups import LogPlan, row_groups
 from tests.support.upstreams import events_table, row_change, schema_change
 
 T, U = TableName("app", "t"), TableName("app", "u")
 
 
-def spans(*statements: str, name: TableName = T) -> list[Span]:
-    """The spans of a name's rows: before the first statement that touches it, ..., behind the last."""
+def spans(*statements: str, name: TableName = T) -> list[TableName | None]:
+    """Where the rows of a name are now: before the first statement that touches it, ..., behind the last."""
     changes = [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(statements, start=1)]
     return trace([name], changes).history(name).spans
 
@@ -37,7 +37,8 @@ PLACES = [
     (["CREATE TABLE t (a INT)"], [None, T]),
     (["CREATE TABLE IF NOT EXISTS t (a INT)"], [T]),
     (["ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], [None, T]),
-    (["ALTER TABLE T DROP COLUMN a"], [T, T]),
+    (["ALTER TABLE T DROP COLUMN a"], [None, T]),
+    (["RENAME TABLE t TO u", "ALTER TABLE u MODIFY a INT"], [None, T]),
     (["DROP TABLE other.t"], [T]),
 ]
 
@@ -47,32 +48,7 @@ def test_rows_follow_their_table(case: tuple[list[str], list[TableName | None]])
     """Rows go where their table goes; behind a drop or a truncation they are of no account."""
     statements, places = case
     wanted = [place and NameIdentity().key_of(place) for place in places]
-    assert [span.table and NameIdentity().key_of(span.table) for span in spans(*statements)] == wanted
-
-
-COLUMNS = [
-    (["ALTER TABLE t RENAME COLUMN a TO b"], "a", "b"),
-    (["ALTER TABLE t RENAME COLUMN a TO b", "ALTER TABLE t RENAME COLUMN b TO c"], "A", "c"),
-    (["ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a"], "b", "a"),
-    (["ALTER TABLE t DROP COLUMN a"], "a", None),
-    (["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t ADD COLUMN a INT"], "a", None),
-    (["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t RENAME COLUMN b TO a"], "a", None),
-    (["ALTER TABLE t DROP COLUMN a", "ALTER TABLE t RENAME COLUMN b TO a"], "b", "a"),
-    (["ALTER TABLE t ADD COLUMN x INT"], "a", "a"),
-]
-
-
-@pytest.mark.parametrize("case", COLUMNS, ids=[f"{' ; '.join(case[0])}: {case[1]}" for case in COLUMNS])
-def test_columns_of_earlier_rows(case: tuple[list[str], str, str | None]) -> None:
-    """What a column of the first rows is called at the end."""
-    statements, name, now = case
-    assert spans(*statements)[0].now(name) == now
-
-
-def test_retyped_columns_follow_their_names() -> None:
-    """A value of another type is told apart under the column's later name too."""
-    first = spans("ALTER TABLE t MODIFY a BIGINT", "ALTER TABLE t RENAME COLUMN a TO b")[0]
-    assert (first.now("a"), first.retyped) == ("b", {"b": 1})
+    assert [table and NameIdentity().key_of(table) for table in spans(*statements)] == wanted
 
 
 WHOLE = [
@@ -84,6 +60,8 @@ WHOLE = [
     (["DROP TABLE t", "CREATE TABLE t (a INT)"], {"t"}, set()),
     (["CREATE TABLE t (a INT)", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], set(), set()),
     (["CREATE TABLE t (a INT)", "DROP DATABASE app"], set(), {"t"}),
+    (["CREATE TABLE t (a INT)", "ALTER TABLE t DROP COLUMN a"], set(), set()),
+    (["ALTER TABLE t DROP COLUMN a", "TRUNCATE t"], {"t"}, set()),
 ]
 
 
@@ -114,30 +92,28 @@ def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
 
 
 @pytest.mark.parametrize(
-    ("statement", "doubts"),
-    [
-        ("TRUNCATE t", [False, True, False]),
-        ("RENAME TABLE t TO x, u TO t, x TO u", [False, False, True, False]),
-        ("DROP TABLE t", [False, False]),
-        ("ALTER TABLE t ADD COLUMN a INT", [False]),
-    ],
+    "statement", ["TRUNCATE t", "RENAME TABLE t TO x, u TO t, x TO u", "ALTER TABLE t DROP COLUMN a", "DROP TABLE t"]
 )
-def test_rows_behind_a_statement_that_waited_may_be_gone(statement: str, doubts: list[bool]) -> None:
+def test_rows_behind_a_statement_that_waited_are_not_covered(statement: str) -> None:
     """Only its place tells its end, as it is dated by its start in whole seconds: rows of other partitions may come
     before it for as long as it may have waited; those of its own partition stand behind it."""
     dated = LoggedChange(ms_tso(5000), True, "app", statement, {("x", 0): 7})
-    history = trace([T], [dated]).history(T)
-    assert [span.may_be_gone for span in history.spans] == doubts
+    places = {T: {("x", 0), ("x", 1)}}
+    history = trace([T], [dated], places=places).history(T)
+    assert (history.spans[0], history.spans[-1]) == (None, T)
     assert all(cut.offsets == {("x", 0): 7} for cut in history.cuts)
-    if any(doubts):
+    if "DROP" not in statement:
         assert tso_ms(history.cuts[-1].moment.last) == 5000 + WAITS_MS
-        assert history.cuts[-1].own == history.cuts[0].moment
+        assert history.cuts[-1].own == Cut.of(dated).moment
     for certain in (
         replace(dated, by_time=False),
         replace(dated, commit_ts=ms_tso(5001)),
         replace(dated, place=place_in_gtid_set("a:1-5")),
+        replace(dated, offsets={("x", 0): 7, ("x", 1): 3}),
     ):
-        assert not any(span.may_be_gone for span in trace([T], [certain]).history(T).spans)
+        lineage = trace([T], [certain], places=places)
+        assert {table for _, table in lineage.whole} == ({"t"} if "TRUNCATE" in statement else set())
+    assert not trace([T], [dated], places=places).whole
 
 
 @pytest.mark.parametrize("by_time", [True, False])
@@ -189,28 +165,28 @@ def test_rows_that_were_sent_again_come_before_the_schema_change(
 ) -> None:
     """Though they stand behind it in its partition: by their time, and by their place where both tell theirs."""
     told = place_in_gtid_set("a:1-5") if place else None
-    change = LoggedChange(ms_tso(5000), True, "app", "ALTER TABLE t DROP COLUMN a", {("cdc", 0): 5}, told)
+    change = LoggedChange(ms_tso(5000), True, "app", "TRUNCATE TABLE t", {("cdc", 0): 5}, told)
     history = trace([T], [change]).history(T)
     row = row_change(ms_tso(ms), "t", ["id"], ["id"], after=[1])._replace(
         schema="app", by_time=True, place=place_in_gtid_set(place) if place else None
     )
-    plan = LogPlan((), {("app", "t"): history}, 1 << 62, None)
-    [group], _ = row_groups(plan, events_table([(0, offset, row)]))
-    assert group.span is history.spans[span]
+    table = Table(T, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
+    plan = LogPlan((ReplicatedTable(table, ("id",), frozenset({"id"})),), {("app", "t"): history}, Reach(1 << 62, None))
+    assert steps(plan, events_table([(0, offset, row)])).num_rows == span
 
 
 def test_names_that_differ_in_case_only() -> None:
     """They mean one table, as in TiDB, unless both are there; so do databases."""
     orders, capital = TableName("app", "orders"), TableName("app", "Orders")
     dropped = [LoggedChange(5, False, "app", "DROP TABLE Orders", {})]
-    assert trace([orders], dropped).history(orders).spans[0].table is None
+    assert trace([orders], dropped).history(orders).spans[0] is None
     identity = NameIdentity.among([orders, capital, TableName("app", "Lines")])
     found = trace([orders, capital], dropped, identity=identity)
-    assert found.history(orders).spans == [Span(orders)]
-    assert found.history(capital).spans[0].table is None
+    assert found.history(orders).spans == [orders]
+    assert found.history(capital).spans[0] is None
     assert identity.key_of(TableName("APP", "lines")) == identity.key_of(TableName("app", "Lines"))
 
     shop, other = TableName("shop", "t"), TableName("Shop", "u")
     gone = [LoggedChange(5, False, "", "DROP DATABASE Shop", {})]
     found = trace([shop, other], gone, identity=NameIdentity.among([shop, other]))
-    assert [found.history(name).spans[0].table for name in (shop, other)] == [shop, None]
+    assert [found.history(name).spans[0] for name in (shop, other)] == [shop, None]

@@ -14,10 +14,10 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
-from bridge.verify.log.hashes import hashed_steps
-from bridge.verify.log.hashes.literal_hashes import fingerprints, literal, literals_query
-from bridge.verify.log.keys.key_cuts import ranges_of
-from bridge.verify.log.row_steps import STEP_SCHEMA
+from bridge.verify.log.expected_tables import ranges_of
+from bridge.verify.log.literal_hashes import fingerprints, literal, literals_query
+from bridge.verify.log.literal_hashes import hashed as with_hashes
+from bridge.verify.log.logged_rows import STEP_SCHEMA
 from tests.support.verify_servers import execute
 
 T = TableName("app", "t")
@@ -99,7 +99,7 @@ def test_types_whose_values_have_no_literal_of_their_own(session: Session, kind:
 
 def folded(*rows: tuple[str, str | None]) -> pa.Table:
     """The folded steps of keys and images; values are separated by commas."""
-    nothing = dict.fromkeys(STEP_SCHEMA.names) | {"table_number": NUMBER, "key_number": 0}
+    nothing = dict.fromkeys(STEP_SCHEMA.names) | {"table_number": NUMBER}
     images = [{"key": key, "image": image and image.replace(",", SEP)} for key, image in rows]
     return pa.Table.from_pylist([nothing | row for row in images], STEP_SCHEMA)
 
@@ -107,7 +107,7 @@ def folded(*rows: tuple[str, str | None]) -> pa.Table:
 def hashed(rows: pa.Table, cuts: tuple[int, ...]) -> list[Fingerprint]:
     """The fingerprints of each part."""
     nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
-    return dict(fingerprints(hashed_steps.hashed(rows), {NUMBER: cuts, 2: ()})).get(NUMBER, nothing)
+    return dict(fingerprints(with_hashes(rows), {NUMBER: cuts, 2: ()})).get(NUMBER, nothing)
 
 
 def asked(session: Session, cuts: tuple[int, ...]) -> list[Fingerprint]:
@@ -164,7 +164,7 @@ def test_steps_of_many_tables() -> None:
     rows = folded(*steps)
     numbers = [3, 1, 1, 3, 5, 9]
     mixed = rows.set_column(0, STEP_SCHEMA.field("table_number"), pa.array(numbers, pa.int32()))
-    found = dict(fingerprints(hashed_steps.hashed(mixed), {1: (), 3: (2,), 5: (), 8: ()}))
+    found = dict(fingerprints(with_hashes(mixed), {1: (), 3: (2,), 5: (), 8: ()}))
     assert found.keys() == {1, 3, 5}
     assert found[1] == hashed(folded(("2", "2,y")), ())
     assert found[3] == hashed(folded(("1", "1,x"), ("4", "4,z")), (2,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -13,15 +15,42 @@ from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
-from bridge.verify.log.folded_steps import fold_steps
-from bridge.verify.log.loaded.expected_tables import ExpectedTable
+from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.key_states import last_rows, last_steps
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
 from bridge.verify.log.recompute import Log
-from bridge.verify.log.row_groups import LogPlan, ReplicatedTable
-from bridge.verify.log.row_steps import steps
 from tests.generated.verifying import InProcess, OfEvents, without_spark
 from tests.support.upstreams import events_table, in_one_partition, row_change
 
 LARGE, COUNT = 1 << 20, 48
+FEW = """
+import sys
+from bridge.model import Column, Table, TableName
+from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import Messages
+from bridge.spark.worker_decoder import event_decoder
+from bridge.verify.log.key_states import last_rows, last_steps
+from bridge.verify.log.literal_hashes import fingerprints, hashed
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
+from tests.support.wire import canal
+
+rows = [canal("INSERT", {"id": ("int", str(n)), "v": ("varchar(9)", "x")}) for n in range(400)]
+given = Messages(["cdc"] * 400, [0] * 400, list(range(400)), [None] * 400, rows)
+[events] = event_decoder("canal-json", DecodeOptions("UTC"))([given])
+columns = {"id": Column("id", "int", None, False), "v": Column("v", "varchar(9)", "utf8mb4", True)}
+table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
+plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(columns)),), {}, Reach(1 << 62, None))
+made = steps(plan, events)
+[(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
+[(_, folded, _)] = last_rows(plan.tables, made)
+print(found.rows, folded.num_rows, {"numba", "bridge.protocols.fast.compiled.functions"} & sys.modules.keys())
+"""
+
+
+def test_few_rows_load_no_compiled_functions() -> None:
+    """To compile them takes 20 seconds on a new machine, and minutes on a busy one: few rows are not worth it."""
+    ended = subprocess.run([sys.executable, "-c", FEW], check=True, capture_output=True, text=True)
+    assert ended.stdout == "400 400 set()\n"
 
 
 def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +67,7 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
         return note
 
-    for function in (steps, fold_steps):
+    for function in (steps, last_steps, last_rows):
         monkeypatch.setattr(recompute, function.__name__, noted(function))
     tables = [in_one_partition([row_change(9, "t", ["id", "v"], ["id"], after=[n, text])], n) for n in range(COUNT)]
     source = OfEvents(pa.concat_tables(tables))
@@ -47,11 +76,11 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None, COUNT)
     control = log.control()
     table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
-    plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
+    plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(table.columns)),), {}, Reach(1000, None))
     folded = log.fold(plan, control.events, control.size)
     found = folded.fingerprints({0: ()})
     assert [one.rows for one in found[0]] == [COUNT]
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: [(0, rows.num_rows)])
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows, __: [(0, rows.num_rows)])
     expected = ExpectedTable("`e`", cast(Definition, None), ("id",), ())
     assert sum(rows for _, _, rows in cast(Iterable[tuple[int, int, int]], folded.inserts({0: expected}))) == COUNT
     assert len(handled) > 2 * LARGE * COUNT // most
@@ -72,7 +101,7 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
     with without_spark():
         log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None, 3)
     table = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
-    plan = LogPlan((ReplicatedTable(table, ("id",)),), {}, 1000, None)
+    plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(table.columns)),), {}, Reach(1000, None))
     last: list[tuple[int, int]] = []
 
     def noted(rows: pa.Table, *_: Any) -> list[Any]:
@@ -80,7 +109,7 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
         return []
 
     monkeypatch.setattr(recompute, "fingerprints", noted)
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: noted(rows))
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows, __: noted(rows))
     folded = log.fold(plan, 3, 1)
     if is_hashed:
         folded.fingerprints({0: ()})

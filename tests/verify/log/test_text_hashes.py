@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bridge.protocols.fast.compiled.functions  # noqa: F401  # many texts go to the compiled function once it is loaded
-from bridge.verify.log.hashes.text_hashes import text_hashes
+from bridge.verify.log.literal_hashes import text_hashes
 from tests.support.fenced_buffers import fenced_texts
 
 LONGEST_OF_ONE_BLOCK, LONGEST_OF_TWO = 55, 119

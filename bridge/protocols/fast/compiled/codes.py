@@ -9,6 +9,7 @@ EVENT_MS, EVENT_SECOND, POSITIVE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE
     10, 20
 )
 OLD: Final = 20
+ROW_OF_EVENT: Final = 21
 """What a step does.
 
 CONSTANT: compares bytes: where they begin in the constants, and how many they are.
@@ -28,6 +29,8 @@ KEY_END: is where the message's key ends and its value begins.
 COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH: read digits into a number of the message's place, whose column
 is the first number; those of a file's number and of a position in it make one number together, and those of a moment
 and of a batch.
+ROW_OF_EVENT: reads the number of a row in its event of the binlog into the column INDEX: twice it, and the
+first number.
 """
 NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
 FROM_ZONED, FROM_DAYS, FROM_MILLIS, FROM_MICROS, FROM_UNSCALED = range(9, 14)
@@ -56,8 +59,10 @@ NOT_READ: Final = -1
 MARK: Final = ord('"')
 """The quotation mark of a JSON string."""
 
-PLACE_NUMBERS: Final = 4
-"""The most numbers of a place."""
+PLACE_NUMBERS: Final = 5
+"""The most numbers of a place, and that of INDEX."""
+INDEX: Final = PLACE_NUMBERS - 1
+"""The column of an event's index among the numbers of its place."""
 PLACEHOLDERS: Final = (b"__debezium_unavailable_value", b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 """Strings that Debezium's connector may write for a value that it does not have (`protocols.debezium.decoder`)."""
 

@@ -20,6 +20,7 @@ from bridge.protocols.fast.compiled.codes import (
     EVENT_SECOND,
     FILE_NUMBER,
     FILE_POSITION,
+    INDEX,
     KEY_END,
     MARK,
     MOMENT,
@@ -29,6 +30,7 @@ from bridge.protocols.fast.compiled.codes import (
     OLD,
     PLACE_NUMBERS,
     POSITIVE,
+    ROW_OF_EVENT,
     SAME,
     SCALAR,
     SCHEMA,
@@ -73,6 +75,7 @@ _FIRST_MS, _LAST_MS = 100_000_000_000, (1 << 45) - 1
 _LONGEST_MS, _SECOND_MS, _TSO_OF_MS = 14, 1000, 1 << 18
 _LONGEST_FILE, _LAST_FILE, _FILE, _LAST_POSITION = 10, (1 << 31) - 1, 1 << 32, (1 << 32) - 1
 """Of the numbers of a binlog's files, and of the positions in them (`values.event_time.place_in_binlog`)."""
+_LONGEST_ROW: Final = 9
 _LAST_SENT_MS, _BATCHES = (1 << 41) - 1, 1 << 22
 """Of the moment and the batch of a sending (`values.event_time.place_of_sending`)."""
 _PRIME: Final = np.uint64(0x100000001B3)
@@ -315,6 +318,12 @@ def _walk_one(
             if part == BAD:
                 return NOT_READ, count
             places[number, steps[step, 1]] += part
+            at = behind
+        elif what == ROW_OF_EVENT:
+            behind = _digits_end(text, at, end)
+            if behind - at > _LONGEST_ROW or not is_integer(text, at, behind, False):
+                return NOT_READ, count
+            places[number, INDEX] = 2 * _natural(text, at, behind, _LONGEST_ROW) + steps[step, 1]
             at = behind
         elif what == OLD:
             at = _old_row_end(text, at, end, steps, step, consts, members, values, first_cell, cell)

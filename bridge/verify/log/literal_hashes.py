@@ -12,23 +12,37 @@ of them and deletes it by another, only the target can tell that the row is gone
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import md5
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
+from bridge.protocols.fast.compiled.codes import DIGEST_ROOM
+from bridge.protocols.fast.readiness import Readiness
+from bridge.rows.literal_offsets import buffers_of, to_numpy, whole
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
-from bridge.verify.log.keys.key_cuts import numbers_of
+from bridge.verify.log.expected_tables import numbers_of
+from bridge.verify.log.logged_rows import STEP_SCHEMA
 
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
 _KEY: Final = r"^(0|-?[1-9][0-9]*)(\x00(0|-?[1-9][0-9]*))*$"
 """Integers as the target writes them, joined by SEP."""
 _UNTOLD: Final = Fingerprint(1, 0, 0)
 """The fingerprint of a row that has no hash."""
+_KEPT: Final = ("table_number", "key", "commit_ts", "by_time", "topic", "partition", "offset", "index")
+"""What decides which step of a key is the last one."""
+HASHED_SCHEMA: Final = pa.schema([*(STEP_SCHEMA.field(name) for name in _KEPT), pa.field("image", pa.uint64())])
+_BLOCK: Final = 64
+_PADDING: Final = 8
+_MOST_SORTED: Final = 65_535
+"""Texts of more blocks come in any order, and are handled by themselves."""
+_READINESS: Final = Readiness()
 
 
 def literal(column: ColumnInfo, alias: str) -> str | None:
@@ -104,3 +118,33 @@ def _of_parts(rows: pa.Table, hashes: np.ndarray, cuts: Sequence[int]) -> list[F
 def _fingerprint(hashes: np.ndarray) -> Fingerprint:
     high, low = (hashes >> np.uint64(32)).sum(), (hashes & np.uint64(0xFFFFFFFF)).sum()
     return Fingerprint(len(hashes), len(hashes), (int(high) << 32) + int(low))
+
+
+def hashed(steps: pa.Table) -> pa.Table:
+    """Gives steps (STEP_SCHEMA) of rows with a key the hashes of their images (HASHED_SCHEMA), null when the row
+    goes: to move and sort images takes longer than to hash them."""
+    images = whole(steps["image"])
+    hashes = pa.array(text_hashes(images), mask=~to_numpy(images.is_valid()))
+    return pa.Table.from_arrays([*(steps[name] for name in _KEPT), hashes], schema=HASHED_SCHEMA)
+
+
+def text_hashes(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    """Gives the first 64 bits of the MD5 of each text (large strings); of nulls nothing that means something."""
+    return _together(texts) if _READINESS.pays(len(texts)) else _one_by_one(texts)
+
+
+def _one_by_one(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    some = texts.cast(pa.large_binary()).fill_null(b"").to_pylist()
+    digests = b"".join([md5(text, usedforsecurity=False).digest() for text in some])
+    return np.frombuffer(digests, ">u8")[::2].astype(np.uint64)
+
+
+def _together(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    from bridge.protocols.fast.compiled.functions import digest_texts
+
+    offsets, data = buffers_of(texts)
+    blocks = np.minimum((np.diff(offsets) + _PADDING) // _BLOCK, _MOST_SORTED).astype(np.uint16)
+    order = np.argsort(blocks, kind="stable")
+    found = np.empty(len(texts), np.int64)
+    digest_texts(np.frombuffer(data, np.uint8), offsets, order, len(texts), np.empty(DIGEST_ROOM, np.uint8), found)
+    return found.view(np.uint64).byteswap()

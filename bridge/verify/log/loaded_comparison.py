@@ -1,21 +1,26 @@
-"""Compares the target's tables with rows of the log that were loaded into temporary tables beside them."""
+"""Loads what the target's tables should hold into temporary tables, over several sessions at once, and compares."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
+from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import StoppedError
+from bridge.errors import StoppedError, counted
+from bridge.events import SEP
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
     NO_ROOM,
+    REFUSED_VALUE,
     LostConnectionError,
     TooLargeError,
     error_code,
@@ -31,16 +36,57 @@ from bridge.verify.compare.row_diff import Difference, DifferenceKind
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.loaded.expected_tables import COMMIT_TS, OFFSET, PARTITION, TOPIC, Insert
-from bridge.verify.log.loaded.loading import LoadedPart, load_parts
+from bridge.verify.log.expected_tables import COMMIT_TS, GONE, KNOWN, PLACE
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.notes import table_notes
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader
 
+_AHEAD: Final = 16
+"""How many statements of a session may wait."""
 
-def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[int, int, Insert]]) -> None:
+
+@dataclass
+class LoadedPart:
+    """A part of a table, mostly the whole of it, whose expected rows are in a session.
+
+    number: of the part.
+    refused: what the target said when it refused a value, "" when it took them all.
+    """
+
+    table: LoggedTable
+    number: int
+    session: Session
+    refused: str = ""
+
+    def create(self) -> None:
+        """Makes the temporary table.  Raises the target's error, unless it is about a value."""
+        self.run(self.table.expected_table.create())
+
+    def drop(self) -> None:
+        """Drops the temporary table."""
+        self.session.execute(f"DROP TEMPORARY TABLE {self.table.expected_table.name}")
+
+    def run(self, sql: str) -> None:
+        """Runs a statement of this part, unless the target has refused a value before.  Raises any other error."""
+        if self.refused:
+            return
+        try:
+            self.session.execute(sql)
+        except MySQLError as error:
+            if error_code(error) not in REFUSED_VALUE:
+                raise
+            self.refused = server_words(error)
+
+
+def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list[LoadedPart]:
+    """Spreads the parts of tables over the sessions, in the order of tables and parts."""
+    places = ((table, part) for table in tables for part in range(len(table.ranges)))
+    return [LoadedPart(table, part, sessions[i % len(sessions)]) for i, (table, part) in enumerate(places)]
+
+
+def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[int, int, str]]) -> None:
     """Fills the temporary tables of these parts; raises StoppedError when the target fails or has no room for them.
     inserts: as of `load_parts`."""
     try:
@@ -60,6 +106,35 @@ def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[in
             fix=f"{limit_fix(error)}; or compare fewer tables at a time (--filter), or with the source (--against"
             " upstream)",
         ) from error
+
+
+def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, str]]) -> None:
+    """Makes the temporary tables and fills them.  inserts: each with the numbers of its table and part.
+
+    Raises the target's error, unless it is about a value.
+    """
+    places: dict[int, list[LoadedPart]] = {}
+    for part in parts:
+        places.setdefault(part.table.number, []).append(part)
+    with ExitStack() as stack:
+        sessions = {part.session for part in parts}
+        pools = {session: stack.enter_context(ThreadPoolExecutor(1, "loading")) for session in sessions}
+        waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
+
+        def begin(part: LoadedPart, work: Callable[[], None]) -> None:
+            mine = waiting[part.session]
+            if len(mine) >= _AHEAD:
+                mine.popleft().result()
+            mine.append(pools[part.session].submit(work))
+
+        for part in parts:
+            begin(part, part.create)
+        for table, number, insert in inserts:
+            part = places[table][number]
+            begin(part, partial(part.run, insert))
+        for futures in waiting.values():
+            for future in futures:
+                future.result()
 
 
 @dataclass(frozen=True)
@@ -100,7 +175,7 @@ class LoadedComparison:
         if table.lost:
             result.schema += (table.lost,)
         elif part.refused:
-            result.schema += (table.doubt or f"what the messages say does not fit the table: {part.refused}",)
+            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
         else:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
@@ -110,6 +185,7 @@ class LoadedComparison:
         table = part.table
         if not table.shape.actual:
             _compare_unseen(table, reader, result)
+            result.notes = table_notes(table)
             return
         part, tally = self._tally(part, reader)
         table = part.table
@@ -117,13 +193,10 @@ class LoadedComparison:
         if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
-        if differences and table.doubt:
-            result.schema += (table.doubt,)
-            return
         result.count(differences)
         if not table.is_whole:
             result.not_covered = _not_covered(part, reader, result)
-        result.notes = table_notes(table)
+        result.notes = *table_notes(table), *_part_notes(part, reader)
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
         if self.fix and differences:
             self.fix.add_rows(table.replicated.table, table.shape, differences)
@@ -184,6 +257,17 @@ def _compare_unseen(table: LoggedTable, reader: SnapshotReader, result: TableRes
         result.not_covered = count
 
 
+def _part_notes(part: LoadedPart, reader: SnapshotReader) -> Iterator[str]:
+    """Notes that of some rows not all values are compared."""
+    expected = part.table.expected_table
+    if expected.is_partly_known:
+        is_part = f"{expected.own(KNOWN)} LIKE '%0%' AND {expected.own(GONE)}=0"
+        count = int(reader.rows(f"SELECT COUNT(*) FROM {expected.name} WHERE {is_part}")[0][0])
+        if count:
+            which = counted(count, "row") if len(part.table.ranges) == 1 else "some rows"
+            yield f"of {which} the last message holds only a part: their other values are not covered"
+
+
 def _not_covered(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:
     table, within = part.table, part.table.within(part.number)
     rows = int(reader.rows(f"SELECT COUNT(*) FROM {table.actual} WHERE {within}")[0][0])
@@ -197,13 +281,13 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
     if not table.replicated.key:
         return shown_row(table.shape, difference)
     columns = [table.shape.actual[i] for i in table.shape.key]
-    commit_ts, topic, partition, offset = map(table.expected_table.own, (COMMIT_TS, TOPIC, PARTITION, OFFSET))
-    found = reader.rows(
-        f"SELECT {commit_ts},CONVERT({topic} USING utf8mb4),CONCAT({partition},'/',{offset})"
-        f" FROM {table.expected_table.name}"
+    commit_ts, place = map(table.expected_table.own, (COMMIT_TS, PLACE))
+    rows = reader.rows(
+        f"SELECT {commit_ts},HEX({place}) FROM {table.expected_table.name}"
         f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
     )
-    if not found:
+    if not rows:
         return shown_row(table.shape, difference)
-    ts, where, place = found[0]
-    return shown_row(table.shape, difference, ts, f"{where}/{place}")
+    [(ts, found)] = rows[:1]
+    topic, partition, offset, _ = bytes.fromhex(found).decode().rsplit(SEP, 3)
+    return shown_row(table.shape, difference, ts, f"{topic}/{int(partition)}/{int(offset)}")

@@ -18,8 +18,8 @@ from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.side import unhexed
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.hashes.literal_hashes import literals_query
-from bridge.verify.log.keys.key_cuts import WHOLE, KeyNumbers
+from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
+from bridge.verify.log.literal_hashes import literals_query
 from bridge.verify.log.log_tables import LoggedTable, key_range
 from bridge.verify.snapshot_reader import SnapshotReader
 

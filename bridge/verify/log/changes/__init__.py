@@ -1,1 +1,0 @@
-"""What schema changes of the log did to tables and rows."""

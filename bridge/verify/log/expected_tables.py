@@ -1,0 +1,306 @@
+"""Makes temporary tables of expected rows, in the target's own types.  They end with their session.
+
+A large table is cut by its key, so that several sessions load and compare a part of it each.  Both sides of a part are
+the rows whose first key column is in the part's range, as the target sees it.  So every row counts in one part,
+whichever parts it was loaded into.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise, zip_longest
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import SEP
+from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
+from bridge.protocols.values import literals
+from bridge.quoting import free_name, quote_name
+from bridge.rows.arrow_images import TEXT, parts_of, runs
+from bridge.rows.grouping import Bools, Longs
+from bridge.rows.sql.enum_zeros import EnumZero, with_zeros, zero_of
+from bridge.rows.sql.statement import STATEMENT_BYTES
+from bridge.verify.compare.dense_keys import dense_key
+from bridge.verify.compare.key_sql import between, boundary_query, in_key_order, key_parts
+from bridge.verify.compare.side import LACKS
+
+if TYPE_CHECKING:
+    from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
+
+# The names of the bridge's own columns, as far as the table has none of that name (`ExpectedTable.own`).
+GONE: Final = "bridge gone"
+KNOWN: Final = "bridge known"
+COMMIT_TS: Final = "bridge commit_ts"
+PLACE: Final = "bridge place"
+"""Topic, partition, offset and index of the last change, joined by SEP: these texts ascend as those do."""
+_META: Final = (
+    (GONE, "BOOL NOT NULL"),
+    (KNOWN, "TEXT CHARACTER SET ascii NOT NULL"),
+    (COMMIT_TS, "BIGINT NOT NULL"),
+    (PLACE, "BLOB NOT NULL"),
+)
+_DECIDE: Final = (GONE, PLACE, COMMIT_TS)
+"""The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
+must stay the same while one column after the other takes the later step's value."""
+_WIDTHS: Final = {"partition": 10, "offset": 20, "index": 10}
+_BEHIND_PARTITION: Final = 32
+"""The bytes of PLACE that tell offset and index."""
+_LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
+_LONG: Final = 1000
+"""Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
+_PART_ROWS: Final = 50_000
+"""A part has about this many rows at least."""
+_PLAIN: Final = "^-?[0-9]{1,18}$"
+"""Literals that any integer column takes as the number that they are."""
+_CUT: Final = range(-(10**18), 10**18)
+KeyNumbers = tuple[int | None, int | None]
+"""A range of the first key column: above the first number, and not above the second.  None means that there is no
+bound."""
+WHOLE: Final[KeyNumbers] = (None, None)
+
+
+@dataclass(frozen=True)
+class ExpectedTable:
+    """A table of expected rows.
+
+    name: quoted.
+    shapes: the lists of columns that messages have, each joined by SEP.
+    index: columns of the index that a table without a key is compared by.
+    may_lack: whether the log may not hold a value that a row had.
+    ranges: of the first key column, one for each part that is loaded (`key_cuts`).
+
+    Two keys of the log may be one for the target.  Then the last step counts.
+    """
+
+    name: str
+    definition: Definition
+    key: tuple[str, ...]
+    shapes: tuple[str, ...]
+    index: tuple[str, ...] = ()
+    may_lack: bool = False
+    ranges: tuple[KeyNumbers, ...] = (WHOLE,)
+
+    @property
+    def named_columns(self) -> list[str]:
+        """The columns that any message has, in lower case, in the table's order."""
+        named = {name for shape in self.shapes for name in shape.split(SEP)}
+        return [name for name in self.definition.columns if name in named]
+
+    @property
+    def is_partly_known(self) -> bool:
+        """Whether some messages have more columns than others."""
+        return len({frozenset(shape.split(SEP)) for shape in self.shapes}) > 1
+
+    def own(self, name: str) -> str:
+        """Gives one of the bridge's own columns, quoted.  name: one of those above."""
+        return quote_name(free_name(name, self.definition.columns))
+
+    def create(self) -> str:
+        """Gives the statement that makes it."""
+        lines = [
+            _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
+        ]
+        lines += [f"{self.own(name)} {kind}" for name, kind in self._meta]
+        if self.key:
+            lines.append(self._index())
+        if self.index:
+            lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
+        # A key that the target's table has may be too long for the server's default format (MariaDB: 1709).
+        return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
+
+    def inserts(self, rows: pa.Table, copies: Sequence[int]) -> Iterator[tuple[int, str]]:
+        """Gives the statements that load last steps of this table, each with the number of its part.  The parts take
+        turns, so that they can be loaded at once.
+
+        copies: how many copies of each row there should be.
+        Keys may differ in the messages and be equal on the target (by case).  The last such row wins.
+        """
+        rows = rows.append_column("copies", pa.array(copies, pa.int64()))
+        for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
+            yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
+
+    def _inserts(self, rows: pa.Table) -> Iterator[str]:
+        rows = rows.append_column("gone", pc.is_null(rows["image"]))
+        kinds = ("by_time", "lacks", "names", "gone")
+        for kind in _distinct(rows, *kinds):
+            alike = (pc.equal(rows[name], value) for name, value in zip(kinds, kind, strict=True))
+            by_time, lacks, names, is_gone = kind
+            code = "" if is_gone else self._known(names, lacks=lacks)
+            columns = list(self.key) if is_gone else names.split(SEP)
+            yield from self._load(rows.filter(reduce(pc.and_, alike)), columns, code, by_time=by_time, is_gone=is_gone)
+
+    def _known(self, names: str, *, lacks: bool) -> str:
+        """Gives the code of `PartlyKnown` for rows with these columns, "" where every row has all columns."""
+        if not (self.is_partly_known or self.may_lack):
+            return ""
+        of_rows = names.split(SEP)
+        return "".join("1" if name in of_rows else "0" for name in self.named_columns) + LACKS * lacks
+
+    def _load(self, rows: pa.Table, names: Sequence[str], code: str, *, by_time: bool, is_gone: bool) -> Iterator[str]:
+        columns = [quote_name(self.definition.columns[name].name) for name in names]
+        meta = [self.own(name) for name, _ in self._meta]
+        head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
+        tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
+        told = {
+            GONE: pa.scalar(str(int(is_gone)), TEXT),
+            KNOWN: pa.scalar(f"'{code}'", TEXT),
+            COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
+            PLACE: _places(rows),
+        }
+        types = [self.definition.columns[name].type for name in names]
+        images = with_zeros(rows["key" if is_gone else "image"].combine_chunks(), types)
+        bodies = pc.binary_join_element_wise(
+            pc.replace_substring(images, SEP, ","), *(told[name] for name, _ in self._meta), pa.scalar(",", TEXT)
+        )
+        copies = rows["copies"].to_numpy()
+        if (copies > 1).any():
+            bodies = bodies.take(pa.array(np.repeat(np.arange(len(copies)), copies)))
+        for run in runs(bodies, STATEMENT_BYTES):
+            yield f"{head}{'),('.join(run.to_pylist())}{tail}"
+
+    def _last_wins(self, *, by_time: bool) -> str:
+        newer = self._newer(COMMIT_TS)
+        if by_time:  # within a partition its order counts, between partitions the event time
+            place = self.own(PLACE)
+            of, other = (f"LEFT({one},LENGTH({one})-{_BEHIND_PARTITION})" for one in (place, f"VALUES({place})"))
+            newer = f"IF({of}={other},{self._newer(PLACE)},{self._newer(COMMIT_TS, PLACE)})"
+        meta = [name for name, _ in self._meta]
+        names = [
+            *(quote_name(column.name) for _, column in self._columns()),
+            *(self.own(name) for name in meta if name not in _DECIDE),
+            *map(self.own, _DECIDE),
+        ]
+        zeros = {quote_name(column.name): zero_of(column.type) for _, column in self._columns()}
+        told = (
+            f"{name}=IF({newer},{_as_text(f'VALUES({name})', zeros.get(name))},{_as_text(name, zeros.get(name))})"
+            for name in names
+        )
+        return " ON DUPLICATE KEY UPDATE " + ",".join(told)
+
+    def _newer(self, *names: str) -> str:
+        """Writes the condition for steps that are later than another one by these columns, the first of which counts
+        most; a row beats one that is gone."""
+        if not names:
+            return f"VALUES({self.own(GONE)})<={self.own(GONE)}"
+        name = self.own(names[0])
+        return f"(VALUES({name})>{name} OR (VALUES({name})={name} AND {self._newer(*names[1:])}))"
+
+    @property
+    def _meta(self) -> list[tuple[str, str]]:
+        """The columns that are added, and their types: those that would be the same in all rows are left out."""
+        return [(name, kind) for name, kind in _META if name != KNOWN or self.is_partly_known or self.may_lack]
+
+    def _columns(self) -> list[tuple[str, ColumnInfo]]:
+        """The columns that messages tell: not the generated ones, but for those of the key."""
+        columns = self.definition.columns.items()
+        return [(name, column) for name, column in columns if name in self.key or not column.generated]
+
+    def _index(self) -> str:
+        """Writes the key, which may be one of the beginnings of values."""
+        of_key = (i for i in self.definition.indexes.values() if i.unique and set(i.parts) == set(self.key))
+        index = min(of_key, key=lambda i: any(i.lengths))
+        parts = (
+            quote_name(self.definition.columns[part].name) + (f"({length})" if length else "")
+            for part, length in zip(index.parts, index.lengths, strict=True)
+        )
+        return f"PRIMARY KEY ({','.join(parts)})"
+
+
+def _as_text(value: str, zero: EnumZero | None) -> str:
+    """Writes a value that IF makes a text, in which the error value of an ENUM would be refused."""
+    return f"IF({value}+0=0,{zero.literal},{value})" if zero else value
+
+
+def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
+    # TiDB's VALUES() may turn the bytes of a BIT around.
+    kind = "bigint unsigned" if column.data_type == "bit" else column.type
+    length = _LENGTH.match(kind)
+    if not (is_key or is_indexed) and length and int(length[1]) > _LONG:
+        kind = "longtext" if column.data_type == "varchar" else "longblob"
+    text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
+    return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
+
+
+def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
+    found = rows.select(names).group_by(names).aggregate([]).to_pylist()
+    return [tuple(row[name] for name in names) for row in found]
+
+
+def _places(rows: pa.Table) -> pa.Array:
+    """Writes PLACE as literals.  A capture file may name its topic in any characters."""
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    begins = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT).take(topics.indices)
+    numbers = (pc.utf8_lpad(rows[name].combine_chunks().cast(TEXT), width, "0") for name, width in _WIDTHS.items())
+    return pc.binary_join_element_wise(
+        pc.binary_join_element_wise(begins, *numbers, pa.scalar("\\0", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
+    )
+
+
+def find_cuts(session: Session, definition: Definition, key: Sequence[str], most: int | None = None) -> tuple[int, ...]:
+    """Gives the values up to which each part but the last reaches, for parts of about 50,000 rows, or for at most
+    `most` larger ones; () for a table that is small or whose key does not begin with an integer."""
+    if definition.rows < 2 * _PART_ROWS or not can_be_cut(definition, key):
+        return ()
+    size = max(_PART_ROWS, -(-definition.rows // most)) if most else _PART_ROWS
+    dense = dense_key(session.rows, definition, key)
+    if dense and dense.first in _CUT and dense.last in _CUT:
+        return tuple(dense.ends(-(-size * dense.numbers // definition.rows)))
+    column = [definition.columns[key[0]]]
+    [part] = key_parts(column, column)
+    table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
+    while most is None or len(cuts) + 1 < most:
+        behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
+        found = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
+        cut = int(bytes.fromhex(found[0][0])) if found else _CUT.stop
+        if cut not in _CUT:
+            break
+        cuts.append(cut)
+    return tuple(cuts)
+
+
+def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
+    """Tells whether the place of a row can be told from its key: whether the key begins with an integer."""
+    return bool(key) and definition.columns[key[0]].value_class is ValueClass.INTEGER
+
+
+def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
+    """Gives the ranges between cuts."""
+    return tuple(pairwise([None, *cuts, None]))
+
+
+def is_within(numbers: KeyNumbers, ranges: Iterable[KeyNumbers]) -> bool:
+    """Tells whether one of some ranges holds this one."""
+    low, high = numbers
+    return any(
+        (above is None or (low is not None and low >= above)) and (end is None or (high is not None and high <= end))
+        for above, end in ranges
+    )
+
+
+def divided(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> Iterator[pa.Table]:
+    """Gives the folded steps of each range of their table, in the order of the key.  A row whose place only the target
+    can tell is in every range."""
+    if list(ranges) == [WHOLE]:
+        yield rows
+        return
+    numbers, is_anywhere = numbers_of(rows)
+    order = np.argsort(numbers, kind="stable")
+    numbers, is_anywhere = numbers[order], is_anywhere[order]
+    for low, high in ranges:
+        is_above = True if low is None else numbers > low
+        is_below = True if high is None else numbers <= high
+        yield rows.take(pa.array(order[is_anywhere | (is_above & is_below)]))
+
+
+def numbers_of(rows: pa.Table) -> tuple[Longs, Bools]:
+    """Gives the first key column of folded steps, and whether only the target can tell it."""
+    [first] = parts_of(rows["key"].combine_chunks(), [0])
+    is_plain = pc.match_substring_regex(first, _PLAIN)
+    numbers = pc.if_else(is_plain, first, "0").cast(pa.int64()).to_numpy()
+    return numbers, ~is_plain.to_numpy(zero_copy_only=False)

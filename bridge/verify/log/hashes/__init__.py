@@ -1,1 +1,0 @@
-"""Compares rows by hashes of their literals, without loading them."""

@@ -1,0 +1,168 @@
+"""Folds the steps of rows to the last state of every key, or to the number of copies of a row, with the writer's own
+fold (`rows.net_changes`).  The writer folds window by window; here all steps of some keys are folded at once, so that
+the result depends on no window.  Pure, over Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.model import Table, TableName
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.gathering import masked, taken, whole_texts
+from bridge.rows.grouping import Bools, Longs, combined, numbered
+from bridge.rows.keys.key_steps import RowShape
+from bridge.rows.keys.key_sums import key_sums
+from bridge.rows.literal_offsets import Cells, whole
+from bridge.rows.net_changes import KeylessChanges, fold, last_of_keys
+from bridge.verify.log.logged_rows import STEP_SCHEMA, ReplicatedTable, partitions_of
+
+
+def last_steps(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
+    """Gives the last step of each key, and all steps of tables without a key.  It may be applied again to its own
+    results (but see `last_of_some`).  Images may be hashes (`hashed`)."""
+    is_keyed = np.array([bool(one.key) for one in tables], np.bool_)[steps["table_number"].to_numpy()]
+    keyed, others = masked(steps, is_keyed), masked(steps, ~is_keyed)
+    if keyed.num_rows:
+        keyed, order = _ordered(keyed)
+        keyed = taken(keyed, np.sort(order[_last(tables, keyed, order)]))
+    return pa.concat_tables([keyed, others])
+
+
+def last_of_some(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
+    """Does the same to steps of which others may be of the same keys.
+
+    Steps by event time are folded partition by partition: where the times of a partition have gone back, only all of
+    its steps tell which step of another partition is earlier.
+    """
+    if not pc.any(steps["by_time"]).as_py():
+        return last_steps(tables, steps)
+    numbers = partitions_of(steps)[1]
+    return pa.concat_tables([last_steps(tables, steps.filter(pa.array(numbers == one))) for one in np.unique(numbers)])
+
+
+def _last(tables: Sequence[ReplicatedTable], steps: pa.Table, order: Longs) -> Longs:
+    """Folds the keys alone: to the writer's fold, a step is a row change whose image is its key."""
+    shapes = [RowShape(one.table, SEP.join(one.key), one.key, one.key, lacks=False) for one in tables]
+    shape_of = steps["table_number"].to_numpy()[order].astype(np.int64)
+    widths, keys = [len(one.key) for one in tables], whole(steps["key"])
+    goes = pc.is_null(steps["image"]).to_numpy()[order]
+    times = {name: steps[name].to_numpy()[order] for name in ("commit_ts", "by_time")}
+    changes = pa.table({"kind": np.where(goes, int(Kind.DELETE), int(Kind.INSERT)), **times})
+    before, after = (Cells(keys.take(pa.array(order, mask=~one)), shape_of, widths) for one in (goes, ~goes))
+    return last_of_keys(shapes, shape_of, changes, before, after)
+
+
+def _where(texts: pa.Array, mask: Bools) -> pa.Array:
+    """Gives texts where a mask tells, and elsewhere null."""
+    return texts if mask.all() else texts.take(pa.array(np.arange(len(texts)), mask=~mask))
+
+
+def _ordered(steps: pa.Table) -> tuple[pa.Table, Longs]:
+    """Gives steps, and the order in which the writer folds row changes.
+
+    Within a partition the order is the partition's; between partitions it is that of event times, as in
+    `pipeline.by_partitions.merge`.  So event times are raised to the highest that their partition has shown before.
+    """
+    by_time, partitions = steps["by_time"].to_numpy(zero_copy_only=False), partitions_of(steps)[1]
+    if by_time.any():
+        times = pa.array(_raised(steps, partitions, by_time))
+        steps = steps.set_column(steps.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
+    ranks = steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions, steps["commit_ts"].to_numpy()
+    telling = [rank for rank in ranks if (rank != rank[0]).any()]
+    return steps, np.lexsort(telling) if telling else np.arange(steps.num_rows)
+
+
+def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> npt.NDArray[np.int64]:
+    times: npt.NDArray[np.int64] = steps["commit_ts"].to_numpy()
+    order = np.lexsort((steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions))
+    distinct_times, ranks = np.unique(times, return_inverse=True)
+    base = partitions[order] * len(distinct_times)
+    raised = np.empty_like(times)
+    raised[order] = distinct_times[np.maximum.accumulate(base + ranks[order]) - base]
+    return np.where(by_time, raised, times)
+
+
+def last_rows(tables: Sequence[ReplicatedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table, Sequence[int]]]:
+    """Gives for each table its last steps, those of gone keys too, and how many copies of each row there should be;
+    of tables without a key, a step for each image that should be there.  All steps of the keys are there."""
+    steps = last_steps(tables, steps)
+    numbers = steps["table_number"].to_numpy()
+    order = np.argsort(numbers, kind="stable")
+    steps, numbers = taken(steps, order), numbers[order]
+    for number, one in enumerate(tables):
+        start, end = np.searchsorted(numbers, [number, number + 1]).tolist()
+        of_table = steps.slice(start, end - start)
+        if not of_table.num_rows:
+            continue
+        if one.key:
+            yield number, of_table, [1] * of_table.num_rows
+        else:
+            rows, copies = _copies(one, of_table)
+            yield number, rows, copies
+
+
+def _copies(one: ReplicatedTable, steps: pa.Table) -> tuple[pa.Table, Sequence[int]]:
+    """Counts the images of a table without a key."""
+    steps = masked(steps, _are_new(steps))
+    comes, images, size = steps["comes"].to_numpy(zero_copy_only=False), whole(steps["image"]), steps.num_rows
+    names = sorted(one.columns)
+    table = Table(one.table.name, {name: one.table.columns[name] for name in names})
+    given = {
+        "schema": pa.repeat(table.name.schema, size),
+        "table": pa.repeat(table.name.table, size),
+        "columns": pa.repeat(SEP.join(names), size),
+        "kind": pa.array(np.where(comes, int(Kind.INSERT), int(Kind.DELETE)), pa.int8()),
+        "before": _where(images, ~comes),
+        "after": _where(images, comes),
+    } | {name: steps[name] for name in ("commit_ts", "by_time", "topic", "partition", "offset", "index")}
+    arrays = [given.get(field.name, pa.nulls(size)) for field in EVENT_SCHEMA]
+    changes = pa.table(
+        [array.cast(field.type) for array, field in zip(arrays, EVENT_SCHEMA, strict=True)], EVENT_SCHEMA
+    )
+    counts = {
+        image.literals: count
+        for net in fold({TableName(*table.name): table}, changes)
+        if isinstance(net, KeylessChanges)
+        for image, count in net.copies.items()
+        if count > 0
+    }
+    rows = steps.slice(0, 1).take(pa.array([0] * len(counts), pa.int64())) if counts else steps.slice(0, 0)
+    lacks = pa.repeat(pc.any(steps["lacks"]), len(counts))
+    told = {"key": pa.array(list(counts), TEXT), "image": pa.array(list(counts), TEXT), "lacks": lacks}
+    for name, values in told.items():
+        rows = rows.set_column(rows.schema.get_field_index(name), STEP_SCHEMA.field(name), values)
+    return rows, list(counts.values())
+
+
+def _are_new(steps: pa.Table) -> Bools:
+    """Tells which steps of a table without a key count: what was sent again does only if it was not sent before."""
+    resent = steps["is_resent"].to_numpy(zero_copy_only=False)
+    if not resent.any():
+        return np.ones(len(resent), np.bool_)
+    codes = numbered(steps["commit_ts"].to_numpy() * 2 + steps["comes"].to_numpy(zero_copy_only=False))
+    codes = combined(codes, whole(steps["image"]).dictionary_encode())
+    was_sent = np.bincount(codes, weights=~resent) > 0
+    counts: Bools = ~(resent & was_sent[codes])
+    return counts
+
+
+def buckets(steps: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
+    """Divides steps, which may be hashed, into buckets.  All steps of a key are in one bucket."""
+    if steps.num_rows == 0:
+        return
+    if count == 1:
+        yield 0, steps
+        return
+    numbers = key_sums(whole_texts(steps["key"])) % count
+    ordered = steps.take(pa.array(np.argsort(numbers.astype(np.min_scalar_type(count)), kind="stable")))
+    sizes = np.bincount(numbers)
+    for number, (end, size) in enumerate(zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)):
+        if size:
+            yield number, ordered.slice(end - size, size)

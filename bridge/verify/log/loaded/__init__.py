@@ -1,1 +1,0 @@
-"""Compares rows that are loaded into temporary tables."""

@@ -1,0 +1,399 @@
+"""Turns row changes of the log into steps of keys: a key gets an image, or its row goes away.  Pure, over Arrow.
+
+Only row changes count that the target should hold, of tables that it has.  Of a table without a key, each image that
+comes or goes is a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.model import PartitionId, PartitionStart, Table, TableName
+from bridge.protocols.values.untyped import split_forms, with_forms
+from bridge.rows.arrow_images import TEXT
+from bridge.rows.gathering import masked
+from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
+from bridge.rows.literal_offsets import Cells, whole
+from bridge.rows.moments import last_ms
+from bridge.rows.types.resolve_types import shapes_typed
+from bridge.rows.types.type_check import CheckedTypes
+from bridge.tso import tso_ms
+from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey
+
+_IMAGES: Final = ("before", "after")
+_WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
+"""The columns that tell whether a row change is behind a schema change."""
+_POSITION: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "index")
+STEP_SCHEMA: Final = pa.schema(
+    [
+        pa.field("table_number", pa.int32()),
+        pa.field("key", TEXT),
+        *(EVENT_SCHEMA.field(name) for name in _POSITION),
+        pa.field("image", TEXT),
+        pa.field("names", pa.string()),
+        pa.field("lacks", pa.bool_()),
+        pa.field("is_resent", pa.bool_()),
+        pa.field("comes", pa.bool_()),
+    ]
+)
+"""table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
+row of a key goes; names: of the image's columns on the target, joined by SEP.  lacks: whether the row has values that
+the change does not hold.
+
+Of a table without a key the image is the key, too; comes: whether it comes or goes; is_resent: whether the producer had
+sent the change before."""
+
+
+@dataclass(frozen=True)
+class ReplicatedTable:
+    """A table of the target.
+
+    key: lower-case names, () without a key.
+    columns: those that count; the others the target does not have or generates, or, where rows have no key, some
+        messages lack them.
+    """
+
+    table: Table
+    key: tuple[str, ...]
+    columns: frozenset[str]
+
+    def kept(self, names: Sequence[str]) -> list[int]:
+        """Gives the positions of the columns that count; in the table's order where rows have no key."""
+        positions = [i for i, name in enumerate(names) if name in self.columns]
+        return positions if self.key else sorted(positions, key=lambda i: names[i])
+
+
+class Reach(NamedTuple):
+    """How far a target had come.
+
+    limit: the commit_ts (TSO) from which on nothing was in it yet.
+    read: how far it was in each partition, in the order of partitions; None in the order of commit_ts.
+    """
+
+    limit: int
+    read: Mapping[PartitionId, PartitionStart] | None
+
+
+@dataclass(frozen=True)
+class LogPlan:
+    """What executors must know to make steps.
+
+    reach: how far the target is.
+    boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending.  A change behind such
+        an offset and below its boundary has been sent before.
+    begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
+    identity: which names mean one table.
+    filtered: tables of which event filters leave out row changes, or did; of these nothing counts that came with the
+        copy from which the pipeline began (below start_ts, or its topic's begin), or until the filters were changed
+        for the last time (era).
+    """
+
+    tables: tuple[ReplicatedTable, ...]
+    histories: Mapping[NameKey, NameHistory]
+    reach: Reach
+    boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
+    begins: Mapping[str, int] = field(default_factory=dict)
+    identity: NameIdentity = field(default_factory=NameIdentity)
+    filtered: frozenset[TableName] = frozenset()
+    start_ts: int = 0
+    era: Reach | None = None
+
+    def history(self, name: TableName) -> NameHistory:
+        """Gives the history of a name in messages."""
+        return self.histories.get(self.identity.key_of(name)) or NameHistory([], [name])
+
+    def number_of(self, name: TableName | None) -> int | None:
+        """Gives the number of a table, None when the target does not have it."""
+        return None if name is None else self._numbers.get(self.identity.key_of(name))
+
+    @cached_property
+    def _numbers(self) -> Mapping[NameKey, int]:
+        return {self.identity.key_of(replicated.table.name): i for i, replicated in enumerate(self.tables)}
+
+
+def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
+    """Gives the row changes that the target should hold."""
+    is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
+    rows = masked(events, is_row & _are_reached(events, plan.reach, plan.begins))
+    if not plan.filtered:
+        return rows
+    names, name_of = distinct(rows, ("schema", "table"))
+    is_filtered = np.array([TableName(*name) in plan.filtered for name in names], np.bool_)[name_of]
+    is_earlier = _are_copied(rows, plan)
+    if plan.era is not None:
+        is_earlier |= _are_reached(rows, plan.era, {})
+    return masked(rows, ~(is_filtered & is_earlier))
+
+
+def _are_reached(events: pa.Table, reach: Reach, begins: Mapping[str, int]) -> Bools:
+    """Tells which events a target had come to.  begins: as of `LogPlan`."""
+    times, read = events["commit_ts"].to_numpy(), reach.read
+    if read is None:
+        limits: int | Longs = reach.limit
+        if any(begin > reach.limit for begin in begins.values()):
+            limits = _per_partition(events, lambda where: max(reach.limit, begins.get(where[0], 0)))
+        return np.asarray(times < limits)
+    offsets = _per_partition(events, lambda where: read[where].offset if where in read else 0)
+    floors = _per_partition(events, lambda where: (read[where].floor or 0) if where in read else 0)
+    is_read = events["offset"].to_numpy() < offsets
+    is_below = ~events["by_time"].to_numpy(zero_copy_only=False) & (times < floors)
+    return np.asarray(is_read | is_below)
+
+
+def _are_copied(events: pa.Table, plan: LogPlan) -> Bools:
+    """As the bridge takes them for being on the target when it begins."""
+    begins = _per_partition(events, lambda where: max(plan.start_ts, plan.begins.get(where[0], 0)))
+    moments = _per_partition(events, lambda where: tso_ms(max(plan.start_ts, plan.begins.get(where[0], 0))))
+    by_time = events["by_time"].to_numpy(zero_copy_only=False)
+    last = pc.cast(last_ms(events["commit_ts"]), pa.int64()).to_numpy()
+    return np.asarray(np.where(by_time, last < moments, events["commit_ts"].to_numpy() < begins))
+
+
+def _per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
+    """Gives a number for each event by its topic and partition."""
+    partitions, numbers = partitions_of(events)
+    return np.array([number(where) for where in partitions], dtype=np.int64)[numbers]
+
+
+def partitions_of(events: pa.Table) -> tuple[list[PartitionId], npt.NDArray[np.int64]]:
+    """Gives the topics and partitions of events in the order of both, and for each event the number of its own."""
+    topics, of_topic = distinct(events, ["topic"])
+    partitions = events["partition"].to_numpy().astype(np.int64)
+    width = partitions.max(initial=0) + 1
+    places = np.empty(len(topics), np.int64)
+    places[sorted(range(len(topics)), key=topics.__getitem__)] = np.arange(len(topics))
+    names = sorted(topics)
+    pairs, numbers = np.unique(places[of_topic] * width + partitions, return_inverse=True)
+    return [(names[one // width][0], one % width) for one in pairs.tolist()], numbers
+
+
+class _RowGroup(NamedTuple):
+    """Row changes of one span with the same columns and the same handle key, both as the messages have them.
+
+    table: where the rows are now, None where that is not known or they are gone.
+    """
+
+    table: TableName | None
+    columns: str
+    key: str
+
+
+def _row_groups(plan: LogPlan, changes: pa.Table) -> tuple[list[_RowGroup], Longs]:
+    """Gives the groups of row changes, and for each row change the number of its group.
+
+    All tables are handled together: to filter the rows of each of 1,000 tables took 20 times as long as all other work.
+    """
+    kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
+    epochs = _epochs(plan, changes)
+    numbers = numbered(kind_of * (epochs.max(initial=0) + 1) + epochs)
+    groups = []
+    for first in ends(numbers)[0].tolist():
+        schema, table, columns, key = kinds[kind_of[first]]
+        groups.append(_RowGroup(plan.history(TableName(schema, table)).spans[epochs[first]], columns, key or ""))
+    return groups, numbers
+
+
+def _epochs(plan: LogPlan, changes: pa.Table) -> Longs:
+    """Gives for each row change the number of its span in the history of its table's name: it is behind the last cut
+    that it is behind, since an earlier one may have waited longer (`lineage.WAITS_MS`)."""
+    names, name_of = distinct(changes, ("schema", "table"))
+    cuts = [plan.history(TableName(*name)).cuts for name in names]
+    epochs = np.zeros(changes.num_rows, np.int64)
+    if not any(cuts):
+        return epochs
+    order = np.argsort(name_of, kind="stable")
+    sorted_changes = changes.select(_WHEN).take(pa.array(order))
+    bounds = [0, *np.cumsum(np.bincount(name_of)).tolist()]
+    for (start, end), cuts_of_name in zip(pairwise(bounds), cuts, strict=True):
+        of_name = sorted_changes.slice(start, end - start)
+        for number, cut in enumerate(cuts_of_name, 1):
+            behind = order[start:end][_is_behind(cut, of_name)]
+            epochs[behind] = number
+    return epochs
+
+
+def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
+    later = np.asarray(cut.moment.is_before(changes), np.bool_)
+    if not cut.offsets:
+        return later
+    offsets = _per_partition(changes, lambda where: cut.offsets.get(where, -1))
+    is_sent_again = (cut.own or cut.moment).is_clearly_after(changes)
+    by_offset = (changes["offset"].to_numpy() > offsets) & ~is_sent_again
+    has_offset = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
+    return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
+
+
+class LoggedShape(NamedTuple):
+    """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
+
+    schema, table: the table that holds the rows now.
+    columns: in message order.  handle: the columns of the handle key.
+    has_images: whether some change is more than a delete.
+    updates: whether some change is an update; in_place: whether some goes by event time and may hold a part of its row.
+    """
+
+    schema: str
+    table: str
+    columns: str
+    handle: str
+    has_images: bool = True
+    updates: bool = False
+    in_place: bool = False
+
+
+def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
+    """Gives the shapes of the row changes that the target should hold.  Events need no images."""
+    changes = in_target(plan, events)
+    groups, group_of = _row_groups(plan, changes)
+    kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
+    told = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
+    counts = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in told]
+    return {
+        LoggedShape(*group.table, split_forms(group.columns)[0].lower(), group.key.lower().strip(SEP), *flags)
+        for group, flags in zip(groups, zip(*counts, strict=True), strict=True)
+        if group.table is not None
+    }
+
+
+class _Alike(NamedTuple):
+    """What the row changes of a group have in common.
+
+    number: of the table in the plan.
+    width: how many literals their images have.  kept: the positions of those that count; names: their columns.
+    columns: their names with the forms of their values (`untyped`).
+    loses: whether the target has columns of theirs that do not count.
+    """
+
+    number: int
+    replicated: ReplicatedTable
+    width: int
+    kept: list[int]
+    names: list[str]
+    columns: str
+    loses: bool
+
+
+def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:
+    """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out.
+
+    wanted: the numbers of the tables whose rows count; None for all.
+    """
+    changes = in_target(plan, events)
+    groups, group_of = _row_groups(plan, changes)
+    all_alike = [_alike(plan, group, wanted) for group in groups]
+    made = [STEP_SCHEMA.empty_table()]
+    for make, is_keyed in ((_keyed_steps, True), (partial(_copies, plan), False)):
+        is_one = np.array([one is not None and bool(one.replicated.key) is is_keyed for one in all_alike], np.bool_)
+        alike = [one for one, is_taken in zip(all_alike, is_one, strict=True) if one is not None and is_taken]
+        if alike:
+            rows = masked(changes, is_one[group_of])
+            of_rows = (np.cumsum(is_one) - 1)[group_of[is_one[group_of]]]
+            made += make(alike, of_rows, _typed(alike, of_rows, rows))
+    return pa.concat_tables(made)
+
+
+def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _Alike | None:
+    """Gives what a group has in common; None when its rows are not compared: the table is not wanted, the target does
+    not have it, or the messages not its key."""
+    number = plan.number_of(group.table)
+    if number is None or (wanted is not None and number not in wanted):
+        return None
+    replicated = plan.tables[number]
+    texts, forms = split_forms(group.columns)
+    names = texts.lower().split(SEP)
+    kept = replicated.kept(names)
+    kept_names = [names[i] for i in kept]
+    is_told = set(replicated.key) <= set(kept_names) if replicated.key else replicated.columns <= set(kept_names)
+    if not (kept and is_told):
+        return None
+    columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
+    loses = not replicated.table.written_names.intersection(names).issubset(kept_names)
+    return _Alike(number, replicated, len(names), kept, kept_names, columns, loses)
+
+
+def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
+    """Gives row changes only the columns that count, with ready literals."""
+    widths, kept = [one.width for one in alike], [one.kept for one in alike]
+    if any(one.kept != list(range(one.width)) for one in alike):
+        for image in _IMAGES:
+            texts = Cells(whole(changes[image]), group_of, widths).joined(kept)
+            changes = changes.set_column(changes.schema.get_field_index(image), image, texts.cast(pa.string()))
+    tables = [(one.replicated.table, one.columns) for one in alike]
+    return shapes_typed(tables, group_of, changes, CheckedTypes())
+
+
+def _keyed_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:
+    """Makes the steps of row changes of tables with a key; a row that moves to another key makes two."""
+    positions = [[one.names.index(part) for part in one.replicated.key] for one in alike]
+    widths = [len(one.names) for one in alike]
+    images = [whole(changes[image]) for image in _IMAGES]
+    old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
+    made = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
+    yield made.filter(pc.is_valid(made["key"])) if made["key"].null_count else made
+    moves = pc.fill_null(pc.not_equal(old, new), False)
+    if pc.any(moves).as_py():
+        moved, groups = changes.filter(moves), group_of[moves.to_numpy(zero_copy_only=False)]
+        yield _step_table(alike, groups, moved, old.filter(moves), pa.nulls(moved.num_rows, TEXT))
+
+
+def _copies(plan: LogPlan, alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:
+    """Makes the steps of row changes of tables without a key."""
+    is_resent = changes["commit_ts"].to_numpy() < _boundaries_before(plan, changes)
+    for image, comes in zip(_IMAGES, (False, True), strict=True):
+        images = whole(changes[image])
+        made = _step_table(alike, group_of, changes, images, images, is_resent, comes=comes)
+        yield made.filter(pc.is_valid(made["key"]))
+
+
+def _boundaries_before(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
+    """Gives for each change the highest boundary (TSO) that its partition had before it.  A change below that boundary
+    has been sent before."""
+    highest_before = np.full(changes.num_rows, -1, dtype=np.int64)
+    offsets = changes["offset"].to_numpy()
+    partitions, numbers = partitions_of(changes)
+    for number, one in enumerate(partitions):
+        at, highest = plan.boundaries.get(one, (np.empty(0, np.int64), np.empty(0, np.int64)))
+        if len(at):
+            rows = numbers == number
+            before = np.searchsorted(at, offsets[rows], "left") - 1
+            highest_before[rows] = np.where(before >= 0, highest[np.maximum(before, 0)], -1)
+    return highest_before
+
+
+def _step_table(
+    alike: Sequence[_Alike],
+    group_of: Longs,
+    changes: pa.Table,
+    key: pa.Array,
+    image: pa.Array,
+    is_resent: Bools | None = None,
+    *,
+    comes: bool = True,
+) -> pa.Table:
+    groups, size = pa.array(group_of), changes.num_rows
+    may_lack = np.array([not one.replicated.table.written_names.issubset(one.names) for one in alike], np.bool_)
+    is_in_place = pc.and_(changes["by_time"], pc.equal(changes["kind"], int(Kind.UPDATE)))
+    columns: dict[str, Any] = {
+        "table_number": pa.array([one.number for one in alike], pa.int32()).take(groups),
+        "key": key,
+        **{name: changes[name].combine_chunks() for name in _POSITION},
+        "image": image,
+        "names": pa.array([SEP.join(one.names) for one in alike], pa.string()).take(groups),
+        "lacks": (may_lack[group_of] & is_in_place.to_numpy()) | np.array([one.loses for one in alike])[group_of],
+        "is_resent": np.zeros(size, np.bool_) if is_resent is None else is_resent,
+        "comes": np.full(size, comes),
+    }
+    arrays = [pa.array(one) if isinstance(one, np.ndarray) else one for one in columns.values()]
+    return pa.Table.from_arrays(
+        [one.cast(field.type) for one, field in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA
+    )

@@ -1,0 +1,202 @@
+"""The last state of every key, from row changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.model import Column, PartitionStart, Table, TableName
+from bridge.rows.literal_offsets import Cells
+from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
+from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
+from bridge.verify.log.literal_hashes import hashed, text_hashes
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
+from bridge.verify.log.recompute import together
+
+T = TableName("app", "t")
+TABLE = Table(T, {name: Column(name, "int", None, False) for name in ("id", "v", "w")}, (("id",),), (("id",),))
+KEYED = ReplicatedTable(TABLE, ("id",), frozenset(TABLE.columns))
+KEYLESS = ReplicatedTable(TABLE, (), frozenset({"id", "v"}))
+ALL = Reach(1000, None)
+
+
+def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[str, Any]:
+    """A row change of `id,v` rows; partition, offset, by_time may be given."""
+    kind = Kind.INSERT if before is None else Kind.DELETE if after is None else Kind.UPDATE
+    given = {"topic": "x", "partition": 0, "offset": ts, "index": 0, "by_time": False, "columns": f"id{SEP}v", **more}
+    images = {"before": before and before.replace(",", SEP), "after": after and after.replace(",", SEP)}
+    return {
+        "kind": int(kind),
+        "commit_ts": ts,
+        "schema": "app",
+        "table": "t",
+        "key": "id",
+        "text": None,
+        **given,
+        **images,
+    }
+
+
+def folded(table: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
+    """Rows of the result, however the changes are divided over tasks."""
+    log = LogPlan((table,), **{"histories": {}, "reach": ALL, **plan})
+    made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
+    shared = last_of_some(log.tables, pa.concat_tables([last_of_some(log.tables, made[0]), *made[1:]]))
+    return [
+        row | {"copies": count}
+        for _, some in buckets(shared, 3)
+        for _, rows, copies in last_rows(log.tables, some)
+        for row, count in zip(rows.to_pylist(), copies, strict=True)
+    ]
+
+
+def states(changes: list[dict[str, Any]], **plan: Any) -> dict[str, str | None]:
+    """Key to image, None where the row is gone."""
+    rows = folded(KEYED, changes, **plan)
+    return {row["key"]: row["image"] and row["image"].replace(SEP, ",") for row in rows}
+
+
+STATES: list[tuple[str, list[dict[str, Any]], dict[str, str | None]]] = [
+    ("the last image", [change(1, None, "1,1"), change(2, "1,1", "1,2")], {"1": "1,2"}),
+    ("a delete", [change(1, None, "1,1"), change(2, "1,1", None)], {"1": None}),
+    ("order of commit ts, not of arrival", [change(2, "1,1", "1,2"), change(1, None, "1,1")], {"1": "1,2"}),
+    ("a key that moves", [change(1, None, "1,1"), change(2, "1,1", "2,1")], {"1": None, "2": "2,1"}),
+    ("an image beats a delete of its commit ts", [change(1, None, "1,9", offset=1), change(1, "1,1", None, offset=2)],
+     {"1": "1,9"}),
+    ("nothing at or above the limit", [change(1, None, "1,1"), change(1000, "1,1", None)], {"1": "1,1"}),
+    ("event times do not turn a partition round",
+     [change(5, None, "1,1", by_time=True, offset=1), change(5, "1,1", None, by_time=True, offset=2),
+      change(4, None, "1,3", by_time=True, offset=3)], {"1": "1,3"}),
+    ("event times order partitions",
+     [change(5, None, "1,1", by_time=True, partition=2, offset=1),
+      change(7, "1,1", None, by_time=True, partition=1, offset=9)], {"1": None}),
+    ("a partition that went back stays behind what it showed",
+     [change(8, None, "1,1", by_time=True, partition=2, offset=1),
+      change(5, "1,1", "1,2", by_time=True, partition=2, offset=2),
+      change(6, "1,1", "1,7", by_time=True, partition=1, offset=9)], {"1": "1,2"}),
+    ("a partition of another topic has other offsets",
+     [change(5, None, "1,1", by_time=True, offset=500),
+      change(7, "1,1", "1,2", by_time=True, topic="a", offset=3)], {"1": "1,2"}),
+    ("a row that went over to another topic",
+     [change(5, "1,1", None, by_time=True, offset=500),
+      change(7, None, "1,2", by_time=True, topic="y", offset=3)], {"1": "1,2"}),
+    ("equal event times of two topics: as they are merged, by their names",
+     [change(5, "1,1", "1,2", by_time=True, topic="y", offset=3),
+      change(5, "1,1", "1,1", by_time=True, topic="a", partition=1, offset=500)], {"1": "1,2"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STATES, ids=[case[0] for case in STATES])
+def test_last_states(case: tuple[str, list[dict[str, Any]], dict[str, str | None]]) -> None:
+    """The last change of a key decides."""
+    assert states(case[1]) == case[2]
+
+
+@pytest.mark.parametrize("case", STATES, ids=[case[0] for case in STATES])
+def test_last_states_by_hashes(case: tuple[str, list[dict[str, Any]], dict[str, str | None]]) -> None:
+    """Steps that have hashes of images end as those with images, however they are divided over tasks."""
+    plan = LogPlan((KEYED,), {}, ALL)
+    tasks = [hashed(steps(plan, pa.Table.from_pylist([one], EVENT_SCHEMA))) for one in case[1]]
+    rows = last_steps(plan.tables, pa.concat_tables([mine for task in tasks for _, mine in buckets(task, 3)]))
+    images = [image and image.replace(",", SEP) for image in case[2].values()]
+    hashes = text_hashes(pa.array(images, pa.large_string())).tolist()
+    expected = {key: hashes[i] if images[i] else None for i, key in enumerate(case[2])}
+    assert dict(zip(rows["key"].to_pylist(), rows["image"].to_pylist(), strict=True)) == expected
+
+
+def test_updates_of_a_part_of_a_row_tell_that_part() -> None:
+    """What the log has of its rest is not looked for, and the row counts as incomplete."""
+    told = {"by_time": True, "columns": SEP.join(["id", "v"])}
+    whole = change(1, None, "1,1,7", by_time=True, columns=SEP.join(["id", "v", "w"]))
+    changes = [whole, change(2, "1,1", "1,2", **told), change(3, None, "2,2", **told)]
+    rows = sorted(folded(KEYED, changes), key=lambda row: row["key"])
+    assert [(row["names"].split(SEP), row["image"], row["lacks"]) for row in rows] == [
+        (["id", "v"], f"1{SEP}2", True),
+        (["id", "v"], f"2{SEP}2", False),
+    ]
+
+
+def test_an_order_by_partition_ends_at_its_offsets() -> None:
+    """What lies at or behind a partition's recorded offset is not in the target yet."""
+    changes = [change(9, None, "1,1", offset=3), change(1, "1,1", "1,2", offset=4)]
+    assert states(changes, reach=Reach(1000, {("x", 0): PartitionStart(4, 0, 9, 0)})) == {"1": "1,1"}
+
+
+def test_schema_changes_are_honoured() -> None:
+    """A truncated table loses its rows, and so does one whose columns were changed, as far as the log tells."""
+    for text in ("TRUNCATE t", "ALTER TABLE t RENAME COLUMN v TO w"):
+        histories = trace([T], [LoggedChange(10, False, "app", text, {})]).histories
+        assert states([change(5, None, "1,1"), change(15, None, "2,2")], histories=histories) == {"2": "2,2"}
+
+
+def copies(changes: list[dict[str, Any]], **plan: Any) -> dict[str, int]:
+    """Image to copies."""
+    return {row["image"].replace(SEP, ","): row["copies"] for row in folded(KEYLESS, changes, **plan)}
+
+
+def test_rows_without_a_key_are_counted() -> None:
+    """Equal rows add up, and go one by one."""
+    changes = [
+        change(1, None, "1,1"),
+        change(2, None, "1,1", offset=3),
+        change(3, "1,1", "1,2"),
+        change(4, None, "1,1"),
+    ]
+    assert copies(changes) == {"1,1": 2, "1,2": 1}
+
+
+def test_rows_without_a_key_that_came_again_below_a_boundary_count_once() -> None:
+    """A producer that restarts sends again what a boundary had vouched for; what came only there counts."""
+    boundaries = {("x", 0): (np.array([10]), np.array([100]))}
+    changes = [change(1, None, "1,1", offset=1), change(1, None, "1,1", offset=11), change(2, None, "2,2", offset=12)]
+    assert copies(changes, boundaries=boundaries) == {"1,1": 1, "2,2": 1}
+    assert copies(changes) == {"1,1": 2, "2,2": 1}
+
+
+def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for thousands of tables that the log sees made."""
+    looks, key_of = [], NameIdentity.key_of
+    monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
+    names = [TableName("app", f"t{number}") for number in range(300)]
+    texts = [f"CREATE TABLE {name.table} (id INT PRIMARY KEY)" for name in names]
+    lineage = trace(names, [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(texts, 1)])
+    assert lineage.whole == set(lineage.histories)
+    assert len(looks) < 10_000
+
+
+def test_many_tables_are_told_apart_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at every table for every table would take minutes where there are thousands."""
+    looks, key_of = [], NameIdentity.key_of
+    monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
+    tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
+    plan = LogPlan(tuple(ReplicatedTable(table, ("id",), frozenset(table.columns)) for table in tables), {}, ALL)
+    events = [change(1, None, "1,1") | {"table": table.name.table} for table in tables]
+    found = steps(plan, pa.Table.from_pylist(events, EVENT_SCHEMA))
+    assert found["table_number"].to_pylist() == list(range(300))
+    assert len(looks) < 2000
+
+
+def test_rows_of_many_tables_are_looked_into_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work for each table took 20 times as long as all other work where there are 1,000."""
+    looks = []
+    monkeypatch.setattr("bridge.verify.log.logged_rows.Cells", lambda *given: looks.append(given) or Cells(*given))
+    tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
+    plan = LogPlan(tuple(ReplicatedTable(table, ("id",), frozenset(table.columns)) for table in tables), {}, ALL)
+    events = [change(1, None, f"{number},1") | {"table": f"t{number}"} for number in range(300)]
+    found = steps(plan, pa.Table.from_pylist(events, EVENT_SCHEMA))
+    assert found["key"].to_pylist() == [str(number) for number in range(300)]
+    assert found["table_number"].to_pylist() == list(range(300))
+    assert len(looks) < 10
+
+
+def test_large_events_are_not_held_together() -> None:
+    """Small ones are, up to 100,000; of large ones an executor would have no room for so many."""
+    small = pa.table({"text": ["x"] * 60_000})
+    large = pa.table({"text": ["x" * (40 << 20)]})
+    assert [one.num_rows for one in together([small, small, small])] == [120_000, 60_000]
+    assert [one.num_rows for one in together([large, large, large])] == [2, 1]
