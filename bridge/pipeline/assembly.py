@@ -102,8 +102,8 @@ class Assembly:
         """Those who hold what the driver does not, and with `parallel` write what exceeds one transaction."""
         stream = self.settings.stream
         transaction = Amount(stream.rows_per_transaction, stream.bytes_per_transaction)
-        room = Amount(stream.driver_rows, stream.bytes_at_once)
-        return Executors(Amount(*map(min, room, transaction)) if self._writers else room, transaction)
+        room = transaction if self._writers else Amount(stream.driver_rows, stream.bytes_at_once)
+        return Executors(room, transaction)
 
     def unmatched(self, met: Collection[TableName]) -> tuple[str, ...]:
         """Returns the rules of the filter that are for none of the tables that were met."""

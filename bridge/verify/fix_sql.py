@@ -164,11 +164,6 @@ class FixFile:
         """Takes the differing rows of a table, or of a part of it."""
         self._differing.setdefault(table.name, (table, shape, []))[2].extend(differences)
 
-    def forget_rows(self, names: Iterable[TableName]) -> None:
-        """Drops the differing rows of these tables."""
-        for name in names:
-            self._differing.pop(name, None)
-
     def _render_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Makes the statements of a table, all at once: those of two parts would use one temporary table."""
         found = _sorted(table, shape, differences)

@@ -19,7 +19,7 @@ from bridge.model import PartitionId
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.by_boundaries.order import driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
@@ -28,6 +28,7 @@ from bridge.rows.amount import Amount
 from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.kept_rows import window
+from bridge.spark.kept_rows.places import Home
 from bridge.spark.kept_rows.window import Executors
 from tests.generated.bench import Bench
 from tests.generated.cases import Case
@@ -95,11 +96,13 @@ class Process:
         with self._sizes():
             unbounded = not self._case.wire.has_boundaries
             self.settings = settings_of(name, now, self._target.routing, self._random, later=self._history.is_later)
+            executors = self._executors()
             with opened(
                 self._bench.url, sorted(partitions), name=name, start_ts=start_ts,
                 rows_per_transaction=int(now["rows per transaction"]), retry_seconds=5,
                 quarantine=now["quarantine"] != NONE, writers=2 if now["consistency"] == "parallel" else 0,
-                rows_of=self._rows_of(), boundary_seconds=0.0 if unbounded else None, trace=self._trace,
+                rows_of=executors.rows_of if executors else driver_rows, executors=executors,
+                boundary_seconds=0.0 if unbounded else None, trace=self._trace,
                 ddl=self.settings.ddl_rules(), tables=TableFilter(self.settings.filter), rules=self.settings.row_rules,
                 since=self._since,
             ) as pipeline:  # fmt: skip
@@ -142,11 +145,14 @@ class Process:
             raise Failure("safe mode", f"of {safe_mode} transactions, although the target was never ahead")
         self._bench.safe_mode += safe_mode
 
-    def _rows_of(self) -> RowsOf:
+    def _executors(self) -> Executors | None:
         if self._history.now["where"] == "driver":
-            return driver_rows
+            return None
         assert self._bench.spark is not None
-        return Executors(Amount(self._random.choice((0, 0, 0, 2, 1000)), 1 << 30)).rows_of
+        shard = Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
+        executors = Executors(Amount(self._random.choice((0, 0, 0, 2, 1000)), 1 << 30), shard)
+        executors.home = Home(self._bench.spark.sparkContext, self._folder)
+        return executors
 
     @contextmanager
     def _sizes(self) -> Iterator[None]:

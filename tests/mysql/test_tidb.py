@@ -26,7 +26,7 @@ from bridge.mysql.schema_changes.statement_tag import pipeline_tag, wait_while_r
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.rows.sql.statement import Sharing, Stage, Statement
+from bridge.rows.sql.statement import Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.generated.conftest import bench_on
 from tests.generated.test_generated import run_some
@@ -281,7 +281,7 @@ def test_a_part_that_was_overtaken_cannot_commit(tidb_target: str, session: Sess
 
 def test_a_task_that_comes_late_commits_nothing(tidb_target: str, session: Session) -> None:
     """What an executor writes is fenced by its step, too, at the end."""
-    insert = Statement(Stage.WRITE, TableName("m", "t"), b"INSERT INTO m.t VALUES (1, 1)", None, Sharing.ANY)
+    insert = Statement(Stage.WRITE, TableName("m", "t"), b"INSERT INTO m.t VALUES (1, 1)", None, False)
     with opened(tidb_target, [("cdc", 0)], writers=1) as pipeline:
         fence = Fence(pipeline.table, pipeline.ownership.epoch, 0, 20)
         assert pipeline.table.mark(session, fence.epoch, Advance(0, 20, {}))

@@ -25,7 +25,7 @@ from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import WindowRows
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Sharing, Stage, Statement
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Stage, Statement
 from bridge.spark.kept_rows.places import Home
 from bridge.spark.kept_rows.window import Executors
 from tests.support.near_rows import NearExecutors, NearRows
@@ -179,7 +179,7 @@ def test_a_worker_that_is_killed(
 
 def shard(value: int) -> list[Statement]:
     sql = f"INSERT INTO m.t VALUES (1, {value}) ON DUPLICATE KEY UPDATE v = VALUES(v)"
-    return [Statement(Stage.WRITE, TableName("m", "t"), sql.encode(), None, Sharing.ANY)]
+    return [Statement(Stage.WRITE, TableName("m", "t"), sql.encode(), None, False)]
 
 
 def writes(target: str, pipeline: Pipeline, old_ts: int, new_ts: int, server: str | None = None) -> ExecutorWriter:

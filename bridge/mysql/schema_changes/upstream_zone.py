@@ -9,8 +9,6 @@ knows only the mode that has it do as the other one does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from pymysql.constants import ER
@@ -49,16 +47,6 @@ def set_fractions(session: Session, source: str) -> None:
     except MySQLError as error:
         if error_code(error) != ER.WRONG_VALUE_FOR_VAR:
             raise
-
-
-@contextmanager
-def fractions_of(session: Session, source: str) -> Iterator[None]:
-    """The same within a block."""
-    set_fractions(session, source)
-    try:
-        yield
-    finally:
-        session.execute(f"SET SESSION sql_mode = '{SQL_MODE}'")
 
 
 def _in_sql(timezone: str) -> str:

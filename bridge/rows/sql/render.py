@@ -24,7 +24,7 @@ from bridge.events import SEP
 from bridge.model import Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
-from bridge.rows.keys.key_spellings import is_exact, is_nearly_exact
+from bridge.rows.keys.key_spellings import is_exact
 from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
 from bridge.rows.sql import enum_zeros, set_names
@@ -41,7 +41,7 @@ from bridge.rows.sql.conditions import (
 from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.scratch_tables import KeptValues, PatchStatements
-from bridge.rows.sql.statement import Rendering, Sharing, Stage, Statement, cut_to_rows
+from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -52,7 +52,7 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
     if copied is not None:
         statements = chain(copied.made, _render(copied.net, rendering))
-        return (statement._replace(sharing=Sharing.ONCE) for statement in statements)
+        return (statement._replace(is_once=True) for statement in statements)
     return _render(net, rendering)
 
 
@@ -61,36 +61,19 @@ def _render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
         return _render_keyless(net)
     if rendering.safe_mode and net.patched:
         net = replace(net, patched=tuple(rows._replace(moves=True) for rows in net.patched))
-    sharing = _sharing(net, rendering)
-    return (statement._replace(sharing=sharing) for statement in _render_keyed(net, rendering))
+    is_once = _is_once(net)
+    return (statement._replace(is_once=is_once) for statement in _render_keyed(net, rendering))
 
 
-def _sharing(net: KeyedChanges, rendering: Rendering) -> Sharing:
-    """Tells how the statements of a table may be shared.
-
-    ONCE: the values of a row that is deleted and written anew can be read only once; and a change that holds a part of
-    a row needs that row when it is applied again, perhaps in a smaller step.  TABLE: the server may take two keys for
-    one although the bridge cannot tell, and these must not meet on two connections; and where a row that moves to
-    another key is refused there, its former self stays, as only that has the columns which messages lack.
-    """
-    if net.loses or any(rows.moves for rows in net.patched):
-        return Sharing.ONCE
-    goes_and_comes = len(net.absent) and (net.written or net.patched)
-    meets = (goes_and_comes or net.table.keeps_gone) and not is_nearly_exact(net.table, net.key)
-    leaves = goes_and_comes and any(_lacks(net.table, rows.columns) for rows in net.written)
-    anew = _writes_anew(net.table, rendering)
-    is_freed = any(len(rows.freed) for rows in net.written)
-    is_table = other_uniques(net.table, net.key) or anew or is_freed or net.patched or net.renews or meets or leaves
-    return Sharing.TABLE if is_table else Sharing.ANY
+def _is_once(net: KeyedChanges) -> bool:
+    """Tells whether statements may run only once: the values of a row that is deleted and written anew can be read only
+    once; and a change that holds a part of a row needs that row when it is applied again, perhaps in a smaller step."""
+    return net.loses or any(rows.moves for rows in net.patched)
 
 
 def _writes_anew(table: Table, rendering: Rendering) -> bool:
     """Tells whether each row is deleted before it is written."""
     return rendering.safe_mode or table.writes_anew
-
-
-def _lacks(table: Table, columns: str) -> bool:
-    return not table.written_names.issubset(columns.lower().split(SEP))
 
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum, auto
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -33,23 +33,14 @@ class Stage(IntEnum):
     RESTORE = 3
 
 
-class Sharing(Enum):
-    """How several connections may share the statements of a transaction."""
-
-    ANY = auto()
-    """Any connection may run it, before or after the others: it touches keys that no other statement touches."""
-    TABLE = auto()
-    """One connection runs it with the others of its table, in their order."""
-    ONCE = auto()
-    """Only the transaction that moves progress runs it, since it would have another effect the second time."""
-
-
 class Statement(NamedTuple):
     """One statement.
 
     sql: in UTF-8, as it is sent; of many rows it is made without a Python object for each.
     expect: how many rows it must match, None when any number is right.  0: it is a query, and a row that it finds has a
         key spelled otherwise than the messages have it.
+    is_once: whether only the transaction that moves progress may run it, since it would have another effect the second
+        time.
     load: the rows of a LOAD DATA, None for other statements.
     is_part: whether the messages hold only parts of its rows.
     guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
@@ -60,7 +51,7 @@ class Statement(NamedTuple):
     table: TableName
     sql: bytes
     expect: int | None = None
-    sharing: Sharing = Sharing.ONCE
+    is_once: bool = True
     load: Load | None = None
     is_part: bool = False
     guarded: str = ""

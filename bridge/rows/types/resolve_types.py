@@ -7,7 +7,7 @@ and of all where there are few, each distinct value of a kind is converted once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -42,14 +42,12 @@ _said: set[tuple[str, str]] = set()
 
 
 class _RawColumn(NamedTuple):
-    """A column whose raw values must be converted.  at: its position in the images of its shape; is_retyped: whether
-    it had another type when they came."""
+    """A column whose raw values must be converted.  at: its position in the images of its shape."""
 
     table: Table
     name: str
     at: int
     kind: ValueKind
-    is_retyped: bool
 
 
 def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
@@ -76,13 +74,10 @@ def shapes_typed(
     shape_of: Longs,
     changes: pa.Table,
     checked: CheckedTypes,
-    retyped: Sequence[Collection[str]] = (),
 ) -> pa.Table:
     """Does what `typed` does for row changes of known shapes, all together.
 
     shapes: tables, and columns of their images; shape_of: for each row change the number of its shape.
-    retyped: for each shape the columns (in lower case) that had another type then: their values stay raw where the
-    present one cannot have had them.
     """
     if not any(RAW in columns for _, columns in shapes):
         return changes
@@ -98,8 +93,7 @@ def shapes_typed(
         if _PADDED not in types:
             checked.add(table, columns)
     names = [split_forms(columns)[0] for _, columns in shapes]
-    of_others = retyped or [()] * len(shapes)
-    places = [list(_places(*shape, others)) for shape, others in zip(shapes, of_others, strict=True)]
+    places = [list(_places(*shape)) for shape in shapes]
     if any(places):
         widths = [one.count(SEP) + 1 for one in names]
         kinds = [{place.at: place.kind for place in shape} for shape in places]
@@ -128,7 +122,7 @@ def _padded_length(changes: pa.Table, at: int) -> str:
     return _PADDED
 
 
-def _places(table: Table, columns: str, retyped: Collection[str]) -> Iterator[_RawColumn]:
+def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
     names, forms = split_forms(columns)
     for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
         column = table.columns.get(name.lower())
@@ -136,7 +130,7 @@ def _places(table: Table, columns: str, retyped: Collection[str]) -> Iterator[_R
             continue
         kind = ValueKind(form, column_type(column.type, nullable=column.nullable, charset=column.charset))
         if _is_converted(kind):
-            yield _RawColumn(table, name, at, kind, name.lower() in retyped)
+            yield _RawColumn(table, name, at, kind)
 
 
 @lru_cache(maxsize=10_000)
@@ -154,12 +148,7 @@ def _ready_images(
     kind_of = np.array([kinds[place.kind] for place in every])[place_of]
     values = _Values(pa.concat_arrays([one.literals.texts for one in found]))
     ready = values.ready(list(kinds), kind_of)
-    failures = [
-        (number, failure)
-        for numbers, failure in values.failures
-        for number in numbers
-        if not every[place_of[number]].is_retyped
-    ]
+    failures = [(number, failure) for numbers, failure in values.failures for number in numbers]
     if failures:
         row_of = np.concatenate([one.literals.image for one in found])
         row, number, failure = min(

@@ -25,7 +25,7 @@ from bridge.rows.keys.key_spellings import KnownSpellings
 from bridge.rows.net_changes import fold
 from bridge.rows.order_and_slices import in_order, in_stages
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Sharing, Statement, WritePart
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
 from bridge.spark.event_transfer import export_events, opened
 from bridge.spark.kept_rows.places import Parts
 from bridge.spark.kept_rows.row_keys import KeyedRows, divided, keyed, shards_of
@@ -136,7 +136,7 @@ class Shards:
             except NotWrittenError as error:
                 yield error.found
                 return
-            once = any(one.sharing is Sharing.ONCE for one in statements)
+            once = any(one.is_once for one in statements)
             found = NotWritten("rows may be written only once") if once else write(statements)
             if found is not None:
                 yield found

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bridge.model import Table, TableName
 from bridge.rows.sql.load_format import Load
-from bridge.rows.sql.statement import Sharing, Stage, Statement
+from bridge.rows.sql.statement import Stage, Statement
 from bridge.spark.event_transfer import exported, opened
 
 _SCHEMA: Final = pa.schema(
@@ -19,7 +19,7 @@ _SCHEMA: Final = pa.schema(
         pa.field("table", pa.string(), nullable=False),
         pa.field("sql", pa.large_binary(), nullable=False),
         pa.field("expect", pa.int64()),
-        pa.field("sharing", pa.string(), nullable=False),
+        pa.field("is_once", pa.bool_(), nullable=False),
         pa.field("is_part", pa.bool_(), nullable=False),
         pa.field("guarded", pa.string(), nullable=False),
         pa.field("load_rows", pa.int64()),
@@ -60,15 +60,15 @@ def read_statements(rendered: Rendered, catalog: Mapping[TableName, Table]) -> I
     """Reads exported statements, one after the other."""
     for batch in pa.ipc.open_stream(opened(rendered.value)):
         *columns, bodies = batch.columns
-        schema, table, sql, expect, sharing, is_part, guarded, rows = (column[0].as_py() for column in columns)
+        schema, table, sql, expect, is_once, is_part, guarded, rows = (column[0].as_py() for column in columns)
         name = TableName(schema, table)
         load = None if rows is None else Load(catalog[name], rows, bodies[0].as_buffer())
-        yield Statement(rendered.stage, name, sql, expect, Sharing[sharing], load, is_part, guarded)
+        yield Statement(rendered.stage, name, sql, expect, is_once, load, is_part, guarded)
 
 
 def _batch(one: Statement) -> pa.RecordBatch:
     rows, body = (None, None) if one.load is None else (one.load.rows, one.load.body)
-    values = (*one.table, one.sql, one.expect, one.sharing.name, one.is_part, one.guarded, rows)
+    values = (*one.table, one.sql, one.expect, one.is_once, one.is_part, one.guarded, rows)
     arrays = [pa.array([value], field.type) for value, field in zip(values, _SCHEMA, strict=False)]
     return pa.RecordBatch.from_arrays([*arrays, _binary(body)], schema=_SCHEMA)
 

@@ -147,7 +147,7 @@ class ExpectedTable:
         meta = [self.own(name) for name, _ in self._meta]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
         tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
-        told = {
+        values = {
             GONE: pa.scalar(str(int(is_gone)), TEXT),
             KNOWN: pa.scalar(f"'{code}'", TEXT),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
@@ -156,7 +156,7 @@ class ExpectedTable:
         types = [self.definition.columns[name].type for name in names]
         images = with_zeros(rows["key" if is_gone else "image"].combine_chunks(), types)
         bodies = pc.binary_join_element_wise(
-            pc.replace_substring(images, SEP, ","), *(told[name] for name, _ in self._meta), pa.scalar(",", TEXT)
+            pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in self._meta), pa.scalar(",", TEXT)
         )
         copies = rows["copies"].to_numpy()
         if (copies > 1).any():
@@ -177,11 +177,11 @@ class ExpectedTable:
             *map(self.own, _DECIDE),
         ]
         zeros = {quote_name(column.name): zero_of(column.type) for _, column in self._columns()}
-        told = (
+        assignments = (
             f"{name}=IF({newer},{_as_text(f'VALUES({name})', zeros.get(name))},{_as_text(name, zeros.get(name))})"
             for name in names
         )
-        return " ON DUPLICATE KEY UPDATE " + ",".join(told)
+        return " ON DUPLICATE KEY UPDATE " + ",".join(assignments)
 
     def _newer(self, *names: str) -> str:
         """Writes the condition for steps that are later than another one by these columns, the first of which counts
@@ -228,8 +228,8 @@ def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
 
 
 def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
-    found = rows.select(names).group_by(names).aggregate([]).to_pylist()
-    return [tuple(row[name] for name in names) for row in found]
+    groups = rows.select(names).group_by(names).aggregate([]).to_pylist()
+    return [tuple(row[name] for name in names) for row in groups]
 
 
 def _places(rows: pa.Table) -> pa.Array:

@@ -135,8 +135,8 @@ def _copies(one: ReplicatedTable, steps: pa.Table) -> tuple[pa.Table, Sequence[i
     }
     rows = steps.slice(0, 1).take(pa.array([0] * len(counts), pa.int64())) if counts else steps.slice(0, 0)
     lacks = pa.repeat(pc.any(steps["lacks"]), len(counts))
-    told = {"key": pa.array(list(counts), TEXT), "image": pa.array(list(counts), TEXT), "lacks": lacks}
-    for name, values in told.items():
+    by_name = {"key": pa.array(list(counts), TEXT), "image": pa.array(list(counts), TEXT), "lacks": lacks}
+    for name, values in by_name.items():
         rows = rows.set_column(rows.schema.get_field_index(name), STEP_SCHEMA.field(name), values)
     return rows, list(counts.values())
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from bridge.ddl.by_table.column_changes import column_changes
 from bridge.ddl.classes import ChangeClass, StatementKind
@@ -111,6 +111,18 @@ class NameHistory:
     spans: list[TableName | None]
 
 
+class Touch(NamedTuple):
+    """A schema change since which the rows of a table are compared.
+
+    spans: those that it ended, each by the name in messages and its number, where the log held every row of the table
+    until then: as long as these have no rows, it still does.  None where it did not.
+    """
+
+    name: TableName
+    change: LoggedChange
+    spans: frozenset[tuple[NameKey, int]] | None
+
+
 @dataclass
 class Lineage:
     """Tells where the rows of every table name are now.
@@ -124,7 +136,7 @@ class Lineage:
     whole: tables of which the log holds every row, because it saw them made or emptied.
     dropped: tables that must not exist.
     made: tables that must exist; of a name that a RENAME TABLE gave, the log may not tell that it is a view's.
-    touched: tables of which only what came since a schema change is compared, each with its name and that statement.
+    touched: tables of which only what came since a schema change is compared.
     """
 
     histories: dict[NameKey, NameHistory]
@@ -136,7 +148,7 @@ class Lineage:
     whole: set[NameKey] = field(default_factory=set)
     dropped: dict[NameKey, TableName] = field(default_factory=dict)
     made: dict[NameKey, TableName] = field(default_factory=dict)
-    touched: dict[NameKey, tuple[TableName, LoggedChange]] = field(default_factory=dict)
+    touched: dict[NameKey, Touch] = field(default_factory=dict)
     _held: dict[NameKey, list[tuple[NameHistory, int]]] = field(default_factory=dict)
     """By table, the spans whose rows are in it now: each by its history, and its number there."""
 
@@ -171,6 +183,11 @@ class Lineage:
         for history, i in self._held.pop(self.key_of(name), ()):
             history.spans[i] = None
 
+    def held_spans(self, name: TableName) -> set[tuple[NameKey, int]]:
+        """Gives the spans whose rows are in a table now, each by the name in messages and its number."""
+        keys = {id(history): key for key, history in self.histories.items()}
+        return {(keys[id(history)], i) for history, i in self._held.get(self.key_of(name), ())}
+
     def forget(self, names: Iterable[TableName]) -> None:
         """Forgets what tables hold and whether they must be there."""
         for name in names:
@@ -184,7 +201,7 @@ class Lineage:
         """Tells whether rows of some of these tables may be from before a schema change although their time is later:
         it is dated by its start, and they are in partitions that do not hold it."""
         keys = set(map(self.key_of, tables))
-        places = (place for name, some in self.places.items() if self.key_of(name) in keys for place in some)
+        places = (place for name, all_of in self.places.items() if self.key_of(name) in keys for place in all_of)
         return _is_dated_by_start(change) and any(place not in change.offsets for place in places)
 
     def key_of(self, name: TableName) -> NameKey:
@@ -253,11 +270,15 @@ def _lose_sight(lineage: Lineage, tables: Sequence[TableName], change: LoggedCha
         _touch(lineage, name, change)
 
 
-def _touch(lineage: Lineage, name: TableName, change: LoggedChange) -> None:
-    """Compares of a table only what comes after a schema change."""
+def _touch(lineage: Lineage, name: TableName, change: LoggedChange, *, brings_rows: bool = True) -> None:
+    """Compares of a table only what comes after a schema change.  brings_rows: whether that may have brought rows."""
+    key = lineage.key_of(name)
+    before = lineage.touched.get(key)
+    earlier = frozenset[tuple[NameKey, int]]() if key in lineage.whole else before.spans if before else None
+    spans = None if brings_rows or earlier is None else earlier | lineage.held_spans(name)
     _end(lineage, [name], _cut(change))
-    lineage.whole.discard(lineage.key_of(name))
-    lineage.touched[lineage.key_of(name)] = name, change
+    lineage.whole.discard(key)
+    lineage.touched[key] = Touch(name, change, spans)
 
 
 def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
@@ -322,12 +343,12 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
                         _touch(lineage, name, change)
         case StatementKind.ALTER_TABLE:
             if _changes_rows(lineage, classified, change.text):
-                _touch(lineage, tables[0], change)
+                _touch(lineage, tables[0], change, brings_rows=False)
                 lineage.made[lineage.key_of(tables[0])] = tables[0]
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(lineage, tables[0], tables[-1], cut)
         case kind if kind in _INDEXES and not (lineage.only_tables or lineage.key_of(tables[0]) in lineage.primary):
-            _touch(lineage, tables[0], change)
+            _touch(lineage, tables[0], change, brings_rows=False)
 
 
 def _tables_in(lineage: Lineage, database: str) -> list[TableName]:
@@ -381,4 +402,4 @@ def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
     _dropped(lineage, [old])
     _made(lineage, new, whole=is_whole)
     if touched:
-        lineage.touched[lineage.key_of(new)] = new, touched[1]
+        lineage.touched[lineage.key_of(new)] = touched._replace(name=new)

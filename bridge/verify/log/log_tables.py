@@ -213,19 +213,19 @@ def logged_table(
     if not key:  # rows are told apart by the values that all messages have
         columns = columns.intersection(*lists) if lists else frozenset()
     replicated = ReplicatedTable(table, key, columns)
-    told = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(shapes)
-    known = {SEP.join(names) for names in told if names and set(key) <= set(names)}
-    is_whole = is_whole and all(set(key) <= set(names) for names in told)
+    kept = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(shapes)
+    loaded = {SEP.join(names) for names in kept if names and set(key) <= set(names)}
+    is_whole = is_whole and all(set(key) <= set(names) for names in kept)
     index = index_for_ranges(definition, definition, columns) if is_whole and not key else ()
     named = {name for shape in shapes for name in shape.columns.split(SEP)}
-    may_lack = any(shape.in_place for shape in shapes) and not all(table.written_names <= set(one) for one in told)
+    may_lack = any(shape.in_place for shape in shapes) and not all(table.written_names <= set(one) for one in kept)
     loses = not (key or named & table.written_names <= columns)
     return LoggedTable(
         number,
         replicated,
         definition,
         ExpectedTable(
-            quote_name(schema, f"verify {number}"), definition, key, tuple(sorted(known)), index, may_lack or loses
+            quote_name(schema, f"verify {number}"), definition, key, tuple(sorted(loaded)), index, may_lack or loses
         ),
         index,
         tuple(sorted(named - definition.columns.keys())),

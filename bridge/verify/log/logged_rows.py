@@ -233,6 +233,15 @@ def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
     return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
 
 
+def spans_with_rows(plan: LogPlan, events: pa.Table) -> set[tuple[NameKey, int]]:
+    """Gives the spans that have row changes which the target should hold, each by the name in messages and its number.
+    Events need no images."""
+    changes = in_target(plan, events)
+    names, name_of = distinct(changes, ("schema", "table"))
+    pairs = np.unique(np.stack([name_of, _epochs(plan, changes)], axis=1), axis=0).tolist()
+    return {(plan.identity.key_of(TableName(*names[name])), epoch) for name, epoch in pairs}
+
+
 class LoggedShape(NamedTuple):
     """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
 
@@ -256,11 +265,11 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     changes = in_target(plan, events)
     groups, group_of = _row_groups(plan, changes)
     kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
-    told = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
-    counts = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in told]
+    flags = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
+    by_group = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in flags]
     return {
-        LoggedShape(*group.table, split_forms(group.columns)[0].lower(), group.key.lower().strip(SEP), *flags)
-        for group, flags in zip(groups, zip(*counts, strict=True), strict=True)
+        LoggedShape(*group.table, split_forms(group.columns)[0].lower(), group.key.lower().strip(SEP), *values)
+        for group, values in zip(groups, zip(*by_group, strict=True), strict=True)
         if group.table is not None
     }
 
@@ -313,8 +322,8 @@ def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _
     names = texts.lower().split(SEP)
     kept = replicated.kept(names)
     kept_names = [names[i] for i in kept]
-    is_told = set(replicated.key) <= set(kept_names) if replicated.key else replicated.columns <= set(kept_names)
-    if not (kept and is_told):
+    has_key_or_row = set(replicated.key) <= set(kept_names) if replicated.key else replicated.columns <= set(kept_names)
+    if not (kept and has_key_or_row):
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     loses = not replicated.table.written_names.intersection(names).issubset(kept_names)

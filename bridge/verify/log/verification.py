@@ -136,6 +136,11 @@ class LogVerification:
             control.places,
         )
         plan = self._plan(control, progress, lineage)
+        if ended := {key: touch.spans for key, touch in lineage.touched.items() if touch.spans is not None}:
+            used = log.spans_with_rows(plan)
+            for key in (key for key, spans in ended.items() if not spans & used):  # so that nothing is older
+                lineage.whole.add(key)
+                del lineage.touched[key]
         tables, report.tables = self._tables(log.shapes(plan), there, lineage, plan)
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
@@ -219,7 +224,7 @@ class LogVerification:
         key_of = lineage.key_of
         wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
         there = {key_of(name): name for name in present}
-        touched = {key: name for key, (name, _) in lineage.touched.items() if key in there}
+        touched = {key: touch.name for key, touch in lineage.touched.items() if key in there}
         names = [there[key] for key in sorted(wanted | touched) if key in there]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
@@ -232,7 +237,7 @@ class LogVerification:
             if is_filtered:
                 since = "event filters leave out some of its changes, and were changed, or began after its first ones"
             elif key in lineage.touched:
-                since = since_change(lineage.touched[key][1])
+                since = since_change(lineage.touched[key].change)
             tables.append(
                 logged_table(
                     len(tables),

@@ -10,7 +10,7 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, trace
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, spans_with_rows, steps
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, row_change, schema_change
 
@@ -73,6 +73,22 @@ def test_tables_that_the_log_holds_wholly(case: tuple[list[str], set[str], set[s
     lineage = trace([], changes)
     assert {table for _, table in lineage.whole} == whole
     assert {table for _, table in lineage.dropped} == dropped
+
+
+def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> None:
+    """As by a script that makes a table in several steps: the spans that were ended are known, and have no rows."""
+    texts = ["CREATE TABLE t (a INT)", "ALTER TABLE t ADD PRIMARY KEY (a)", "ALTER TABLE t MODIFY a BIGINT"]
+    changes = [LoggedChange(10 * ts, False, "app", text, {}) for ts, text in enumerate(texts, start=1)]
+    lineage = trace([T], changes)
+    key = lineage.key_of(T)
+    spans = lineage.touched[key].spans
+    assert spans == {(key, 1), (key, 2)}
+    plan = LogPlan((), lineage.histories, Reach(1 << 62, None))
+    for ts, is_in_them in ((35, False), (25, True), (15, True), (5, False)):
+        row = row_change(ts, "t", ["id"], ["id"], after=[1])._replace(schema="app")
+        assert bool(spans & spans_with_rows(plan, events_table([(0, 1, row)]))) is is_in_them
+    exchanged = LoggedChange(25, False, "app", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", {})
+    assert trace([T], [*changes[:2], exchanged, changes[2]]).touched[key].spans is None
 
 
 def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:

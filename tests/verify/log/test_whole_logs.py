@@ -43,6 +43,24 @@ def test_executors_do_without_clients_of_databases() -> None:
     assert found.stdout == "False True\n"
 
 
+def test_a_table_that_was_altered_before_its_first_row(target: str) -> None:
+    """The log holds every row of it, so that another one is extra; once there are older rows, it does not."""
+    execute(target, "CREATE DATABASE m")
+    log = [schema_change(5, "CREATE TABLE t (id INT NOT NULL, v INT)")]
+    log += [schema_change(6, "ALTER TABLE t ADD PRIMARY KEY (id)"), schema_change(7, "ALTER TABLE t MODIFY v BIGINT")]
+    row = row_change(10, "t", ["id", "v"], ["id"], after=[1, 1])
+    events = in_one_partition([*log, row, boundary(91)])
+    run_all(target, events)
+    [table] = verify_events(target, events).tables
+    assert (table.is_equal, table.rows, table.notes) == (True, 1, ())
+    execute(target, "INSERT INTO m.t VALUES (2, 2)")
+    assert verify_events(target, events).tables[0].extra == 1
+    [table] = verify_events(
+        target, in_one_partition([*log[:2], row._replace(commit_ts=6), *log[2:], boundary(91)])
+    ).tables
+    assert (table.is_equal, table.not_covered) == (True, 2)
+
+
 def test_a_topic_that_was_made_anew(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its messages tell of another history, by which verify would call right rows different, and put others in their
     place: it says so instead."""
