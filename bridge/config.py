@@ -156,6 +156,9 @@ class SourceSection(Section):
     transaction_grace_seconds: float = Field(default=60, gt=0)
     """Debezium's connector, with its topic of transactions: how long a transaction may lack rows when everything was
     read, before the bridge stops and names what lacks."""
+    incomplete_transactions: tuple[str, ...] = ()
+    """Ids of transactions that are applied without the rows that they lack, since these will never come (a transform
+    dropped them, or Kafka has).  Each is logged (`transaction_incomplete`), and its missing rows count as `late`."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
     """How long a request to Kafka may take before its connection is given up and made anew."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)

@@ -39,7 +39,7 @@ class ApplierConfig:
     begins: where the topics begin that do not begin with the pipeline (TSO).
     routes: what tables are called on the target.
     waits_for_operator, gate: see Applier.
-    grace_seconds: see TransactionOrder.
+    grace_seconds, incomplete: see TransactionOrder.
     """
 
     tables: TableFilter = field(default_factory=TableFilter)
@@ -57,6 +57,7 @@ class ApplierConfig:
     gate: Gate | None = None
     unused: frozenset[PartitionId] = frozenset()
     grace_seconds: float = 60
+    incomplete: frozenset[str] = frozenset()
     clock: Callable[[], float] = time.monotonic
 
 
@@ -135,6 +136,7 @@ def _transaction_order(
         tables=config.tables,
         counts=counts,
         grace_seconds=config.grace_seconds,
+        incomplete=config.incomplete,
         until=config.until,
         on_bad_message=config.on_bad_message,
         clock=config.clock,

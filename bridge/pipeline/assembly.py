@@ -266,6 +266,7 @@ class Assembly:
             waits_for_operator=not once,
             gate=gate,
             grace_seconds=settings.source.transaction_grace_seconds,
+            incomplete=frozenset(settings.source.incomplete_transactions),
             unused=unused_partitions(settings.source.unused, positions, extents)
             if self.source.is_kafka
             else frozenset(),

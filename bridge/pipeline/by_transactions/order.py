@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,11 +13,12 @@ import pyarrow as pa
 import structlog
 
 from bridge.errors import SourceError
-from bridge.events import Kind
+from bridge.events import EVENT_SCHEMA, Code, Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
@@ -34,9 +35,14 @@ from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, Windo
 from bridge.rows.transactions import cut_transactions
 
 _ALWAYS = 1 << 62
+_NO_EVENTS = EVENT_SCHEMA.empty_table()
 _LATE = (
     "it came behind transactions that stand behind it in the binlog and are in the target: see whether its effect is"
     " there, and whether rows of them are to be kept; then say that it is done, or approve it"
+)
+_COUNTS = (
+    "as its transaction counts it, it stops the bridge with --on-bad-message quarantine, too: name it in"
+    " source.quarantine, and its transaction in source.incomplete_transactions"
 )
 
 log = structlog.get_logger()
@@ -71,6 +77,7 @@ class TransactionOrder(BoundaryOrder):
     starts: where each partition begins.
     idle: how long a schema change waits for what comes behind it, and where partitions end.
     grace_seconds: how long a transaction may lack rows when everything was read, before the bridge stops.
+    incomplete: ids of transactions that are applied without the rows that they lack.
     changes_between: gives the schema changes on record.
     """
 
@@ -87,6 +94,7 @@ class TransactionOrder(BoundaryOrder):
         tables: TableFilter,
         counts: Counts,
         grace_seconds: float,
+        incomplete: Collection[str] = (),
         until: int | None = None,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         clock: Callable[[], float] = time.monotonic,
@@ -108,7 +116,7 @@ class TransactionOrder(BoundaryOrder):
         self._place = Place.read(told[0]) if told else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
         self._queue = TransactionQueue(
-            topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts
+            topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts, incomplete
         )
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
@@ -188,6 +196,7 @@ class TransactionOrder(BoundaryOrder):
         if (is_idle or self._ended) and self._queue.is_empty:  # an interrupted step may have ended later
             self._queue.next_ts = max(self._queue.next_ts, self._begun_ts)
         self._keep(due)
+        self._note_given_up()
         self._note_blocked(now)
         firsts = self._queue.first_offsets()
         control = control_events(others)
@@ -198,17 +207,37 @@ class TransactionOrder(BoundaryOrder):
                     control,
                     boundaries=dict.fromkeys(self._read, self._queue.next_ts),
                     changes=due.changes + late,
-                    bad=tuple(bad._replace(boundary=self._queue.next_ts) for bad in control.bad),
+                    bad=tuple(map(self._stopping, control.bad)),
                 ),
                 {where: firsts.get(where, end) for where, end in self._read.items()},
             )
         )
+
+    def _stopping(self, bad: BadMessage) -> BadMessage:
+        """Says of a message that cannot be decoded what else it means here."""
+        entry = bad.entry
+        if entry.code != Code.SCHEMA_CHANGE:
+            entry = replace(entry, reason=f"{entry.reason}; {_COUNTS}")
+        return bad._replace(entry=entry, boundary=self._queue.next_ts)
 
     def _keep(self, due: DueRows) -> None:
         self._places += due.places
         self._marks += due.marks
         if len(due.starts):
             self._starts = np.concatenate([self._starts, due.starts])
+        if self.applied_ts < self._begun_ts <= due.end:  # numbers may be others than those of the process before
+            behind = int(np.searchsorted(self._starts, self._begun_ts))
+            self._begun_ts = int(self._starts[behind]) if behind < len(self._starts) else due.end
+
+    def _note_given_up(self) -> None:
+        for lacks, rows in self._queue.given_up:
+            self._counts.late[self._topic] += rows
+            log.warning(
+                "transaction_incomplete",
+                why=lacks,
+                fix="when the bridge has gone on, run bridge verify --against upstream",
+            )
+        self._queue.given_up.clear()
 
     def _note_blocked(self, now: float) -> None:
         """Notes what the first transaction that is not whole lacks.  Raises SourceError when it has lacked that for too
@@ -220,21 +249,22 @@ class TransactionOrder(BoundaryOrder):
                 f"everything was read, and nothing more has come for {self._grace_seconds:g} s: {self._blocked}",
                 where=self._topic[0],
                 fix="read the topics of all tables of the connector, and leave tables out with --filter instead; the"
-                " connector may have no transform that drops rows; where rows or ENDs are gone for good (retention, an"
-                " upstream that was set back), begin again with a pipeline of another --name",
+                " connector may have no transform that drops rows; where rows are gone for good, apply the transaction"
+                " without them (--set source.incomplete_transactions=ID), and run bridge verify --against upstream;"
+                " where ENDs are, begin again with a pipeline of another --name",
             )
 
     def tick(self) -> None:
         """Looks whether more is due.  Raises SourceError as `take` does."""
         if not self._queue.is_empty or self._queue.next_ts < self._begun_ts:
             self._settle()
-            self._hand_on(self._queue.rows.slice(0, 0))
+            self._hand_on(_NO_EVENTS)
 
     def end(self) -> None:
         """Notes that nothing more will be read."""
         super().end()
         self._settle()
-        self._hand_on(self._queue.rows.slice(0, 0))
+        self._hand_on(_NO_EVENTS)
 
     # --- what is due
 
@@ -301,12 +331,12 @@ class TransactionOrder(BoundaryOrder):
     @property
     def rows(self) -> int:
         """The number of row changes that wait."""
-        return self._backlog.rows + int(self._queue.rows.num_rows)
+        return self._backlog.rows + self._queue.amount.rows
 
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the row changes that wait."""
-        return self._backlog.amount.bytes + int(self._queue.rows.nbytes)
+        return self._backlog.amount.bytes + self._queue.amount.bytes
 
     def waiting_for(self) -> str:
         """Tells what the first transaction that is not whole lacks."""

@@ -6,20 +6,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
-from bridge.protocols.debezium.transactions import PLACE_PARTS, TransactionMark
+from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
+from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.gathering import masked
+from bridge.rows.grouping import distinct
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-_OTHER_NONE = -1
+_NONE = -1
+_TEXTS = {0: "table of", 1: "server", 5: "transaction"}
+_NUMBERS = {2: "number", 3: "row", 4: "order"}
 
 
 @dataclass(frozen=True)
@@ -38,22 +42,9 @@ class TransactionRows:
     tables: Longs
     names: Sequence[str]
 
-    @property
-    def first(self) -> int:
-        """The file and position of its first row."""
-        return int(self.numbers[0])
-
-    @property
-    def last(self) -> int:
-        """The same of its last row."""
-        return int(self.numbers[-1])
-
     @cached_property
     def distinct(self) -> Longs:
         """Which of them are no copies with another number, in order."""
-        count = len(self.at)
-        if np.array_equal(self.orders, np.arange(1, count + 1)):
-            return np.arange(count)
         _, firsts = np.unique(np.stack([self.numbers, self.rows, self.kinds]), axis=1, return_index=True)
         return np.sort(firsts).astype(np.int64)
 
@@ -69,8 +60,8 @@ class TransactionRows:
         ascend as the binlog does, be as many as the END counts, and no other row may stand behind the first of them.
         """
         last = {order: place for place, order in enumerate(self.orders.tolist())}
-        chosen = np.array([last.get(order, _OTHER_NONE) for order in range(1, mark.count + 1)], np.int64)
-        if (chosen == _OTHER_NONE).any() or (np.diff(chosen) <= 0).any():
+        chosen = np.array([last.get(order, _NONE) for order in range(1, mark.count + 1)], np.int64)
+        if (chosen == _NONE).any() or (np.diff(chosen) <= 0).any():
             return False
         identities = list(zip(self.numbers.tolist(), self.rows.tolist(), self.kinds.tolist(), strict=True))
         behind = set(identities[int(chosen[0]) :]) if mark.count else set()
@@ -93,75 +84,156 @@ def missing_rows(mark: TransactionMark, there: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True)
-class ToldRows:
-    """Rows (EVENT_SCHEMA) with what they tell of their places.
+class Transactions:
+    """The rows of all transactions, without copies; sorted by transaction, and in each by their numbers: all rows of a
+    transaction of MariaDB 11.4 have one place in the binlog.
 
-    table: the rows, as they were read.
-    batches: in which micro-batch each came.
+    bounds: where each transaction begins, and the end of all.
+    ids: the transactions, each with its number.
+    firsts, lasts: the file and position of the first and of the last row of each.
+    """
+
+    at: Longs
+    numbers: Longs
+    rows: Longs
+    orders: Longs
+    kinds: Longs
+    tables: Longs
+    names: Sequence[str]
+    bounds: Longs
+    ids: Mapping[str, int]
+
+    @cached_property
+    def firsts(self) -> list[int]:
+        """The file and position of the first row of each transaction."""
+        firsts: list[int] = np.minimum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        return firsts
+
+    @cached_property
+    def lasts(self) -> list[int]:
+        """The same of its last row."""
+        lasts: list[int] = np.maximum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        return lasts
+
+    @cached_property
+    def sizes(self) -> Longs:
+        """How many rows each has."""
+        return np.diff(self.bounds)
+
+    @cached_property
+    def are_numbered(self) -> list[bool]:
+        """Whether the rows of each are numbered from 1 on without a gap, as they come in the binlog, so that none is
+        there twice."""
+        wrong = self.orders - 1 != np.arange(len(self.orders)) - np.repeat(self.bounds[:-1], self.sizes)
+        wrong[1:] |= (self.numbers[1:] < self.numbers[:-1]) & (self.orders[1:] > 1)
+        counts = np.add.reduceat(wrong.astype(np.int64), self.bounds[:-1]) if len(self.sizes) else self.sizes
+        are: list[bool] = (counts == 0).tolist()
+        return are
+
+    @cached_property
+    def _counts(self) -> list[dict[str, int]]:
+        """How many rows of each table each transaction has."""
+        width = max(1, len(self.names))
+        pairs, counts = np.unique(
+            np.repeat(np.arange(len(self.sizes)), self.sizes) * width + self.tables, return_counts=True
+        )
+        found: list[dict[str, int]] = [{} for _ in self.sizes]
+        which, tables = np.divmod(pairs, width)
+        for one, table, count in zip(which.tolist(), tables.tolist(), counts.tolist(), strict=True):
+            found[one][self.names[table]] = count
+        return found
+
+    def __getitem__(self, one: int) -> TransactionRows:
+        """The rows of a transaction, by its number, in the order of the binlog."""
+        start, end = self.bounds[one : one + 2].tolist()
+        columns = (self.kinds, self.orders, self.rows, self.numbers)
+        part = start + np.lexsort([column[start:end] for column in columns])
+        return TransactionRows(
+            self.at[part],
+            self.numbers[part],
+            self.rows[part],
+            self.orders[part],
+            self.kinds[part],
+            self.tables[part],
+            self.names,
+        )
+
+    def are_all(self, one: int, mark: TransactionMark) -> bool:
+        """Tells whether all rows of a transaction are there, of which an END counts all."""
+        return self._counts[one] == mark.tables if self.are_numbered[one] else self[one].are_all(mark)
+
+    def distinct(self, one: int) -> Longs:
+        """Gives the numbers, among the rows, of those that are no copies."""
+        rows = self[one]
+        return rows.at if self.are_numbered[one] else rows.at[rows.distinct]
+
+
+@dataclass(frozen=True)
+class ToldRows:
+    """Rows with what they tell of their places.
+
+    table: the rows, as they were read (EVENT_SCHEMA), with columns of their own instead of `place`.
     """
 
     table: pa.Table
-    batches: Longs
 
     @classmethod
-    def none(cls, table: pa.Table) -> ToldRows:
-        """No rows; table: any events."""
-        return cls(table.slice(0, 0), np.empty(0, np.int64))
+    def of(cls, events: pa.Table) -> ToldRows:
+        """Makes them of row changes (EVENT_SCHEMA), all of which tell their place."""
+        parts = pc.list_flatten(pc.split_pattern(events["place"].combine_chunks(), "\n"))
+        if isinstance(parts, pa.ChunkedArray):
+            parts = parts.combine_chunks()
+        table, firsts = events.drop_columns(["place"]), np.arange(events.num_rows) * PLACE_PARTS
+        for part, name in _TEXTS.items():
+            table = table.append_column(name, parts.take(pa.array(firsts + part)))
+        for part, name in _NUMBERS.items():
+            table = table.append_column(name, pc.cast(parts.take(pa.array(firsts + part)), pa.int64()))
+        return cls(table)
 
     def __len__(self) -> int:
-        return len(self.batches)
+        return int(self.table.num_rows)
 
     def and_those(self, others: ToldRows) -> ToldRows:
         """Gives these rows and those behind them."""
         if not len(self) or not len(others):
             return others if not len(self) else self
-        return ToldRows(pa.concat_tables([self.table, others.table]), np.concatenate([self.batches, others.batches]))
+        return ToldRows(pa.concat_tables([self.table, others.table]))
 
     def only(self, which: Bools) -> ToldRows:
         """Gives those of a mask."""
-        if which.all():
-            return self
-        return ToldRows(masked(self.table, which), self.batches[which])
+        return self if which.all() else ToldRows(masked(self.table, which))
 
-    @cached_property
-    def _parts(self) -> tuple[pa.Array, ...]:
-        texts = pc.fill_null(self.table["place"], "").combine_chunks()
-        flat = pc.list_flatten(pc.split_pattern(texts, "\n", max_splits=PLACE_PARTS - 1))
-        if isinstance(flat, pa.ChunkedArray):
-            flat = flat.combine_chunks()
-        at = np.arange(len(self)) * PLACE_PARTS
-        return tuple(flat.take(pa.array(at + part)) for part in range(PLACE_PARTS))
-
-    def _numbers(self, part: int) -> Longs:
-        found: Longs = pc.cast(self._parts[part], pa.int64()).to_numpy(zero_copy_only=False)
-        return found
+    def events(self, table: pa.Table) -> pa.Table:
+        """Gives rows of `table` as they were read, but for their place."""
+        at = EVENT_SCHEMA.get_field_index("place")
+        events = table.select([name for name in EVENT_SCHEMA.names if name != "place"])
+        return events.add_column(at, EVENT_SCHEMA.field(at), pa.nulls(table.num_rows, pa.string()))
 
     @cached_property
     def servers(self) -> list[str]:
         """Whose binlogs they name."""
-        found: list[str] = pc.unique(self._parts[0]).to_pylist()
+        found: list[str] = pc.unique(self.table["server"]).to_pylist()
         return found
 
     @cached_property
     def numbers(self) -> Longs:
         """The file and position of each."""
-        return self._numbers(1)
+        numbers: Longs = self.table["number"].to_numpy()
+        return numbers
 
     @cached_property
-    def _ids(self) -> pa.DictionaryArray:
-        return self._parts[4].dictionary_encode()
+    def _of_transaction(self) -> tuple[list[tuple[str, ...]], Longs]:
+        return distinct(self.table, ("transaction",))
 
     @cached_property
     def ids(self) -> list[str]:
-        """The transactions, "" for rows of none."""
-        found: list[str] = self._ids.dictionary.to_pylist()
-        return found
+        """The transactions, NO_TRANSACTION for rows of none."""
+        return [id_ for (id_,) in self._of_transaction[0]]
 
     @cached_property
     def codes(self) -> Longs:
         """For each row, the number of its transaction among `ids`."""
-        codes: Longs = self._ids.indices.to_numpy().astype(np.int64)
-        return codes
+        return self._of_transaction[1]
 
     @cached_property
     def kinds(self) -> Longs:
@@ -172,38 +244,33 @@ class ToldRows:
     @cached_property
     def is_loose(self) -> Bools:
         """Which rows are of no transaction."""
-        code = self.ids.index("") if "" in self.ids else _OTHER_NONE
-        is_loose: Bools = self.codes == code
+        is_loose: Bools = self.codes == (self.ids.index(NO_TRANSACTION) if NO_TRANSACTION in self.ids else _NONE)
         return is_loose
 
     @cached_property
-    def transactions(self) -> dict[str, TransactionRows]:
-        """The rows of each transaction, without copies."""
+    def is_of_first_snapshot(self) -> Bools:
+        """Which rows are of a snapshot that is no incremental one."""
+        servers, codes = distinct(self.table, ("server",))
+        is_of: Bools = np.array([name.endswith(f"/{SNAPSHOT_SERVER}") for (name,) in servers], np.bool_)[codes]
+        return is_of
+
+    @cached_property
+    def transactions(self) -> Transactions:
+        """The rows of all transactions, without copies."""
         at = np.flatnonzero(~self.is_loose)
-        if not len(at):
-            return {}
-        rows, orders = self._numbers(2), self._numbers(3)
-        of_table = self._parts[5].dictionary_encode()
-        names, tables = of_table.dictionary.to_pylist(), of_table.indices.to_numpy().astype(np.int64)
-        columns = [part[at] for part in (self.kinds, orders, rows, self.numbers, self.codes)]
-        sorting = np.lexsort([at, *columns])
-        kinds, orders, rows, numbers, codes = (part[sorting] for part in columns)
-        at = at[sorting]
-        is_copy = np.zeros(len(at), np.bool_)
-        is_copy[1:] = (
-            (codes[1:] == codes[:-1]) & (numbers[1:] == numbers[:-1]) & (rows[1:] == rows[:-1])
-            & (orders[1:] == orders[:-1]) & (kinds[1:] == kinds[:-1])
-        )  # fmt: skip
-        at, kinds, orders, rows, numbers, codes = (part[~is_copy] for part in (at, kinds, orders, rows, numbers, codes))
-        tables = tables[at]
-        bounds = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
-        found = {}
-        for start, end in pairwise(bounds):
-            part = slice(start, end)
-            found[self.ids[int(codes[start])]] = TransactionRows(
-                at[part], numbers[part], rows[part], orders[part], kinds[part], tables[part], names
-            )
-        return found
+        rows, orders = (self.table[name].to_numpy() for name in ("row", "order"))
+        names, tables = distinct(self.table, ("table of",))
+        columns = [part[at] for part in (self.kinds, rows, self.numbers, orders, self.codes)]
+        sorting = np.lexsort(columns)
+        columns, at = [part[sorting] for part in columns], at[sorting]
+        is_new = np.ones(len(at), np.bool_)
+        is_new[1:] = np.logical_or.reduce([part[1:] != part[:-1] for part in columns])
+        kinds, rows, numbers, orders, codes = (part[is_new] for part in columns)
+        at = at[is_new]
+        firsts = np.flatnonzero(np.diff(codes, prepend=_NONE))
+        ids = {self.ids[code]: one for one, code in enumerate(codes[firsts].tolist())}
+        told = [name for (name,) in names]
+        return Transactions(at, numbers, rows, orders, kinds, tables[at], told, np.append(firsts, len(at)), ids)
 
     def firsts(self) -> dict[PartitionId, int]:
         """Gives the first offset of each partition."""

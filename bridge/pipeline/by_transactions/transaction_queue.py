@@ -16,6 +16,7 @@ Rows of snapshots, and schema changes, are of no transaction; their places in th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -26,15 +27,22 @@ import pyarrow as pa
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
-from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, TransactionRows, missing_rows
-from bridge.protocols.debezium.transactions import TransactionMark
-from bridge.protocols.values.event_time import SNAPSHOT_SERVER
+from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
+from bridge.protocols.debezium.transactions import TransactionMark, told_id
+from bridge.protocols.values.event_time import LAST_POSITION, SNAPSHOT_SERVER
+from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
+from bridge.tso import ms_tso
 
 DOUBT_SECONDS: Final = 10.0
 """How much longer a transaction is waited for that the connector began twice before its END came: the rows that were
 sent first may be as many as the END of the rest counts."""
+_OF_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-")
+"""The id of a transaction of MariaDB 11.4, all rows of which have one place in the binlog: where the connector began it
+twice, its rows are not told from their copies."""
+_HOUR: Final = ms_tso(3_600_000)
+"""Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _CHANGE, _WHOLE, _LOOSE = range(3)
 """The order of what is at one place: schema changes, transactions, rows of none."""
 
@@ -65,6 +73,7 @@ NOWHERE: Final = Place("", -1, "")
 class _End:
     """The ENDs of a transaction.
 
+    id: the transaction.
     marks: one that counts all of its rows; or those of its rests, where the connector began it twice before its END.
     ts: the time that the first tells (TSO).
     batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
@@ -73,6 +82,7 @@ class _End:
         that, "" while there is none.
     """
 
+    id: str
     marks: list[TransactionMark]
     ts: int
     batch: int
@@ -82,11 +92,6 @@ class _End:
     next_id: str = ""
 
     @property
-    def id(self) -> str:
-        """The transaction."""
-        return self.marks[0].id
-
-    @property
     def counts_all(self) -> bool:
         """Whether it counts all rows."""
         return self.not_before is None
@@ -94,7 +99,7 @@ class _End:
     @property
     def count(self) -> int:
         """The most rows that it counts."""
-        return max(mark.count for mark in self.marks)
+        return max([mark.count for mark in self.marks])
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,8 @@ class TransactionQueue:
     next_ts: the first number that is free (TSO).
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
     start_ts: what tells an earlier time counts as in the target (TSO).
+    incomplete: ids of transactions that are due without the rows that they lack.
+    given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     """
 
@@ -167,8 +174,10 @@ class TransactionQueue:
     next_ts: int
     loose_ends: Mapping[PartitionId, int]
     start_ts: int = 0
+    incomplete: Collection[str] = ()
+    given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
-    _rows: ToldRows = field(default_factory=lambda: ToldRows.none(EVENT_SCHEMA.empty_table()))
+    _rows: ToldRows = field(default_factory=lambda: ToldRows.of(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, _End] = field(default_factory=dict)
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
@@ -180,9 +189,9 @@ class TransactionQueue:
     _is_short: bool = False
 
     @property
-    def rows(self) -> pa.Table:
-        """The rows that wait."""
-        return self._rows.table
+    def amount(self) -> Amount:
+        """How much the rows take that wait."""
+        return Amount.of(self._rows.table)
 
     @property
     def is_short(self) -> bool:
@@ -223,23 +232,20 @@ class TransactionQueue:
         self._take_marks(events.filter(pa.array(is_mark)), batch, now)
         passed = self._take_changes(events.filter(pa.array(is_change)), batch)
         is_row = (kinds <= int(Kind.DELETE)) | ((kinds == int(Kind.TRANSACTION)) & ~is_mark)
-        rows = events.filter(pa.array(is_row))
-        repeated = self._take_rows(ToldRows(rows, np.full(rows.num_rows, batch, np.int64)))
-        return Taken(repeated, passed)
+        return Taken(self._take_rows(events.filter(pa.array(is_row))), passed)
 
     def _take_marks(self, marks: pa.Table, batch: int, now: float) -> None:
-        names = ("topic", "partition", "offset", "commit_ts", "text")
-        found = sorted(zip(*(marks[name].to_pylist() for name in names), strict=True))
-        for topic, partition, offset, ts, text in found:
-            mark = TransactionMark.read(text)
+        for topic, partition in _partitions(marks)[0]:
             if (topic, partition) != self.topic:
                 raise SourceError(
                     f"the mark of a transaction is in {topic}/{partition}, not in the topic of transactions"
                     f" {self.topic[0]}",
-                    where=f"{topic}/{partition}/{offset}",
+                    where=f"{topic}/{partition}",
                     fix="give the topics of one connector only; the topic of transactions has one partition",
                 )
-            self._take_mark(mark, offset, ts, batch, now)
+        found = sorted(zip(*(marks[name].to_pylist() for name in ("offset", "commit_ts", "text")), strict=True))
+        for offset, ts, text in found:
+            self._take_mark(TransactionMark.read(text), offset, ts, batch, now)
 
     def _take_mark(self, mark: TransactionMark, offset: int, ts: int, batch: int, now: float) -> None:
         is_known = mark.id in self._ends
@@ -256,7 +262,7 @@ class TransactionQueue:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
-            self._ends[mark.id] = _End([mark], ts, batch, not_before, first, offset)
+            self._ends[mark.id] = _End(mark.id, [mark], ts, batch, not_before, first, offset)
             return
         known = self._ends[mark.id]
         known.next_id, known.last_offset = "", offset
@@ -273,13 +279,15 @@ class TransactionQueue:
             position = f"{topic}/{partition}/{offset}"
             if place is None:
                 raise _unplaced(position)
-            server, number = place.split("\n")[:2]
+            server, number = place.split("\n")[1:3]
             change = SchemaChange(ts, schema, table, text, position, place)
             self.passed[topic, partition] = max(int(number), self.passed.get((topic, partition), -1))
             where, waiting = (topic, partition), [one.change for one in self._statements]
             is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
             if offset < self.loose_ends.get(where, 0):
                 continue
+            if is_of_snapshot and int(number) < self.place.number:
+                raise _set_back(position)
             self._check_server([server], position)
             if int(number) <= self.place.number and not is_of_snapshot:
                 passed.append(change)
@@ -287,14 +295,22 @@ class TransactionQueue:
                 self._statements.append(_Statement(change, int(number), batch, where, offset, is_of_snapshot))
         return tuple(passed)
 
-    def _take_rows(self, rows: ToldRows) -> Mapping[PartitionId, int]:
-        if not len(rows):
+    def _take_rows(self, events: pa.Table) -> Mapping[PartitionId, int]:
+        if not events.num_rows:
             return {}
-        if rows.table["place"].null_count:
+        if events["place"].null_count:
             raise _unplaced("a row")
+        rows = ToldRows.of(events)
         topics, partitions, offsets = (rows.table[name] for name in ("topic", "partition", "offset"))
         self._check_server(rows.servers, f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}")
-        where, codes = _partitions(rows.table)
+        where, codes = _partitions(events)
+        if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
+            raise SourceError(
+                "a file of the upstream's binlog is larger than 4 GiB, and nothing tells the order of what lies beyond",
+                where=where[0][0],
+                fix="apply without the topic of transactions, in a pipeline of another --name, and compare with bridge"
+                " verify --against upstream; smaller transactions keep the files below that size",
+            )
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
@@ -302,6 +318,12 @@ class TransactionQueue:
         if rows.is_loose.any():
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
             is_copy |= rows.is_loose & (offsets.to_numpy() < done)
+        is_set_back = rows.is_loose & ~is_copy & rows.is_of_first_snapshot & (rows.numbers < self.place.number)
+        if self.next_ts > _HOUR:  # ENDs may tell no time
+            is_set_back |= ~rows.is_loose & is_copy & (events["commit_ts"].to_numpy() > self.next_ts + _HOUR)
+        if is_set_back.any():
+            topic, partition = where[codes[is_set_back][0]]
+            raise _set_back(f"{topic}/{partition}/{offsets.to_numpy()[is_set_back][0]}")
         repeated = {}
         if is_copy.any():
             dropped = (
@@ -350,10 +372,13 @@ class TransactionQueue:
         rows = self._rows
         found = rows.transactions
         whole = self._whole(found, settled, now, below=below, is_end=is_end)
-        last = max((found[end.id].last for end in whole if end.id in found), default=-1)
         due_ids = {end.id for end in whole}
-        others = [one.first for id_, one in found.items() if id_ not in due_ids]
-        is_known = all(id_ in found for id_, end in self._ends.items() if end.count)
+        of_due = [found.ids[id_] for id_ in due_ids if id_ in found.ids]
+        last = max((found.lasts[one] for one in of_due), default=-1)
+        is_other = np.ones(len(found.sizes), np.bool_)
+        is_other[of_due] = False
+        others = np.array(found.firsts, np.int64)[is_other].tolist()
+        is_known = all(id_ in found.ids for id_, end in self._ends.items() if end.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
@@ -367,7 +392,7 @@ class TransactionQueue:
         waiting = [one.number for one in self._statements if one not in statements]
         is_loose &= rows.numbers < min(waiting, default=math.inf)
         items: list[_Item] = [(one.number, _CHANGE, one) for one in statements]
-        items += [(found[end.id].last, _WHOLE, end) for end in whole if end.id in found]
+        items += [(found.lasts[found.ids[end.id]], _WHOLE, end) for end in whole if end.id in found.ids]
         if is_loose.any():
             at = np.flatnonzero(is_loose)
             for number in np.unique(rows.numbers[at]).tolist():
@@ -377,41 +402,49 @@ class TransactionQueue:
         self._drop(due_ids, statements, is_loose)
         return due
 
-    def _whole(
-        self, found: Mapping[str, TransactionRows], settled: int, now: float, *, below: float, is_end: bool
-    ) -> list[_End]:
+    def _whole(self, found: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
         whole, empty = list[_End](), list[str]()
         last, self._blocked, self._is_short = self.place.number, "", False
-        without_end = min(((one.first, id_) for id_, one in found.items() if id_ not in self._ends), default=None)
-        self._drop_copies(found)
+        of_these = ((found.firsts[one], id_) for id_, one in found.ids.items() if id_ not in self._ends)
+        without_end = min(of_these, default=None)
+        self._drop_copies(found.ids)
         for end in self._ends.values():
-            rows = found.get(end.id)
-            if rows is None and not end.count and (end.counts_all or end.batch <= settled):
+            one = found.ids.get(end.id)
+            if one is None and not end.count and (end.counts_all or end.batch <= settled):
                 empty.append(end.id)
                 continue
-            is_plain = rows is not None and end.counts_all and rows.are_all(end.marks[0])
-            is_settled = rows.last < below if rows is not None and is_plain else end.batch <= settled
-            if not is_settled or (now < (end.not_before or now) and not is_end):
-                self._blocked = f"the transaction {end.id} has just come"
+            is_plain = one is not None and end.counts_all and found.are_all(one, end.marks[0])
+            is_settled = found.lasts[one] < below if one is not None and is_plain else end.batch <= settled
+            if not is_settled or (end.not_before is not None and now < end.not_before and not is_end):
+                self._blocked = f"the transaction {told_id(end.id)} has just come"
                 break
-            if rows is None or not (is_plain or (not end.counts_all and any(map(rows.are_with_rest, end.marks)))):
-                lacks = rows.missing(end.marks[0]) if rows else missing_rows(end.marks[0], {})
-                self._blocked, self._is_short = f"the transaction {end.id} lacks rows: {lacks}", True
-                break
-            if without_end is not None and rows.last > without_end[0]:
-                self._blocked = f"the transaction {without_end[1]} has no END, and later ones have"
+            are_told_apart = not _OF_MARIADB.match(end.id)
+            if one is None or not (
+                is_plain or (not end.counts_all and are_told_apart and any(map(found[one].are_with_rest, end.marks)))
+            ):
+                lacks = missing_rows(end.marks[0], {}) if one is None else found[one].missing(end.marks[0])
+                lacks = f"the transaction {told_id(end.id)} lacks rows: {lacks}"
+                if told_id(end.id) not in self.incomplete:
+                    self._blocked, self._is_short = lacks, True
+                    break
+                self.given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
+            if one is None:
+                whole.append(end)
+                continue
+            if without_end is not None and found.lasts[one] > without_end[0]:
+                self._blocked = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
                 self._is_short = True
                 break
-            if rows.first <= last:
+            if found.firsts[one] <= last:
                 raise SourceError(
-                    f"the transaction {end.id} comes behind a later one of the binlog",
+                    f"the transaction {told_id(end.id)} comes behind a later one of the binlog",
                     where=self.topic[0],
                     fix="the topic of transactions must have one partition and one connector that writes to it; apply"
                     " without that topic, in a pipeline of another --name",
                 )
-            last = rows.last
+            last = found.lasts[one]
             whole.append(end)
         due = {end.id for end in whole}
         tell = {end.next_id for end in self._ends.values() if end.id not in due}  # whether the one before is a copy
@@ -419,7 +452,7 @@ class TransactionQueue:
             if id_ not in tell:
                 del self._ends[id_]
         if not self._blocked and without_end is not None:
-            self._blocked = f"the transaction {without_end[1]} has no END yet"
+            self._blocked = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
 
     def _drop_copies(self, found: Collection[str]) -> None:
@@ -435,11 +468,12 @@ class TransactionQueue:
     def _is_past(self, id_: str) -> bool:
         return id_ in self._gone or id_ == self.place.id
 
-    def _numbered(self, items: Sequence[_Item], found: Mapping[str, TransactionRows]) -> DueRows:
+    def _numbered(self, items: Sequence[_Item], found: Transactions) -> DueRows:
         rows, next_ts = self._rows, self.next_ts
         at: list[Longs] = []
         numbers: list[Longs] = []
         starts: list[Longs] = []
+        plain, starts_of_whole = list[tuple[int, int, int]](), list[int]()
         changes: list[SchemaChange] = []
         places: list[tuple[int, Place]] = []
         marks: list[Mark] = []
@@ -454,14 +488,20 @@ class TransactionQueue:
                     place = place._replace(number=number)
                 next_ts = ts + 1
             elif isinstance(item, _End):
-                rows_of_it = found[item.id]
-                of_it = rows_of_it.at[rows_of_it.distinct][: None if item.ts >= self.start_ts else 0]
-                ts = max(next_ts, item.ts)
-                at.append(of_it)
-                numbers.append(np.arange(ts, ts + len(of_it)))
-                starts.append(np.array([ts]))
-                place = place._replace(number=number, id=item.id)
-                next_ts = ts + max(1, len(of_it))
+                one, ts = found.ids[item.id], max(next_ts, item.ts)
+                count = int(found.sizes[one])
+                if item.ts < self.start_ts:
+                    count = 0
+                elif found.are_numbered[one]:
+                    plain.append((one, count, ts))
+                else:
+                    of_it = found.distinct(one)
+                    count = len(of_it)
+                    at.append(of_it)
+                    numbers.append(np.arange(ts, ts + count))
+                starts_of_whole.append(ts)
+                place = Place(place.server, number, item.id)
+                next_ts = ts + max(1, count)
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
                 loose = item[order]
@@ -478,9 +518,15 @@ class TransactionQueue:
                 next_ts = ts + len(loose)
             places.append((next_ts, place))
         self.place, self.next_ts = place, next_ts
+        if plain:
+            which, counts, firsts = np.array(plain, np.int64).T
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            at.append(found.at[np.repeat(found.bounds[which], counts) + within])
+            numbers.append(np.repeat(firsts, counts) + within)
+        starts.append(np.array(starts_of_whole, np.int64))
         return DueRows(
-            _with_numbers(rows.table, at, numbers),
-            np.concatenate([np.empty(0, np.int64), *starts]),
+            _with_numbers(rows, at, numbers),
+            np.sort(np.concatenate(starts)),
             tuple(changes),
             tuple(places),
             tuple(marks),
@@ -509,19 +555,25 @@ def _partitions(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
     return [(topics[one // width][0], one % width) for one in found.tolist()], codes
 
 
-def _with_numbers(table: pa.Table, at: Sequence[Longs], numbers: Sequence[Longs]) -> pa.Table:
-    which = np.concatenate([np.empty(0, np.int64), *at])
-    rows = taken(table, which)
+def _with_numbers(rows: ToldRows, at: Sequence[Longs], numbers: Sequence[Longs]) -> pa.Table:
+    """Gives row changes (EVENT_SCHEMA) in the order of their numbers, which become their commit_ts."""
     ts = np.concatenate([np.empty(0, np.int64), *numbers])
-    is_row = rows["kind"].to_numpy() <= int(Kind.DELETE)
-    for name, column in (
-        ("commit_ts", pa.array(ts, pa.int64())),
-        ("by_time", pa.repeat(False, len(ts))),
-        ("place", pa.nulls(len(ts), pa.string())),
-    ):
+    order = np.argsort(ts)
+    due = rows.events(taken(rows.table, np.concatenate([np.empty(0, np.int64), *at])[order]))
+    is_row = due["kind"].to_numpy() <= int(Kind.DELETE)
+    for name, column in (("commit_ts", pa.array(ts[order])), ("by_time", pa.repeat(False, len(ts)))):
         field_at = EVENT_SCHEMA.get_field_index(name)
-        rows = rows.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
-    return masked(rows, is_row)
+        due = due.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
+    return masked(due, is_row)
+
+
+def _set_back(where: str) -> SourceError:
+    return SourceError(
+        "this lies at a place in the binlog before what is in the target, and is no copy of it: it is of a new"
+        " snapshot, or more than an hour younger; the upstream was set back (RESET MASTER, a backup)",
+        where=where,
+        fix="begin again there with a pipeline of another --name",
+    )
 
 
 def _unplaced(where: str) -> SourceError:

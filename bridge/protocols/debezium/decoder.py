@@ -142,7 +142,7 @@ class DebeziumDecoder(PlainDecoder):
         if not self._has_schemas:
             try:
                 message = orjson.loads(value)
-                if "op" in message:
+                if "op" in message or "event_count" in message:
                     return message, None
                 if len(message) == 1:
                     return message["payload"], None

@@ -1,24 +1,40 @@
 """What the messages of Debezium's connector tell of transactions (`provide.transaction.metadata`); source: its page,
 "Transaction metadata", and genuine messages of 3.0.8.
 
-A row, or a schema change, tells its place: in whose binlog, at which file and position, which row of the event, which
-transaction, its number among the transaction's rows, and its table as an END names it; joined by newlines.  What is of
-no transaction (schema changes, rows of a snapshot) has the transaction "".  The topic of transactions has a BEGIN and
-an END of each, with how many rows the connector has sent, in all and by table.
+A row, or a schema change, tells its place: its table as an END names it, in whose binlog it is, at which file and
+position, which row of the event it is, its number among the transaction's rows, and which transaction; joined by
+newlines.  Numbers have NUMBER_DIGITS digits, as in all places (`protocols.values.event_time`), that at the end of a
+transaction's id too.  What is of no transaction (schema changes, rows of a snapshot) has NO_TRANSACTION there.  The
+topic of transactions has a BEGIN and an END of each, with how many rows the connector has sent, in all and by table.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from bridge.events import Event, Kind
 from bridge.protocols.decoder import DecodeError, shown
-from bridge.protocols.values.event_time import SNAPSHOT_SERVER, event_ts, file_and_position
+from bridge.protocols.values.event_time import (
+    LAST_POSITION,
+    NUMBER_DIGITS,
+    SNAPSHOT_SERVER,
+    event_ts,
+    file_and_position,
+    text_before_number,
+)
 
 PLACE_PARTS: Final = 6
+NO_TRANSACTION: Final = "0" * NUMBER_DIGITS
 _MOST_ROWS: Final = (1 << 40) - 1
+_MOST_NUMBER: Final = (1 << 63) - 1
+_BY_FILE: Final = re.compile(r"file=(.+)\.([0-9]{1,10}),pos=(0|[1-9][0-9]{0,18})")
+IN_FILE: Final = ",pos="
+"""What stands between the file and the position of an id."""
 _OFF: Final = (
     "the row names no transaction: provide.transaction.metadata was off in the connector when it was sent; without the"
     " topic of transactions such rows can be applied"
@@ -48,6 +64,7 @@ def mark_of(payload: dict[str, Any]) -> Event:
     status, id_, count = payload["status"], payload["id"], payload["event_count"] or 0
     if status not in ("BEGIN", "END") or type(id_) is not str or "\n" in id_ or not 0 <= count <= _MOST_ROWS:
         raise DecodeError(f"the mark of a transaction has status {shown(status)}, id {shown(id_)}, {shown(count)} rows")
+    id_ = id_of(id_)
     tables = {one["data_collection"]: one["event_count"] for one in payload.get("data_collections") or ()}
     if status == "END" and sum(tables.values()) != count:
         raise DecodeError(f"the END of the transaction {shown(id_)} counts {count} rows, and others by table")
@@ -63,22 +80,59 @@ def place_of_row(payload: dict[str, Any], source: dict[str, Any], *, is_of_snaps
     if told is None:
         if not is_of_snapshot:
             raise DecodeError(_OFF)
-        return _place(source, 0, "", "")
+        return _place(source, 0, NO_TRANSACTION, f"{source['db']}.{source['table']}")
     id_, order = told["id"], told["total_order"]
-    if type(id_) is not str or not id_ or "\n" in id_ or type(order) is not int or not 0 < order <= _MOST_ROWS:
+    if type(id_) is not str or not id_ or "\n" in id_ or type(order) is not int or order < 0:
         raise DecodeError(f"the row's transaction is {shown(id_)}, its number in it {shown(order)}")
-    return _place(source, order, id_, f"{source['db']}.{source['table']}")
+    return _place(source, min(order, LAST_POSITION), id_of(id_), f"{source['db']}.{source['table']}")
 
 
 def place_of_change(source: dict[str, Any], *, is_of_snapshot: bool) -> str:
     """Gives the place of a schema change; raises DecodeError, or any of FAILURES."""
-    return _place({**source, "server_id": SNAPSHOT_SERVER} if is_of_snapshot else source, 0, "", "")
+    return _place({**source, "server_id": SNAPSHOT_SERVER} if is_of_snapshot else source, 0, NO_TRANSACTION, "")
+
+
+def head_of_place(table: str, source: Mapping[str, Any], base: str) -> str:
+    """Gives what stands before the numbers of a place; base: of the file of the binlog.  Raises DecodeError."""
+    server = f"{source['name']}/{base}/{source['server_id']}"
+    if "\n" in server or "\n" in table:
+        raise DecodeError(f"there is a newline in the name of a table or a server: {shown(table)}, {shown(server)}")
+    return f"{table}\n{server}\n"
 
 
 def _place(source: dict[str, Any], order: int, id_: str, table: str) -> str:
-    base, number = file_and_position(source["file"], source["pos"])
-    server = f"{source['name']}/{base}/{source['server_id']}"
+    base, number = file_and_position(source["file"], min(source["pos"], LAST_POSITION))
     row = source.get("row") or 0
-    if "\n" in server or type(row) is not int or not 0 <= row <= _MOST_ROWS:
-        raise DecodeError(f"the row is number {shown(row)} of an event of {shown(server)}")
-    return f"{server}\n{number}\n{row}\n{order}\n{id_}\n{table}"
+    if type(row) is not int or row < 0:
+        raise DecodeError(f"the row is number {shown(row)} of an event of {shown(base)}")
+    head = head_of_place(table, source, base)
+    return f"{head}{number:019}\n{min(row, LAST_POSITION):019}\n{order:019}\n{id_}"
+
+
+@lru_cache(maxsize=1024)  # rows and marks of one transaction come together
+def id_of(told: str) -> str:
+    """Writes the id of a transaction, a GTID or a file and position, so that the number at its end has NUMBER_DIGITS
+    digits; one of another form stays as it is."""
+    if one := _BY_FILE.fullmatch(told):
+        base, number = file_and_position(f"{one[1]}.{one[2]}", min(int(one[3]), LAST_POSITION))
+        return f"file={base}{IN_FILE}{number:019}"
+    head = text_before_number(told)
+    number = 0 if head is None else int(told[len(head) :])
+    return f"{head}{number:019}" if 0 < number <= _MOST_NUMBER else told
+
+
+def text_before_file_number(told: str) -> str | None:
+    """Gives what stands before the number of the file in the id of a transaction; None for a GTID."""
+    one = _BY_FILE.fullmatch(told)
+    return None if one is None else told[: one.start(2)]
+
+
+def told_id(id_: str) -> str:
+    """Gives the id as the connector tells it, for people."""
+    head, digits = id_[:-NUMBER_DIGITS], id_[-NUMBER_DIGITS:]
+    if not head or len(digits) != NUMBER_DIGITS or not digits.isdigit():
+        return id_
+    if not head.endswith(IN_FILE):
+        return f"{head}{int(digits)}"
+    file, position = divmod(int(digits), LAST_POSITION + 1)
+    return f"{head.removesuffix(IN_FILE)}.{file:06}{IN_FILE}{position}"

@@ -7,17 +7,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-import numpy as np
 import orjson
 
 from bridge.events import Event
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
-from bridge.protocols.decoder import BatchResult, DecodeError, DecodeOptions
+from bridge.protocols.debezium.transactions import IN_FILE, head_of_place, id_of, text_before_file_number
+from bridge.protocols.decoder import DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
 from bridge.protocols.fast.message_shape import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
 from bridge.protocols.fast.texts import Texts
-from bridge.protocols.values.event_time import base_of_file, text_before_number
+from bridge.protocols.values.event_time import NUMBER_DIGITS, base_of_file, text_before_number
 
 _IMAGES: Final = ("before", "after")
 _KINDS: Final = KindMarks(b'{"versi', (b'"db":', b',"'), (b'table":', b',"'), (b'"op":"', b'"'))
@@ -37,16 +37,12 @@ class FastDebeziumDecoder(FastJsonDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         self._debezium = DebeziumDecoder(options)
         super().__init__(self._debezium)
-        self._leaves_all = options.transactions
+        self._tells_transactions = options.transactions
         self._front = AvroFront(options.schemas, self._debezium.envelopes) if options.schemas else None
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Does as the base says, with messages in Avro as well."""
         return super().decode(*(self._front.in_json(key, value) if self._front else (key, value)))
-
-    def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
-        """Decodes as every fast decoder; leaves all messages whose places among transactions are asked for."""
-        return BatchResult([], np.arange(len(values))) if self._leaves_all else super().decode_batch(keys, values)
 
     def _prepared(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
@@ -74,18 +70,19 @@ class FastDebeziumDecoder(FastJsonDecoder):
             free: dict[str, Any] = {"ts_ms": Hole.NUMBER}
         else:
             _check_is_sure(value, source)
-            place = parts_of_place(event.place)
+            parts = _place_among_transactions if self._tells_transactions else _place_in_binlog
+            place, in_source, in_transaction = parts(event.place, source, payload.get("transaction"))
             is_whole_second = source.get("snapshot") == "incremental"
             holes = {
                 **_free(source, _FREE_IN_SOURCE),
                 "ts_ms": Hole.EVENT_SECOND if is_whole_second else Hole.EVENT_MS,
-                **_place_holes(source, len(place)),
+                **in_source,
             }
             if event.index:
                 holes["row"] = PlaceHole(Hole.ROW_OF_EVENT, event.index - 2 * source["row"])
             free = dict[str, Any](_free(payload, _FREE_IN_PAYLOAD))
             if type(transaction := payload.get("transaction")) is dict:
-                free["transaction"] = {**transaction, **_free(transaction, _FREE_IN_TRANSACTION)}
+                free["transaction"] = {**transaction, **_free(transaction, _FREE_IN_TRANSACTION), **in_transaction}
         images = {image: value_holes(image, row) for image, row in rows.items()}
         tree = {**payload, "source": {**source, **names, **holes}, **free, **images}
         if is_wrapped:
@@ -106,6 +103,42 @@ def _check_is_sure(value: bytes, source: Mapping[str, Any]) -> None:
 def _free(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Hole]:
     """Puts holes for what no event needs, where it is a string or an integer."""
     return {name: _FREE[type(found[name])] for name in names if type(found.get(name)) in _FREE}
+
+
+Place = tuple[list[tuple[str, int]], dict[str, Any], dict[str, Any]]
+"""The parts of a place (`Lesson.place`), and the holes for its numbers in `source` and in `transaction`."""
+
+
+def _place_in_binlog(place: str | None, source: Mapping[str, Any], transaction: object) -> Place:
+    """Gives the place that `place_in_binlog` makes; the number of the GTID comes first."""
+    del transaction
+    parts = parts_of_place(place)
+    return parts, _place_holes(source, len(parts)), {}
+
+
+def _place_among_transactions(place: str | None, source: Mapping[str, Any], transaction: object) -> Place:
+    """Gives the place that `debezium.transactions` makes.  Raises DecodeError for a transaction whose id ends with no
+    number."""
+    base, told = base_of_file(source["file"]), transaction if type(transaction) is dict else None
+    if place is None or base is None:
+        raise DecodeError("a row without a place in the binlog")
+    in_source = {
+        **_free(source, ("gtid",)),
+        "file": Mixed([base, PlaceHole(Hole.FILE_NUMBER, 0)]),
+        "pos": PlaceHole(Hole.FILE_POSITION, 0),
+        **({"row": PlaceHole(Hole.FILE_POSITION, 1)} if type(source.get("row")) is int else {}),
+    }
+    head = head_of_place(f"{source['db']}.{source['table']}", source, base[:-1])
+    holes, id_head = dict[str, Any](), ""
+    if told is not None:
+        id_, id_head = told["id"], id_of(told["id"])[:-NUMBER_DIGITS]
+        parts: list[str | PlaceHole] = [id_head, PlaceHole(Hole.COORDINATE, 3)]
+        if (by_file := text_before_file_number(id_)) is not None:
+            parts = [by_file, PlaceHole(Hole.FILE_NUMBER, 3), IN_FILE, PlaceHole(Hole.FILE_POSITION, 3)]
+        elif text_before_number(id_) != id_head:
+            raise DecodeError("the id of a transaction ends with no number")
+        holes = {"id": Mixed(parts), "total_order": PlaceHole(Hole.FILE_POSITION, 2)}
+    return [(head, 0), ("\n", 1), ("\n", 2), (f"\n{id_head}", 3)], in_source, holes
 
 
 def _place_holes(source: Mapping[str, Any], count: int) -> dict[str, Any]:

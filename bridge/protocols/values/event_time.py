@@ -57,7 +57,7 @@ _LAST_FILE: Final = (1 << 31) - 1
 """The last file of MySQL's and MariaDB's binlog."""
 POSITION_BITS: Final = 32
 """How many bits of the number of a file and position are the position's."""
-_POSITIONS: Final = (1 << POSITION_BITS) - 1
+LAST_POSITION: Final = (1 << POSITION_BITS) - 1
 _OF_MARIADB_TOO: Final = frozenset({"0.", "1.", "2."})
 _MOST_ROWS: Final = 1_000_000_000
 """Of an event; a message that names more tells nothing."""
@@ -92,7 +92,7 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
     place = None
     if coordinate is not None and position >= 0:
         base, start = coordinate
-        place = f"{FILE}{reader}/{base}/{server} {start + min(position, _POSITIONS):019}"
+        place = f"{FILE}{reader}/{base}/{server} {start + min(position, LAST_POSITION):019}"
     if type(gtid) is str and (one := _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)):
         first = _coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2]))
         return first if place is None else f"{first}{COORDINATES_SEP}{place}"
@@ -116,7 +116,7 @@ def file_and_position(file: str, position: int) -> tuple[str, int]:
     """Gives the base name of a file of the binlog, and a number that ascends with the file and the position in it.
     Raises DecodeError for another file or position."""
     coordinate = _file(file)
-    if coordinate is None or not 0 <= position <= _POSITIONS:
+    if coordinate is None or not 0 <= position <= LAST_POSITION:
         raise DecodeError(f"no position of a binlog: {shown(file)}, {shown(position)}")
     return coordinate[0], coordinate[1] + position
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,29 @@ def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
     assert any("local_infile is OFF  -> switch it on" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):
         assert any(words in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("without", "old", "level", "said"),
+    [
+        ("", b"", "OK", ".transaction tells the upstream's transactions"),
+        ("", b'"transaction":{', "FAIL", "provide.transaction.metadata was off"),
+        (".transaction", b"", "WARN", "transaction of several partitions in parts"),
+    ],
+    ids=["with the topic of transactions", "switched on too late", "without it"],
+)
+def test_what_debezium_tells_of_transactions(
+    target: str, real_senders: Path, tmp_path: Path, without: str, old: bytes, level: str, said: str
+) -> None:
+    """Genuine messages: whether they will be applied as whole transactions, and what is in the way."""
+    lines = (real_senders / "debezium-restarts/bank.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [line for line in map(json.loads, lines[:900]) if not without or not line["topic"].endswith(without)]
+    for line in found if old else ():
+        value = base64.b64decode(line["value"] or "")
+        line["value"] = base64.b64encode(re.sub(old + b"[^}]*}", b'"transaction":null', value)).decode()
+    path = str(write_lines(tmp_path / "t.jsonl", found))
+    _, told = findings(target, "--protocol", "debezium", "--input", path)
+    assert any(line.startswith(level) and said in line for line in told), told
 
 
 CASES = Path(__file__).parents[2] / "cases"

@@ -9,6 +9,7 @@ import orjson
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA, Kind
+from bridge.protocols.debezium.transactions import NO_TRANSACTION
 
 TOPIC = ("p.transaction", 0)
 SERVER = "p/binlog/1"
@@ -21,7 +22,7 @@ def row(
     offset: int | None = None, server: str = SERVER, partition: int = 0, ts: int = 5,
 ) -> Said:  # fmt: skip
     """A row of a transaction; of none, where that is ""."""
-    place = f"{server}\n{pos}\n{row}\n{order}\n{id_}\n{name if id_ else ''}"
+    place = f"{name}\n{server}\n{pos:019}\n{row:019}\n{order:019}\n{id_ or NO_TRANSACTION}"
     schema, table = name.split(".")
     said = {
         "topic": f"p.{name}",
@@ -47,10 +48,14 @@ def mark(id_: str, offset: int, *, is_end: bool, tables: dict[str, int], ts: int
     return EMPTY | {"topic": TOPIC[0], "offset": offset, "kind": int(Kind.TRANSACTION), "text": text, "commit_ts": ts}
 
 
-def change(text: str, pos: int, *, server: str = SERVER, offset: int | None = None) -> Said:
+def change(text: str, pos: int, *, server: str = SERVER, offset: int | None = None, ts: int = 5) -> Said:
     """A schema change."""
-    at = {"topic": "p", "offset": pos if offset is None else offset, "place": f"{server}\n{pos}\n0\n0\n\n"}
-    return EMPTY | at | {"kind": int(Kind.SCHEMA_CHANGE), "text": text, "schema": "s", "commit_ts": 5}
+    at = {
+        "topic": "p",
+        "offset": pos if offset is None else offset,
+        "place": f"\n{server}\n{pos}\n0\n0\n{NO_TRANSACTION}",
+    }
+    return EMPTY | at | {"kind": int(Kind.SCHEMA_CHANGE), "text": text, "schema": "s", "commit_ts": ts}
 
 
 def events(said: Sequence[Said]) -> pa.Table:

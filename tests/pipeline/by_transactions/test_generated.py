@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,12 +12,13 @@ import pytest
 
 from bridge.events import Kind
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Advance, SchemaChange
+from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
+from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.by_transactions.said import EMPTY, TOPIC, Said, begin, change, end, events, row
 from tests.pipeline.by_transactions.test_restarts import Died, apply_due
@@ -24,21 +26,26 @@ from tests.support.models import Clock
 
 State = dict[tuple[str, int], int]
 TABLES: Final = ("a", "b")
+LEDGER: Final = "ledger"
+"""A table without a key: a row that is written twice is there twice."""
 KEYS: Final = 6
 SNAPSHOT_SERVER = "p/binlog/0"
 
 
 @dataclass
 class Item:
-    """A transaction, with its rows, or a TRUNCATE of a table.
+    """A transaction, with its rows; a TRUNCATE of a table; or a part of an incremental snapshot, of no transaction.
 
     rows: table, key, old and new value (None for no row), and whether the bridge's filter leaves the row out.
+    ts: when it was (TSO), not ascending, as the times of a binlog are not.
     """
 
     id: str
     positions: list[int]
     rows: list[tuple[str, int, int | None, int | None, bool]] = field(default_factory=list)
     truncates: str = ""
+    ts: int = 5
+    chunk: State = field(default_factory=dict)
 
 
 class Upstream:
@@ -48,14 +55,19 @@ class Upstream:
         self.items: list[Item] = []
         state, position = dict(start), 100
         self.states = [dict(state)]
+        now = 5
         for number in range(count):
+            now += draw.choice([0, 0, 1, 5, 100])
             if draw.random() < 0.06:
                 table = draw.choice(TABLES)
                 position += 10
-                self.items.append(Item(f"t{number}", [position], truncates=table))
+                self.items.append(Item(f"t{number}", [position], truncates=table, ts=now))
                 state = {key: value for key, value in state.items() if key[0] != table}
+            elif draw.random() < 0.1:
+                chunk = {key: value for key, value in state.items() if draw.random() < 0.5 and key[0] != LEDGER}
+                self.items.append(Item(f"c{number}", [position], ts=now + draw.choice([0, 500]), chunk=chunk))
             else:
-                item = Item(f"u:{number}", [])
+                item = Item(f"u:{number}", [], ts=max(1, now - draw.choice([0, 0, 0, 30])))
                 for _ in range(draw.choice([0, 1, 1, 2, 3, 9])):
                     position += draw.randint(1, 5)
                     table, key = draw.choice(TABLES), draw.randrange(KEYS)
@@ -64,6 +76,11 @@ class Upstream:
                     is_left_out = draw.random() < 0.1
                     item.rows.append((table, key, old, new, is_left_out))
                     item.positions.append(position)
+                    if draw.random() < 0.3:
+                        position += 1
+                        item.rows.append((LEDGER, position, None, 0, False))
+                        item.positions.append(position)
+                        state[LEDGER, position] = 0
                     if is_left_out:
                         continue
                     state.pop((table, key), None)
@@ -98,9 +115,12 @@ class Connector:
 
     def run(self, items: list[Item], deaths: int) -> None:
         """All lives."""
-        at, skipped = 0, 0
+        at, skipped, is_first = 0, 0, True
         while True:
             records = self._records(items, at, skipped)
+            if not is_first:  # it reads other rows then, later in the binlog
+                records = [one for one in records if not is_of_chunk(one[0])]
+            is_first = False
             if not deaths:
                 for said, _, _ in records:
                     self.send(said)
@@ -129,7 +149,12 @@ class Connector:
             item = items[number]
             if item.truncates:
                 text = f"TRUNCATE {item.truncates}"
-                records.append((change(text, item.positions[0]), number + 1, 0))
+                records.append((change(text, item.positions[0], ts=item.ts), number + 1, 0))
+                continue
+            if item.id.startswith("c"):
+                for (table, key), value in item.chunk.items():
+                    said = row("", 0, item.positions[0], f"s.{table}", ts=item.ts)
+                    records.append((image(said | {"kind": int(Kind.INSERT)}, key, None, value), number + 1, 0))
                 continue
             leave = skipped if number == first else 0
             base = leave if self._is_old else 0
@@ -144,8 +169,13 @@ class Connector:
                 kind = Kind.TRANSACTION if is_left_out else kind
                 said = row(item.id, order - base, item.positions[order - 1], f"s.{table}", kind=kind, partition=key % 2)
                 records.append((image(said, key, old, new), number, order))
-            records.append((end(item.id, 0, **counts), number + 1, 0))
+            records.append((end(item.id, 0, item.ts, **counts), number + 1, 0))
         return records
+
+
+def is_of_chunk(said: Said) -> bool:
+    """Whether it is a row of an incremental snapshot."""
+    return said.get("place") is not None and said.get("text") is None and said["place"].endswith(NO_TRANSACTION)
 
 
 def image(said: Said, key: int, old: int | None, new: int | None) -> Said:
@@ -158,14 +188,27 @@ class Target:
     """What survives the death of a process, with every state that was committed."""
 
     def __init__(self) -> None:
-        self.applied_ts, self.positions = 0, "{}"
+        self.applied_ts, self.applying_ts, self.positions = 0, 0, "{}"
         self.state: State = {}
         self.states: list[State] = []
         self.journal: list[SchemaChange] = []
 
+    def write_parts(self, step: Advance, rows: pa.Table, draw: random.Random) -> None:
+        """What several connections commit before progress moves."""
+        self.applying_ts = max(self.applying_ts, step.new_ts)
+        for key, value in net(rows).items():
+            if draw.random() < 0.5 and key[0] != LEDGER:
+                self._write(key, value)
+
+    def _write(self, key: tuple[str, int], value: int | None) -> None:
+        self.state.pop(key, None)
+        if value is not None:
+            self.state[key] = value
+
     def progress(self) -> Progress:
         """As a new process reads it."""
-        return Progress("bridge", 1, self.applied_ts, 0, load_positions(self.positions), (), self.applied_ts)
+        positions = load_positions(self.positions)
+        return Progress("bridge", 1, self.applied_ts, 0, positions, (), max(self.applying_ts, self.applied_ts))
 
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """What is on record."""
@@ -176,22 +219,53 @@ class Target:
         step.check()
         assert step.old_ts == self.applied_ts
         self.applied_ts, self.positions = step.new_ts, dump_positions(step.positions)
-        for said in rows.to_pylist() if rows is not None else ():
-            key, _, value = (said["after"] or said["before"]).partition("\0")
-            self.state.pop((said["table"], int(key)), None)
-            if said["after"]:
-                self.state[said["table"], int(key)] = int(value)
-        if rows is not None:
+        for key, value in (net(rows) if rows is not None else {}).items():
+            assert key[0] != LEDGER or key not in self.state
+            self._write(key, value)
+        if self.applied_ts >= self.applying_ts:
             self.states.append(dict(self.state))
         for one in step.pending:
             assert not one.doubt
             self.journal.append(one)
             self.state = {key: value for key, value in self.state.items() if key[0] != one.text.split()[1]}
-            self.states.append(dict(self.state))
+            if self.applied_ts >= self.applying_ts:
+                self.states.append(dict(self.state))
 
 
-def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int) -> None:
+def net(rows: pa.Table) -> dict[tuple[str, int], int | None]:
+    """The last value of each row, None for none."""
+    last: dict[tuple[str, int], int | None] = {}
+    for said in rows.to_pylist():
+        key, _, value = (said["after"] or said["before"]).partition("\0")
+        last[said["table"], int(key)] = int(value) if said["after"] else None
+    return last
+
+
+def order_of(
+    target: Target, partitions: list[PartitionId], ends: Callable[[], dict[PartitionId, int]], clock: Clock
+) -> TransactionOrder:
+    """The order of a new process."""
+    progress = target.progress()
+    return TransactionOrder(
+        progress,
+        starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
+        TOPIC,
+        IdlePolicy(10, lambda _: ends()),
+        target.changes_between,
+        tables=TableFilter(),
+        counts=Counts(),
+        grace_seconds=1e9,
+        clock=clock,
+    )
+
+
+def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int, *, parallel: bool) -> None:
     """Processes, the last of which comes to the end."""
+
+    def in_parts(step: Advance, rows: pa.Table) -> None:
+        if parallel:
+            target.write_parts(step, rows, draw)
+
     while True:
         feed, clock, life = Feed(sent, draw), Clock(), draw.randint(1, 25) if deaths else -1
 
@@ -201,26 +275,15 @@ def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int)
             if life == 0:
                 raise Died
 
-        progress = target.progress()
-        order = TransactionOrder(
-            progress,
-            starts_of(progress, dict.fromkeys(feed.partitions, 0), by_partition=False),
-            TOPIC,
-            IdlePolicy(10, lambda _, feed=feed: feed.sent()),
-            target.changes_between,
-            tables=TableFilter(),
-            counts=Counts(),
-            grace_seconds=1e9,
-            clock=clock,
-        )
+        order = order_of(target, feed.partitions, feed.sent, clock)
         feed.begin({where: start.offset for where, start in order.positions.items()})
         try:
             while (batch := feed.next()) is not None:
                 clock.now += draw.choice([0, 1, 6])
                 order.take(order.batch(batch.events, batch.ends, is_cut=False))
-                apply_due(order, target, draw.choice([1, 2, 100]), steps)  # type: ignore[arg-type]
+                apply_due(order, target, draw.choice([1, 2, 100]), steps, in_parts)  # type: ignore[arg-type]
             order.end()
-            apply_due(order, target, 3, steps)  # type: ignore[arg-type]
+            apply_due(order, target, 3, steps, in_parts)  # type: ignore[arg-type]
         except Died:
             deaths -= 1
             continue
@@ -228,8 +291,9 @@ def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int)
         return
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_the_target_shows_states_of_the_upstream_alone(seed: int) -> None:
+@pytest.mark.parametrize("parallel", [False, True], ids=["atomic", "parallel"])
+@pytest.mark.parametrize("seed", range(75))
+def test_the_target_shows_states_of_the_upstream_alone(seed: int, *, parallel: bool) -> None:
     """In their order, each once it is there; and comes to the last."""
     draw = random.Random(seed)
     start: State = {
@@ -240,7 +304,7 @@ def test_the_target_shows_states_of_the_upstream_alone(seed: int) -> None:
     connector.snapshot(start)
     connector.run(upstream.items, draw.choice([0, 1, 3]))
     target = Target()
-    run_bridge(target, events(connector.sent), draw, draw.choice([0, 2, 6]))
+    run_bridge(target, events(connector.sent), draw, draw.choice([0, 2, 6]), parallel=parallel)
     assert target.state == upstream.states[-1]
     at = 0
     for number, state in enumerate(target.states):
@@ -250,6 +314,25 @@ def test_the_target_shows_states_of_the_upstream_alone(seed: int) -> None:
         assert found is not None, (number, at)
         at = found
     assert len(target.journal) == sum(bool(item.truncates) for item in upstream.items)
+
+
+@pytest.mark.parametrize("begun_ts", range(5, 12))
+def test_an_interrupted_step_never_ends_in_a_transaction(begun_ts: int) -> None:
+    """Rows of snapshots may be numbered otherwise than by the process before, so that the step that it began would end
+    there: a later crash would write the rest of that transaction's rows, and those before, again."""
+    target, clock = Target(), Clock()
+    target.applying_ts = begun_ts
+    first = [row("u:1", 1 + number, 10 + number, "s.a") for number in range(4)]
+    second = [row("u:2", 1 + number, 20 + number, "s.a") for number in range(3)]
+    sent = events([begin("u:1", 0), *first, end("u:1", 1, a=4), begin("u:2", 2), *second, end("u:2", 3, a=3)])
+    order = order_of(target, [TOPIC, ("p.s.a", 0)], dict, clock)
+    order.take(order.batch(sent, {TOPIC: 4, ("p.s.a", 0): 240}, is_cut=False))
+    order.end()
+    for due in order.due():
+        assert due.rows is None or due.segment.high in {5, 9, 12}
+        step = order.advance_to(due.segment.high, due.segment.high)
+        order.moved(step)
+    assert order.applied_ts == 12
 
 
 def test_the_model_sends_what_it_should() -> None:

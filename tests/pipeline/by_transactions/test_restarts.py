@@ -91,14 +91,21 @@ def order_of(
     )
 
 
-def apply_due(order: TransactionOrder, bank: Bank, most: int, steps: Callable[[], None]) -> None:
-    """What the applier does."""
-    for segment, rows, _ in order.due():
+def apply_due(
+    order: TransactionOrder,
+    bank: Bank,
+    most: int,
+    steps: Callable[[], None],
+    in_parts: Callable[[Advance, pa.Table], None] = lambda _step, _rows: None,
+) -> None:
+    """What the applier does.  in_parts: with `parallel`, writes what several connections do before progress moves."""
+    for segment, rows, at_once in order.due():
         end: int | None = 0
-        for end, piece in rows.pieces(Amount(most, 1 << 40)) if rows is not None else ():
+        for end, piece in rows.pieces(Amount(1 << 40 if at_once else most, 1 << 40)) if rows is not None else ():
             step = order.advance_to(
                 segment.high if end is None else end, segment.high, segment.changes if end is None else ()
             )
+            in_parts(step, piece.table)  # type: ignore[attr-defined]
             steps()
             bank.commit(step, piece.table)  # type: ignore[attr-defined]
             steps()

@@ -10,6 +10,7 @@ import pytest
 from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
+from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, mark, row
 
 
@@ -49,6 +50,44 @@ def test_a_transaction_is_due_when_all_its_rows_are_there() -> None:
     assert fed(row("1", 1, 10), end("1", 1, a=1, b=1), row("2", 1, 20), end("2", 3, a=1)) == []
     assert fed.queue.reason == "the transaction 1 lacks rows: s.b: 0 of 1"
     assert fed(row("1", 2, 11, "s.b")) == ["100", "110", "200"]
+
+
+@pytest.mark.parametrize("there", [[row("1", 1, 10)], []])
+def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
+    """It is due without the rows that it lacks, once all that was sent before its END was read, and this is told."""
+    fed = Fed(queue(incomplete={"1"}))
+    later = [row("2", 1, 20), end("2", 3, a=1)]
+    assert fed(*there, end("1", 1, a=1, b=1), *later, settled=False) == []
+    assert fed() == [*["100"] * len(there), "200"]
+    lacks = "" if there else "s.a: 0 of 1, "
+    assert fed.queue.given_up == [(f"the transaction 1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        row("", 0, 50, "s.b", server=f"{SERVER[:-1]}0", kind=Kind.INSERT, offset=9),
+        change("CREATE", 50, server=f"{SERVER[:-1]}0"),
+        row("2", 1, 90, ts=ms_tso(7_200_000) + 99),
+    ],
+    ids=["a row", "a statement", "a row of a transaction"],
+)
+def test_an_upstream_that_was_set_back(said: Said) -> None:
+    """A snapshot before what is in the target, or rows that are too young to be copies: these, and what comes behind a
+    snapshot, would be dropped.  A snapshot that was read before, and an incremental one, are none such."""
+    fed = Fed(queue(loose_ends={("p.s.b", 0): 5}))
+    assert fed(row("1", 1, 100), end("1", 1, ms_tso(3_600_000), a=1)) == ["1000"]
+    fed(row("2", 1, 90, ts=ms_tso(7_200_000)))
+    fed(row("", 0, 50, "s.b", server=f"{SERVER[:-1]}0", kind=Kind.INSERT, offset=4))
+    fed(row("", 0, 60, "s.b", kind=Kind.INSERT, offset=6))
+    with pytest.raises(SourceError, match="was set back"):
+        fed(said)
+
+
+def test_a_binlog_beyond_4_gib() -> None:
+    """Positions there are not told apart, so that rows could be taken for copies."""
+    with pytest.raises(SourceError, match="larger than 4 GiB"):
+        Fed(queue())(row("1", 1, (7 << 32) + (1 << 32) - 1))
 
 
 def test_rows_without_an_end_wait() -> None:
@@ -299,3 +338,19 @@ def test_where_reading_begins_anew() -> None:
     one.take(events([begin("1", 4), end("1", 6, a=3), row("1", 2, 11), row("1", 1, 12), change("ALTER", 15)]), 0, 0)
     one.due(0, 0.0, is_idle=False)
     assert one.first_offsets() == {TOPIC: 4, ("p.s.a", 0): 110, ("p", 0): 15}
+
+
+def test_rows_that_all_have_one_place() -> None:
+    """As of a transaction of MariaDB 11.4: their numbers order them, and not the rows of their events."""
+    id_ = f"0-1-{7:019}"
+    rows = [
+        row(id_, 1, 10, row=0, kind=Kind.DELETE, offset=1),
+        row(id_, 2, 10, row=1, kind=Kind.DELETE, offset=2),
+        row(id_, 3, 10, row=0, kind=Kind.INSERT, offset=3),
+        row(id_, 4, 10, row=0, kind=Kind.INSERT, offset=4),
+    ]
+    assert Fed(queue())(*rows, *rows[:2], end(id_, 1, a=4)) == ["1", "2", "3", "4"]
+    fed = Fed(queue())
+    assert fed(begin(id_, 0), *rows[:2], begin(id_, 1), *rows[:2], end(id_, 2, a=2), now=100) == []
+    assert fed(now=200) == []
+    assert fed.queue.is_short

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
 from bridge.protocols import decode_message
+from bridge.protocols.debezium.transactions import told_id
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.fast.compiled.codes import INDEX
 from bridge.protocols.fast.decoder import FastDecoder
@@ -126,6 +128,40 @@ def test_every_form_of_the_connector(real_senders: Path, capture: Capture, varia
     _compared(decoder, capture.protocol, pairs)
     read = _compared(decoder, capture.protocol, pairs)
     assert len(read) >= 0.98 * len(pairs), [pairs[n] for n in range(len(pairs)) if n not in read][:1]
+
+
+IDS = {
+    "a file and position": b"file=binlog.000001,pos=",
+    "a GTID": b"3e11fa47-71ca-11e1-9e33-c80aa9429562:",
+    "a GTID with a tag": b"3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:",
+    "a GTID of MariaDB": b"0-1-",
+    "none, but of an incremental snapshot": b"",
+}
+
+
+@pytest.mark.parametrize("id_", IDS.values(), ids=IDS)
+def test_places_among_transactions(real_senders: Path, id_: bytes) -> None:
+    """Each row is read, with the place of its transaction, whatever names that."""
+    pairs: list[Pair] = []
+    for key, value in _row_pairs(real_senders / CAPTURES[0].path, "debezium")[-LOT:]:
+        changed = re.sub(rb'"transaction":{"id":"[^"]*pos=', b'"transaction":{"id":"' + id_, value or b"")
+        if b"file" not in id_:
+            changed = re.sub(
+                rb'"gtid":null(.*"pos":(\d+))', rb'"gtid":"3e11fa47-71ca-11e1-9e33-c80aa9429562:\2"\1', changed
+            )
+        if not id_:
+            changed = re.sub(rb'"transaction":{[^}]*}', b'"transaction":null', changed)
+            changed = changed.replace(b'"snapshot":"false"', b'"snapshot":"incremental"')
+        pairs.append((key, changed))
+    decoder, oracle = decoder_of("debezium", transactions=True), decoder_of("debezium", transactions=True)
+    decoded_fast(decoder, pairs)
+    found = decoded_fast(decoder, pairs)
+    assert len(found) >= 0.98 * len(pairs)
+    for number, events in found.items():
+        assert events == decode_message(oracle, *pairs[number])
+    places = {(events[0].place or "").rsplit("\n", 1)[1] for events in found.values()}
+    assert all(told_id(place).encode().startswith(id_) for place in places)
+    assert len(places) > 30 or not id_
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda capture: capture.path)
