@@ -19,7 +19,7 @@ from bridge.events import Code, Event, Kind
 from bridge.mysql.connection.session import Session
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.tso import ms_tso
-from tests.support.debezium_wire import native
+from tests.support.debezium_wire import NATIVE_SOURCE, native
 from tests.support.histories import folded, literal, same
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
@@ -347,7 +347,10 @@ def test_debezium_without_the_values_that_the_log_did_not_hold(target: str, sess
         ("u", {"id": 1, "n": 3, "doc": gone}, None),
     ]
     decoder = make_decoder("debezium", DecodeOptions("UTC"))
-    values = [native(op, row, before=before) if op == "u" else native(op, row) for op, row, before in rows]
+    values = [
+        native(op, row, None, source=NATIVE_SOURCE | {"pos": pos}, **({"before": before} if op == "u" else {}))
+        for pos, (op, row, before) in enumerate(rows, 484)
+    ]
     events = [event for value in values for event in decode_message(decoder, b'{"payload":{"id":1}}', value)]
     run_all(target, in_one_partition(events))
     assert session.rows("SELECT * FROM d.t ORDER BY id") == [(1, 3, "new"), (6, 5, "there")]
