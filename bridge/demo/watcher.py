@@ -20,7 +20,7 @@ from bridge.tso import tso_ms
 NO_SUCH_TABLE: Final = 1146
 TABLE_CHANGED: Final = 1412
 """The table definition has changed since the snapshot was taken."""
-PAUSE_SECONDS: Final = 0.02
+PAUSE_SECONDS: Final = 0.05
 KEPT_VIOLATIONS: Final = 5
 
 

@@ -12,7 +12,7 @@ from tests.bench.encoders import ENCODERS, SENDERS, protocol_of
 from tests.bench.large import SHAPES
 from tests.bench.workload import BOUNDARY_EVERY, PARTITIONS, WORKLOADS, Upstream, messages
 
-EVENTS = 13_000
+EVENTS = 5_000
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

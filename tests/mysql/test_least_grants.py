@@ -40,7 +40,7 @@ def session(server: str) -> Iterator[Session]:
     with admin(server) as session:
         session.execute("CREATE DATABASE m")
         for table in ("a", "b"):
-            session.execute(f"CREATE TABLE m.{table} (id INT PRIMARY KEY, v VARCHAR(99))")
+            session.execute(f"CREATE TABLE m.{table} (id INT PRIMARY KEY, v VARCHAR(499))")
         if not session.is_tidb:
             before = session.value("SELECT @@GLOBAL.local_infile")
             session.execute("SET GLOBAL local_infile = ON")
@@ -66,11 +66,11 @@ def test_rows(server: str, least: str, session: Session, tmp_path: Path, writers
     """Loads, patches of rows, deletes, a row for the quarantine, a take-over from a bridge that is alive; the end is
     equal."""
     many = [
-        row_change(10, table, COLUMNS, ["id"], after=(number, "x" * 90)) for table in "ab" for number in range(ROWS)
+        row_change(10, table, COLUMNS, ["id"], after=(number, "x" * 490)) for table in "ab" for number in range(ROWS)
     ]
     changed = [row_change(20, "a", COLUMNS, ["id"], before=(1, "x"), after=(ROWS, "y"))]
-    gone = [row_change(20, "b", COLUMNS, ["id"], before=(2, "x" * 90))]
-    refused = [row_change(21, "b", COLUMNS, ["id"], after=(3, "z" * 100))]
+    gone = [row_change(20, "b", COLUMNS, ["id"], before=(2, "x" * 490))]
+    refused = [row_change(21, "b", COLUMNS, ["id"], after=(3, "z" * 500))]
     events = in_one_partition([*many, boundary(15), *changed, *gone, *refused, boundary(30)])
     before = None if session.is_tidb else loads(session)
     with opened(least, [("cdc", 0)], writers=writers, quarantine=True) as first:
@@ -78,7 +78,7 @@ def test_rows(server: str, least: str, session: Session, tmp_path: Path, writers
         run_all(least, events, writers=writers, quarantine=True, take_over=True)
     assert before is None or loads(session) > before
     assert session.rows("SELECT COUNT(*), MAX(v) FROM m.a") == [(ROWS, "y")]
-    assert session.rows("SELECT COUNT(*), MAX(LENGTH(v)) FROM m.b") == [(ROWS - 1, 90)]
+    assert session.rows("SELECT COUNT(*), MAX(LENGTH(v)) FROM m.b") == [(ROWS - 1, 490)]
     assert session.rows("SELECT code, state FROM _bridge.quarantine") == [("target-refused", "held")]
     if not session.is_tidb:  # which keeps no rows of moments like these
         assert Pair(server, least, tmp_path).verify("m.*").is_equal

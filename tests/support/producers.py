@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 STUCK_SECONDS: Final = 60.0
 
@@ -89,8 +90,9 @@ class SurvivingProducer:
             self._has_failed = True
 
     def _kafka_answers(self) -> bool:
+        """Asks with a client of its own: that of a producer that is stuck may get no answer any more."""
         with suppress(KafkaException):
-            self._producer.list_topics(timeout=1)
+            AdminClient({"bootstrap.servers": self._servers}).list_topics(timeout=1)
             return True
         return False
 

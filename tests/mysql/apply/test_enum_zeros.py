@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ from tests.support.pipelines import run_all, sql
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
 from tests.support.wire import ROW_KEY, as_ckafka, canal, compact, frame, open_key
 
+POSITIONS = count(484)
+"""Each message of Debezium has a place of its own in the binlog."""
 SERVERS = ("target", "old_target", "mysql_target", "old_mysql_target")
 MEMBERS = ("'a','b'", "'0','','00'", "'1','2','０００'", "'0','00','000','0000','b'")
 """Of columns: texts of zeros may be members, or may be equal to one under the column's collation."""
@@ -122,7 +124,7 @@ def by_open(number: int, value: int | None) -> tuple[bytes | None, bytes]:
 
 def by_debezium(number: int, value: str | None, *, has_schema: bool = True) -> tuple[bytes | None, bytes]:
     fields = [ID, named("string", "data.Enum", parameters={"allowed": "a,b"}) | {"field": "e"}]
-    row, source = {"id": number, "e": value}, NATIVE_SOURCE | {"db": "m"}
+    row, source = {"id": number, "e": value}, NATIVE_SOURCE | {"db": "m", "pos": next(POSITIONS)}
     message = native("c", row, fields if has_schema else None, source=source)
     return b'{"payload":{"id":1}}', message
 

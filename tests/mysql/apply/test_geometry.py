@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.support.debezium_wire import ID, NATIVE_SOURCE, native
 from tests.support.pipelines import run_all, sql
 from tests.support.wire import compact
 
+POSITIONS = count(484)
+"""Each message of Debezium has a place of its own in the binlog."""
 SERVERS = ("target", "old_target", "mysql_target", "old_mysql_target")
 SHAPES = {
     "POINT": "POINT(116.5 39.25)",
@@ -54,7 +57,7 @@ def debezium(kind: str, number: int, values: dict[str, bytes | None], *, has_sch
         row[name] = told | {"x": 1.0, "y": 2.0} if told and name == "point" else told
         semantic = "io.debezium.data.geometry." + ("Point" if name == "point" else "Geometry")
         fields.append({"type": "struct", "name": semantic, "optional": True, "field": name})
-    source = NATIVE_SOURCE | {"db": "m"}
+    source = NATIVE_SOURCE | {"db": "m", "pos": next(POSITIONS)}
     return native({"INSERT": "c", "DELETE": "d"}[kind], row, fields if has_schema else None, source=source)
 
 

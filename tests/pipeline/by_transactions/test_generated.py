@@ -292,7 +292,7 @@ def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int,
 
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["atomic", "parallel"])
-@pytest.mark.parametrize("seed", range(75))
+@pytest.mark.parametrize("seed", range(25))
 def test_the_target_shows_states_of_the_upstream_alone(seed: int, *, parallel: bool) -> None:
     """In their order, each once it is there; and comes to the last."""
     draw = random.Random(seed)

@@ -106,7 +106,8 @@ def test_every_state_is_one_of_the_upstream(
 
 
 @pytest.mark.parametrize(
-    ("server", "writers"), [("target", 0), ("mysql_target", 0), ("target", 3), ("mysql_target", 3)]
+    ("server", "writers"),
+    [("target", 0), ("mysql_target", 0), ("target", 3), pytest.param("mysql_target", 3, marks=pytest.mark.soak)],
 )
 def test_a_bridge_that_dies_again_and_again(
     server: str,
