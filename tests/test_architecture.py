@@ -36,6 +36,8 @@ FLOORS = (
 """Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
 PURE = ("protocols", "rows", "ddl")
 DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
+CEILING = 60_300
+"""The most lines of `bridge`, without `demo` and `local`."""
 
 
 @cache
@@ -129,6 +131,16 @@ def test_the_tests_make_producers_in_one_place() -> None:
     files = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
     makers = {path.name for path in files if " Producer(" in path.read_text(encoding="utf-8")}
     assert makers == {"producers.py"}
+
+
+def test_the_package_does_not_grow() -> None:
+    """What is added has to replace something: the ceiling is lowered with each merge, and never raised."""
+    lines = sum(
+        len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules().values()
+        if path.relative_to(ROOT).parts[1] not in {"demo", "local"}
+    )
+    assert lines <= CEILING
 
 
 def test_no_folder_is_crowded() -> None:
