@@ -37,7 +37,10 @@ _GIVES_A_REASON: Final = re.compile(
 )
 """What a JVM, or the script that starts it, says when it cannot start."""
 _SHOWN_LINES: Final = 5
-_BLOCK_LOST: Final = re.compile(r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found")
+_LOST: Final = re.compile(
+    r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found|Python worker failed to connect back"
+)
+"""Spark gives a new Python process ten seconds to connect, which are too few on a busy machine."""
 _FULL: Final = "No space left on device"
 _PLAN: Final = re.compile(r"\s*SQLSTATE: \w+\s*=== Streaming Query ===.*", re.DOTALL)
 """What follows the reason why a stream failed: the query's offsets and its plan."""
@@ -70,8 +73,9 @@ class Losses:
 
 
 def is_executor_lost(error: BaseException) -> bool:
-    """Tells whether an executor was lost that held row changes: localCheckpoint keeps no other copy."""
-    return isinstance(error, SPARK_FAILED) and _BLOCK_LOST.search(_text(error)) is not None
+    """Tells whether an executor was lost that held row changes (localCheckpoint keeps no other copy), or a Python
+    process of Spark's was not there in time."""
+    return isinstance(error, SPARK_FAILED) and _LOST.search(_text(error)) is not None
 
 
 class ExecutorBug(RuntimeError):  # noqa: N818  # a bug is what it is

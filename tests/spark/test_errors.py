@@ -19,12 +19,14 @@ LOST = (
     ("error", "expected"),
     [
         (PySparkException(LOST), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated: Python worker failed to connect back."), True),
         (PySparkException("org.apache.kafka.common.errors.TimeoutException: no answer"), False),
         (ValueError(LOST), False),
     ],
 )
 def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
-    """A checkpointed chunk whose executor is gone is no failure; everything else that Spark raises is."""
+    """A checkpointed chunk whose executor is gone is no failure, nor is a worker that came too late; everything else
+    that Spark raises is."""
     assert is_executor_lost(error) is expected
 
 
