@@ -68,7 +68,7 @@ class Losses:
             raise SourceError(
                 f"executors are lost again and again: {_innermost_exception(str(lost))}",
                 fix="see in Spark's logs why they ended; mostly they lack memory (spark.executor.memory,"
-                " spark.executor.memoryOverhead)",
+                " spark.executor.memoryOverhead), or the machine is too busy to start a Python process within 10 s",
             )
 
 
