@@ -21,9 +21,11 @@ from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import (
     Ahead,
     Sent,
+    UnnamedWarningError,
     execute_statement,
     execute_together,
     in_exchanges,
+    one_by_one,
     refused_transaction,
 )
 from bridge.mysql.apply.trial import Refused, refused_changes
@@ -369,6 +371,19 @@ class Writer:
             self._transact(step, source, self._rendering())
 
     def _transact(self, step: Advance, source: StatementSource, rendering: Rendering) -> None:
+        try:
+            self._send(step, source, rendering, in_exchanges)
+        except UnnamedWarningError:
+            self.session().rollback()
+            self._send(step, source, rendering, one_by_one)
+
+    def _send(
+        self,
+        step: Advance,
+        source: StatementSource,
+        rendering: Rendering,
+        grouped: Callable[[Iterable[Statement]], Iterator[list[Statement]]],
+    ) -> None:
         self.phases.enter(Phase.SERVER)
         session = self.session()
         if step.pending:
@@ -380,7 +395,7 @@ class Writer:
         self._trace("advanced")
         self._sent = Sent()
         statements = Ahead(self._timed(source, rendering))
-        for some in in_exchanges(statements):
+        for some in grouped(statements):
             for statement in some:
                 self._sent = self._sent.and_also(statement)
             if len(some) == 1:
