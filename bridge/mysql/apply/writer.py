@@ -4,7 +4,7 @@ fails half-way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 import structlog
@@ -69,11 +69,15 @@ def no_statements(rendering: Rendering) -> Iterable[Statement]:
 
 @dataclass
 class WriterCounts:
-    """What a writer has done so far, for status and metrics."""
+    """What a writer has done so far, for status and metrics.
+
+    by_transaction: as of `Rendering`.
+    """
 
     transactions: int = 0
     safe_mode: int = 0
     schema_changes: int = 0
+    by_transaction: dict[str, str] = field(default_factory=dict)
 
 
 AnswerT = TypeVar("AnswerT")
@@ -360,6 +364,7 @@ class Writer:
             load_bytes,
             loadable=frozenset(self._loadable),
             checked_types=self._checked_types,
+            by_transaction=self.counts.by_transaction,
         )
 
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:

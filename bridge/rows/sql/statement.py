@@ -109,6 +109,7 @@ class Rendering:
     piece: the number of this piece, where several are rendered apart and run by one session.
     loadable: the tables into which the target accepts loads.
     checked_types: the column lists whose types were found to fit.
+    by_transaction: the tables that have gone by transaction, and why; rendering adds to it.
     """
 
     scratch_schema: str
@@ -118,6 +119,7 @@ class Rendering:
     loadable: frozenset[TableName] = frozenset()
     in_order: frozenset[TableName] = frozenset()
     checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)
+    by_transaction: dict[str, str] = field(default_factory=dict, compare=False)
 
 
 def cut_to_rows(images: pa.Array) -> Iterator[bytes]:
