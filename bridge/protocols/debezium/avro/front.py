@@ -14,6 +14,7 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.events import Code
+from bridge.protocols.debezium.avro.binary import Plan
 from bridge.protocols.debezium.avro.framing import framed, is_framed
 from bridge.protocols.debezium.avro.schemas import WrittenSchema, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
@@ -21,6 +22,7 @@ from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, SchemaId
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""
+_PAYLOAD: Final = b',"payload":'
 _ENVELOPE, _KEY = "Envelope", "Key"
 _SCHEMA_CHANGE_KEY: Final = "SchemaChangeKey"
 _WITHOUT_ROW: Final = ("SchemaChangeValue", "TransactionMetadataValue", "TransactionValue", "Heartbeat")
@@ -90,13 +92,31 @@ class AvroFront:
     def all_in_json(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Gives messages in JSON; those that cannot be read stay as they are, and all behind one whose schema cannot be
-        had: whoever decodes these one by one learns why."""
+        """Gives messages in JSON; those that cannot be read become null, and all behind one whose schema cannot be had:
+        whoever decodes these one by one learns why."""
         pairs = list[Pair]()
         with suppress(BridgeError):
-            pairs.extend(_in_json(self, zip(keys, values, strict=True)))
-        done = len(pairs)
-        return [*(key for key, _ in pairs), *keys[done:]], [*(value for _, value in pairs), *values[done:]]
+            for key, value in zip(keys, values, strict=True):
+                try:
+                    pairs.append(self.in_json(key, value))
+                except DecodeError:
+                    pairs.append((None, None))
+        pairs += [(None, None)] * (len(values) - len(pairs))
+        return [key for key, _ in pairs], [value for _, value in pairs]
+
+    def learned(self, key: bytes | None, value: bytes) -> tuple[Plan | None, Plan, bytes, tuple[str, str]]:
+        """Tells how a message is read that has a row: the types of its key, None for one that is no Avro, and of its
+        value, what stands before its payload in JSON, and the table.  Raises DecodeError for other messages, and those
+        that cannot be read, and what `lookup` raises."""
+        _, text = self.in_json(key, value)
+        id_, start = framed(value, "the value")
+        schema = self._schema(id_)
+        if not schema.name.endswith(_ENVELOPE):
+            raise DecodeError("a message without a row")
+        source = self._record(value, start, schema, id_, "the value")["source"]
+        member, comma, _ = (text or b"").partition(_PAYLOAD)
+        of_key = self._schema(framed(key, "the key")[0]).plan if key is not None and is_framed(key) else None
+        return of_key, schema.plan, b"" if schema.connect is None else member + comma, (source["db"], source["table"])
 
     def _key(self, key: bytes) -> tuple[bytes, str]:
         id_, start = framed(key, "the key")
@@ -171,7 +191,7 @@ class AvroFront:
             return orjson.dumps({"schema": {**schema.connect, "avro": name}, "payload": orjson.Fragment(row)})
         member = _MARK + name.encode() + b'"}'
         self._envelopes.named[member] = schema.connect
-        return member + b',"payload":' + row + b"}"
+        return member + _PAYLOAD + row + b"}"
 
 
 def in_json(sample: Sequence[Pair], lookup: SchemaLookup | None) -> list[Pair]:

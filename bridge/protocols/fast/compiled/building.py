@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from bridge.protocols.fast.compiled.avro.writing import write_json
 from bridge.protocols.fast.compiled.digests import digest_texts, sum_texts
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
@@ -33,6 +34,7 @@ _ENTRIES: Final[dict[str, Any]] = {
     "write_places": write_places,
     "count_spaced": count_spaced,
     "compact_texts": compact_texts,
+    "write_json": write_json,
 }
 
 
