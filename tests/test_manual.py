@@ -25,7 +25,6 @@ from bridge.config import Settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
-from bridge.mysql.state.schema import VERSION
 from bridge.pipeline.watching.status import Status
 from bridge.settings.load import load_settings
 from tests.support import settings_page
@@ -278,12 +277,6 @@ def test_settings_in_the_manual_exist() -> None:
             assert key in sections.get(section, {key}), f"{page.name}: {section}.{key}"
     tuning = (MANUAL / "performance.md").read_text(encoding="utf-8").partition("## Tuning")[2]
     assert {key for key in sections["stream"] if f"stream.{key}" in tuning} == set(sections["stream"])
-
-
-def test_each_form_of_the_own_tables_has_its_line() -> None:
-    """The page on changes tells of every form that a start upgrades, or is refused."""
-    table = (MANUAL / "changes.md").read_text(encoding="utf-8").partition("| form |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == [str(form) for form in range(VERSION + 1)]
 
 
 # --- blocks of real output that need no server
