@@ -156,7 +156,7 @@ def _takes_timestamps(session: Session) -> bool:
 
 
 def make_own_tables(target: Target, settings: Settings) -> None:
-    """Makes the bridge's own database and tables, or upgrades those of an earlier version."""
+    """Makes the bridge's own database and tables."""
     session = target.connect(autocommit=True)
     try:
         own_tables.make(session, settings.target.schema_name)

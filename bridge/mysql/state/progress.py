@@ -58,8 +58,8 @@ class ProgressTable:
         self._progress = quote_name(schema, "progress")
 
     def create(self, session: Session) -> None:
-        """Creates the bridge's own database and tables where they are missing, and upgrades those of an earlier version
-        (`schema.make`, with its errors)."""
+        """Creates the bridge's own database and tables where they are missing (`schema.make`, with its
+        errors)."""
         schema.make(session, self.schema)
 
     def exists(self, session: Session) -> bool:
