@@ -78,7 +78,7 @@ def stored(text: str) -> StoredEntry:
     change = Event(Kind.INSERT, 7, 0, text, text, "a", "a", None, "1")
     return StoredEntry(
         1, Position(text, 0, 1), 0, QuarantineState.HELD, text, text, 7, text, 0, change, text, NOW, None, b"\x1b",
-        b"\xff",
+        b"\xff", {text: text},
     )  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, ma
 from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
+from bridge.registry.client import KeptSchemas
 from bridge.rows.net_changes import fold
 from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
@@ -107,7 +108,7 @@ class Quarantine:
         filters do not apply."""
         assert self._upstream is not None
         [event] = events
-        bad = message_entry(entry.position, event.columns, event.text, event.before, event.after)
+        bad = message_entry(entry.position, event.text, event.columns, event.before, event.after)
         cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules)).completed([BadMessage(bad, 0)])
         if cut.bad:
             return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
@@ -213,7 +214,7 @@ class Quarantine:
         """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
         name = TableName(change.schema, change.table)
         refuse_side_effects(find_side_effects(session, [name], cascades=False))
-        if _may_lack_cascades(entry, change, self._options.schemas):
+        if _may_lack_cascades(entry, change, KeptSchemas(entry.schemas, self._options.schemas)):
             refuse_side_effects(find_cascades_of(session, name), self._options.row_rules.routes.accepts_target)
 
     def _typed(self, session: Session, position: Position, change: Event) -> tuple[Table, pa.Table, Event]:
@@ -249,7 +250,10 @@ class Quarantine:
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
-        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules))
+        schemas = self._options.schemas
+        if entry.schemas:
+            schemas = KeptSchemas(entry.schemas, schemas)
+        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules, schemas=schemas))
 
     def _read(self, session: Session, id_: int) -> StoredEntry | None:
         return read_entry(session, self._table.schema, self._table.name, id_)

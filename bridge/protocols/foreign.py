@@ -57,9 +57,9 @@ _MAXWELL: Final = Foreign(
     "it is not read: send the tables by Debezium's connector for MySQL, or by Canal",
 )
 _DMS: Final = Foreign("AWS DMS's JSON", "it is not read: send the tables by Debezium's connector, or by Canal")
-_CLOUD_EVENTS: Final = Foreign(
+CLOUD_EVENTS: Final = Foreign(
     "CloudEvents",
-    "it is not read: set the connector's value.converter to JsonConverter, not CloudEventsConverter",
+    "it is not read: set the connector's value.converter to JsonConverter or AvroConverter, not CloudEventsConverter",
 )
 _FLATTENED: Final = Foreign(
     "rows flattened by Debezium's transform ExtractNewRecordState, without table, operation or position",
@@ -99,7 +99,7 @@ def _of_json(message: dict[str, Any]) -> Foreign | None:
     if message.keys() >= {"version", "type", "commitTs", "buildTs"} or message.keys() >= {"tableSchema", "buildTs"}:
         return SIMPLE
     if message.keys() >= {"specversion", "id", "source", "type"}:
-        return _CLOUD_EVENTS
+        return CLOUD_EVENTS
     if message.keys() >= {"database", "type", "ts"} and "isDdl" not in message:
         return _MAXWELL
     metadata = message.get("metadata")

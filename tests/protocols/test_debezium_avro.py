@@ -27,6 +27,7 @@ from bridge.protocols.decoder import Decoder, SchemaId
 from bridge.protocols.fast.compiled.codes import NOT_READ
 from bridge.protocols.fast.texts import Texts
 from bridge.protocols.sender_losses import losses
+from bridge.registry.client import KeptSchemas
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
 from tests.support.avro_wire import Schemas, encoded, ticdc_schema
 from tests.support.captures import read_lines
@@ -538,6 +539,48 @@ def test_a_schema_change_is_told_from_a_row_by_what_is_there(avro_captures: Path
     assert len(left) < len(schemas)
     bad = [event for event in decoded(decoder_of(left), pairs) if event.kind is Kind.BAD]
     assert {event.columns for event in bad} == {Code.SCHEMA_CHANGE if "Change" in lacking else Code.MALFORMED}
+
+
+DELIMITED = {"p_d_t.Envelope": True, "p.d_t.Envelope": False, "p_d.t.Envelope": False, "d_x.Envelope": False}
+
+
+@pytest.mark.parametrize("name", DELIMITED)
+def test_names_joined_by_another_delimiter(name: str) -> None:
+    """A topic's name, and with it a record's, may join its parts by something else (topic.delimiter)."""
+    fields = [{"name": one, "type": "string"} for one in ("db", "table")]
+    source = {"type": "record", "name": "s", "fields": fields}
+    text = json.dumps({"type": "record", "name": name, "fields": [{"name": "source", "type": source}]})
+    [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2d\2t")
+    assert ("but its schema is" not in str(event.text)) == DELIMITED[name]
+
+
+def test_cloud_events_in_avro() -> None:
+    """Are named, as in JSON."""
+    text = json.dumps(
+        {"type": "record", "name": "p.d.t.CloudEvents.Envelope", "fields": [{"name": "id", "type": "int"}]}
+    )
+    [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2")
+    assert "CloudEvents" in str(event.text)
+    assert "AvroConverter" in str(event.text)
+
+
+def test_a_quarantined_message_is_kept_with_its_schemas(avro_captures: Path) -> None:
+    """So it can be read when the registry is gone, or lacks them; what the registry gives comes first."""
+    pairs, schemas = genuine(avro_captures, "keys")
+    key, value = next(pair for pair in pairs if pair[0] and pair[1])
+    assert value is not None
+    [bad] = decode_message(decoder_of(schemas), key, value + b"x")
+    kept = orjson.loads(bad.key or "")
+    assert kept == {f"contentIds/{one[4]}": schemas[one[4]] for one in (key or b"", value)}
+    right = decode_message(decoder_of(schemas), key, value)
+    for registry in (None, Schemas({})):
+        options = DecodeOptions(None, schemas=KeptSchemas(kept, registry))
+        assert decode_message(make_decoder("debezium", options), key, value) == right
+    wrong = dict.fromkeys(kept, "no schema")
+    options = DecodeOptions(None, schemas=KeptSchemas(wrong, Schemas(schemas)))
+    assert decode_message(make_decoder("debezium", options), key, value) == right
+    [event] = decode_message(make_decoder("debezium", DecodeOptions(None, schemas=KeptSchemas({}, None))), key, value)
+    assert "was not kept" in str(event.text)
 
 
 def test_a_tombstone_needs_no_schema() -> None:

@@ -42,6 +42,11 @@ class FastDebeziumDecoder(FastJsonDecoder):
         self._front = AvroFront(options.schemas, self._debezium.envelopes) if options.schemas else None
         self._lots = AvroLots(self._front) if self._front else None
 
+    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:
+        """Gives the texts of a message's schemas as JSON, as far as they can be had; None where there are none."""
+        found = self._front.texts(key, value) if self._front else {}
+        return orjson.dumps(found).decode() if found else None
+
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Does as the base says, with messages in Avro as well."""
         return super().decode(*(self._front.in_json(key, value) if self._front else (key, value)))

@@ -19,11 +19,13 @@ from bridge.protocols.debezium.avro.framing import framed, is_framed
 from bridge.protocols.debezium.avro.schemas import WrittenSchema, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, SchemaId, SchemaLookup, explain, shown
+from bridge.protocols.foreign import CLOUD_EVENTS
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""
 _PAYLOAD: Final = b',"payload":'
 _ENVELOPE, _KEY = "Envelope", "Key"
+_CLOUD_EVENTS: Final = ".CloudEvents.Envelope"
 _SCHEMA_CHANGE_KEY: Final = "SchemaChangeKey"
 _WITHOUT_ROW: Final = ("SchemaChangeValue", "TransactionMetadataValue", "TransactionValue", "Heartbeat")
 """How the names of Debezium's other records end (SchemaFactory, TransactionStructMaker)."""
@@ -118,6 +120,16 @@ class AvroFront:
         of_key = self._schema(framed(key, "the key")[0]).plan if key is not None and is_framed(key) else None
         return of_key, schema.plan, b"" if schema.connect is None else member + comma, (source["db"], source["table"])
 
+    def texts(self, *contents: bytes | None) -> dict[str, str]:
+        """Gives the texts of the schemas that keys and values name, by `SchemaId.name`, as far as they can be had."""
+        found = {}
+        for content in contents:
+            if content is not None and is_framed(content):
+                with suppress(BridgeError, DecodeError):
+                    id_, _ = framed(content, "it")
+                    found[id_.name] = self._lookup.text(id_)
+        return found
+
     def _key(self, key: bytes) -> tuple[bytes, str]:
         id_, start = framed(key, "the key")
         schema = self._schema(id_)
@@ -162,6 +174,8 @@ class AvroFront:
             raise DecodeError(_PLAIN_TICDC)
         if schema.name.endswith(_WITHOUT_ROW):
             return
+        if schema.name.endswith(_CLOUD_EVENTS):
+            raise DecodeError(f"the value is {CLOUD_EVENTS.what}: {CLOUD_EVENTS.fix}")
         if not schema.name.endswith(_ENVELOPE):
             raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
         source = payload.get("source")
@@ -186,7 +200,7 @@ class AvroFront:
         row = orjson.dumps(payload)
         if schema.connect is None:
             return row
-        name = f"{id_.kind}/{id_.number}"
+        name = id_.name
         if whole:
             return orjson.dumps({"schema": {**schema.connect, "avro": name}, "payload": orjson.Fragment(row)})
         member = _MARK + name.encode() + b'"}'
@@ -210,9 +224,10 @@ def _in_json(front: AvroFront, messages: Iterable[Pair], *, whole: bool = False)
 
 def _names(record: str, table: str) -> bool:
     """Tells whether the name of a record may be that of a table (schema.name.adjustment.mode: `_` or `_u0041` for what
-    is no letter, digit or `_`, and `_` before a digit)."""
+    is no letter, digit or `_`, and `_` before a digit; topic.delimiter)."""
     plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), record)
-    return any(f".{_bare(name)}".endswith(f".{_bare(table)}") for name in (record, plain))
+    wanted, joined = f".{_bare(table)}", "_" + _bare(table).replace(".", "_")
+    return any(f".{_bare(name)}".endswith((wanted, joined)) for name in (record, plain))
 
 
 def _bare(name: str) -> str:
