@@ -44,14 +44,19 @@ class Places:
     upstream: Callable[[], Target]
 
 
-def check_all(settings: Settings, places: Places, *, create: bool = False) -> list[Finding]:
-    """Checks everything; nothing is written to the target unless `create` asks for the bridge's own tables."""
-    return list(_Doctor(settings, places).findings(create=create))
+def check_all(
+    settings: Settings, places: Places, *, create: bool = False, accepts_change: bool = False
+) -> list[Finding]:
+    """Checks everything; nothing is written to the target unless `create` asks for the bridge's own tables.
+
+    accepts_change: the start would have --accept-change.
+    """
+    return list(_Doctor(settings, places, accepts_change=accepts_change).findings(create=create))
 
 
 class _Doctor:
-    def __init__(self, settings: Settings, places: Places) -> None:
-        self._settings, self._places = settings, places
+    def __init__(self, settings: Settings, places: Places, *, accepts_change: bool) -> None:
+        self._settings, self._places, self._accepts_change = settings, places, accepts_change
         self._decoded: Decoded | None = None
         self._read: SourceFacts | None = None
         self._has_target = False
@@ -80,7 +85,7 @@ class _Doctor:
         target = self._places.target()
         if create:
             server.make_own_tables(target, self._settings)
-        return server.gather(target, self._settings)
+        return server.gather(target, self._settings, accepts_change=self._accepts_change)
 
     def _source(self, facts: SourceFacts) -> Iterator[Finding]:
         self._read = facts

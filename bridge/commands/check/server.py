@@ -24,7 +24,7 @@ from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.routes_record import require_kept_routes
+from bridge.mysql.state.routes_record import require_kept_rules
 from bridge.mysql.table_definition import TABLE_TYPES
 from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
@@ -92,8 +92,8 @@ class ServerFacts:
         return read_version(self.version)[0]
 
 
-def gather(target: Target, settings: Settings) -> ServerFacts:
-    """Asks the target, over two connections; writes nothing."""
+def gather(target: Target, settings: Settings, *, accepts_change: bool = False) -> ServerFacts:
+    """Asks the target, over two connections; writes nothing.  accepts_change: as of `keep_rules`."""
     session, table = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
     try:
         second = target.connect(autocommit=True)
@@ -116,7 +116,7 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             tables=_count_tables(session),
             takes_timestamps=_takes_timestamps(session),
             progress=progress,
-            other_routes=_other_routes(session, table, progress, settings),
+            other_routes=_other_routes(session, table, progress, settings, accepts_change=accepts_change),
         )
     finally:
         session.close()
@@ -130,11 +130,11 @@ def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
 
 
 def _other_routes(
-    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings
+    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings, *, accepts_change: bool
 ) -> UsageError | None:
     try:
         if progress is not None:
-            require_kept_routes(session, table.schema, progress, settings.table_routes)
+            require_kept_rules(session, table.schema, progress, settings.row_rules, accepts_change=accepts_change)
     except UsageError as refusal:
         return refusal
     return None
