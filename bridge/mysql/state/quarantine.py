@@ -9,7 +9,7 @@ being counted, and a message that is read again after a restart is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -212,14 +212,13 @@ def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool
 
 def _stored(row: tuple[Any, ...]) -> StoredEntry:
     id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
-    of_message = index == WHOLE_MESSAGE
-    event = load_change(change, commit_ts, index) if change and not of_message else None
-    schemas = orjson.loads(change) if change and of_message else {}
+    is_message = index == WHOLE_MESSAGE
+    event = load_change(change, commit_ts, index) if change and not is_message else None
+    schemas = orjson.loads(change) if change and is_message else {}
+    names = ("code", "reason", "commit_ts", "protocol", "cut_bytes", "outcome", "put_at", "settled_at", "key", "value")
+    found = dict(zip(names, (code, reason, commit_ts, protocol, cut, *rest), strict=True))
     position = Position(topic, partition, offset)
-    entry = StoredEntry(
-        int(id_), position, index, QuarantineState(state), code, reason, commit_ts, protocol, cut, event, *rest
-    )
-    return replace(entry, schemas=schemas)
+    return StoredEntry(int(id_), position, index, QuarantineState(state), change=event, schemas=schemas, **found)
 
 
 def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:
