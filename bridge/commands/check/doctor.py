@@ -69,7 +69,7 @@ class _Doctor:
         yield from _listening(settings.watch.listen)
         looks = (
             Look("this machine", SERVER_SECONDS, lambda: machine.gather(settings)),
-            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source(), settings.source.consumer_group)),
+            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source())),
             Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
             Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(places.upstream()))
             if settings.upstream.url

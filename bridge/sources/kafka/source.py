@@ -18,7 +18,7 @@ from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
 from bridge.sources.kafka.batches import KafkaBatch, KafkaPlanner
 from bridge.sources.kafka.client import check_login, client
-from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
+from bridge.sources.kafka.group_offsets import commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.partition_offsets import end_offsets
@@ -90,10 +90,6 @@ class KafkaSource:
     def compacted(self) -> list[str]:
         """Asks Kafka which topics it compacts (`topic_guard.read_compacted`)."""
         return read_compacted(self._admin, list(self._topics))
-
-    def group(self, name: str) -> GroupNow:
-        """Asks Kafka for a consumer group; raises what `group_offsets.read_group` raises."""
-        return read_group(self._admin, name)
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Asks where these partitions end now."""

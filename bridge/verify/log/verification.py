@@ -25,7 +25,7 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
 from bridge.mysql.table_definition import list_tables, list_views, load_definitions
-from bridge.protocols import MAY_HIDE_UPDATES
+from bridge.protocols import PROTOCOLS
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
@@ -247,7 +247,7 @@ class LogVerification:
                     shapes_of.get(key, []),
                     is_whole=key in lineage.whole and not is_filtered,
                     since=since,
-                    hides_updates=self._protocol in MAY_HIDE_UPDATES,
+                    hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
                 )
             )
         missing = wanted.keys() - there.keys()
