@@ -27,7 +27,6 @@ from bridge.errors import UsageError
 from bridge.logs import configure_logs
 from bridge.mysql.state.schema import VERSION
 from bridge.pipeline.watching.status import Status
-from bridge.protocols import PROTOCOLS, detect
 from bridge.settings.load import load_settings
 from tests.support import settings_page
 from tests.support.command import bridge
@@ -209,17 +208,6 @@ def test_the_example_of_a_settings_file_says_the_same_figures() -> None:
             assert figures <= said.get((part.partition("]")[0], key), set()), (key, figures)
             compared += len(figures)
     assert compared
-
-
-def test_every_protocol_is_told() -> None:
-    """On the page of protocols, by the help of --protocol, and where messages are recognised."""
-    rows = re.findall(r"^\| `([a-z-]+)` \|", (MANUAL / "protocols.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(rows) >= PROTOCOLS.keys()
-    helped = re.sub(r"-\s+", "-", bridge("inspect", "--help").out.partition("--protocol")[2].partition("--topic")[0])
-    recognised = Path(detect.__file__).read_text(encoding="utf-8")
-    for name in PROTOCOLS:
-        assert re.search(rf"\b{name}\b", helped), name
-        assert f'Recognised("{name}"' in recognised, name
 
 
 def test_the_classes_of_schema_changes_are_those_of_the_program() -> None:
