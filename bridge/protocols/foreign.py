@@ -69,11 +69,19 @@ _ENCRYPTED: Final = Foreign("encrypted by the sender", _TRANSFORM)
 _BINARY: Final = Foreign("neither text nor of a known binary format: maybe encrypted, or packed", _TRANSFORM)
 
 
+class Unread(bytes):
+    """A value in Avro that cannot be read with the registry's schemas.  why: the reason, and what to do."""
+
+    why = ""
+
+
 def foreign(key: bytes | None, value: bytes | None) -> Foreign | None:
     """Names the format of a message that is of none of the bridge's protocols; None where it does not show it."""
     content = value or key
     if not content:
         return None
+    if isinstance(content, Unread):
+        return Foreign(f"in Avro, and cannot be read: {content.why}", "see bridge help protocols")
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError:

@@ -19,7 +19,7 @@ from bridge.protocols.debezium.avro.framing import framed, is_framed
 from bridge.protocols.debezium.avro.schemas import WrittenSchema, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, SchemaId, SchemaLookup, explain, shown
-from bridge.protocols.foreign import CLOUD_EVENTS
+from bridge.protocols.foreign import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""
@@ -218,7 +218,10 @@ def _in_json(front: AvroFront, messages: Iterable[Pair], *, whole: bool = False)
     for key, value in messages:
         try:
             yield front.in_json(key, value, whole=whole)
-        except DecodeError:
+        except DecodeError as failure:
+            if value is not None and is_framed(value):
+                value = Unread(value)
+                value.why = str(failure)
             yield key, value
 
 
