@@ -75,7 +75,8 @@ def test_a_replay_ends_at_the_upstreams_state(
         ended = bridge(*given, *flags(script))
         for _, instead in REPLACED.items() if script == "ddl" else ():
             assert ended.code == 4, ended.err
-            [(ts, digest)] = sql(url, "SELECT commit_ts, statement_hash FROM bridge.schema_changes WHERE state = 'held'")
+            held = "SELECT commit_ts, statement_hash FROM bridge.schema_changes WHERE state = 'held'"
+            [(ts, digest)] = sql(url, held)
             change = f"{ts}-{digest[:8]}"
             assert bridge("ddl", "replace", change, instead, "--target", url).code == 0
             ended = bridge(*given, *flags(script))
