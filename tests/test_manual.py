@@ -25,8 +25,8 @@ from bridge.config import Settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
+from bridge.mysql.state.schema import VERSION
 from bridge.pipeline.watching.status import Status
-from bridge.protocols import DECODERS, detect
 from bridge.settings.load import load_settings
 from tests.support import settings_page
 from tests.support.command import bridge
@@ -210,17 +210,6 @@ def test_the_example_of_a_settings_file_says_the_same_figures() -> None:
     assert compared
 
 
-def test_every_protocol_is_told() -> None:
-    """On the page of protocols, by the help of --protocol, and where messages are recognised."""
-    rows = re.findall(r"^\| `([a-z-]+)` \|", (MANUAL / "protocols.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(rows) >= DECODERS.keys()
-    helped = re.sub(r"-\s+", "-", bridge("inspect", "--help").out.partition("--protocol")[2].partition("--topic")[0])
-    recognised = Path(detect.__file__).read_text(encoding="utf-8")
-    for name in DECODERS:
-        assert re.search(rf"\b{name}\b", helped), name
-        assert f'Recognised("{name}"' in recognised, name
-
-
 def test_the_classes_of_schema_changes_are_those_of_the_program() -> None:
     """The page on schema changes lists what `[ddl]` can speak of."""
     text = (MANUAL / "schema-changes.md").read_text(encoding="utf-8")
@@ -289,6 +278,11 @@ def test_settings_in_the_manual_exist() -> None:
             assert key in sections.get(section, {key}), f"{page.name}: {section}.{key}"
     tuning = (MANUAL / "performance.md").read_text(encoding="utf-8").partition("## Tuning")[2]
     assert {key for key in sections["stream"] if f"stream.{key}" in tuning} == set(sections["stream"])
+
+
+def test_the_form_of_the_own_tables_is_told() -> None:
+    """The page on changes names the one that this version takes."""
+    assert f"which the table `version` names: {VERSION}." in (MANUAL / "changes.md").read_text(encoding="utf-8")
 
 
 # --- blocks of real output that need no server

@@ -29,7 +29,6 @@ from bridge.sources.source import (
     Pacing,
     Read,
     Session,
-    Stamped,
     TopicNow,
     Wait,
     within_sample_bytes,
@@ -87,14 +86,6 @@ class CaptureSource:
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:  # noqa: ARG002
         """Returns nothing, since there is no Kafka."""
         return {}
-
-    def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:  # noqa: ARG002
-        """Returns the beginnings: the files are read as a whole."""
-        return dict.fromkeys(partitions, 0)
-
-    def stamped(self, starts: Mapping[PartitionId, int], count: int) -> list[Stamped]:  # noqa: ARG002
-        """Returns no messages: nothing is found by their timestamps."""
-        return []
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Does nothing, since there is no Kafka."""

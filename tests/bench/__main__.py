@@ -20,13 +20,13 @@ import typer
 from bridge.local import Kafka, MariaDB
 from tests.bench import catching_up, growth, large, on_cluster, report, steady
 from tests.bench.bridges import Servers
-from tests.bench.encoders import SENDERS, schemas_in_avro
+from tests.bench.encoders import MEASURED, schemas_in_avro
 from tests.bench.workload import WORKLOADS
 from tests.support.registry import serving
 
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=1")
 
-Protocol = StrEnum("Protocol", [(name, name) for name in SENDERS])
+Protocol = StrEnum("Protocol", [(name, name) for name in MEASURED])
 WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])
 Consistency = StrEnum("Consistency", [(name, name) for name in catching_up.CONNECTIONS])
 AxisName = StrEnum("AxisName", [(name, name) for name in growth.axes(0)])

@@ -16,7 +16,7 @@ from bridge.demo.encode import EncodedMessage
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.spark.process_memory import keep_freed_memory
-from tests.bench.encoders import SENDERS, protocol_of, schemas_in_avro
+from tests.bench.encoders import MEASURED, protocol_of, schemas_in_avro
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, Workload
 from tests.support.avro_wire import Schemas
 
@@ -38,7 +38,7 @@ LENGTH = 8
 
 def rows_of(protocol: str, workload: Workload, rows: int = ROWS) -> list[EncodedMessage]:
     """Messages of at least so many row changes."""
-    encoder, upstream = SENDERS[protocol](PARTITIONS), Upstream(workload)
+    encoder, upstream = MEASURED[protocol](PARTITIONS), Upstream(workload)
     return [message for transaction in upstream.transactions(rows) for message in encoder.transaction(transaction)]
 
 
@@ -97,5 +97,5 @@ def measured(protocol: str, workload: Workload, size: int) -> dict[str, float]:
 if __name__ == "__main__":
     gc.disable()
     keep_freed_memory()
-    found = {name: {protocol: measured(protocol, *case) for protocol in SENDERS} for name, case in CASES.items()}
+    found = {name: {protocol: measured(protocol, *case) for protocol in MEASURED} for name, case in CASES.items()}
     print(json.dumps(found, indent=2))
