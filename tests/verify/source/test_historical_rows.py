@@ -113,7 +113,7 @@ def test_a_moment_that_is_gone(session: Session, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("session")
 def test_a_source_that_is_no_tidb(upstream: UpstreamRows) -> None:
     """A server without snapshots cannot show a moment, and what it holds now is not taken instead."""
-    with pytest.raises(SourceError, match="the source is not TiDB"):
+    with pytest.raises(SourceError, match="the upstream is not TiDB"):
         upstream.rows_at(5, T, [{"id": "1"}])
 
 
