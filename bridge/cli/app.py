@@ -51,6 +51,7 @@ _GARBAGE_OBJECTS: Final = 50_000
 there took a tenth of the start's processor time (measured)."""
 OTHER_NAMES: Final = {"checksum": "verify", "compare": "verify", "diff": "verify"}
 """What other tools call a command."""
+BOTH_ENDS: Final = ("target", "source")
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
 app = page_app(
@@ -89,7 +90,7 @@ def _bridge(
     example="bridge run --config bridge.toml",
     exits={0: "stopped by SIGTERM or Ctrl-C", **OWNED},
 )
-@takes_settings(*RUN)
+@takes_settings(*RUN, needs=BOTH_ENDS)
 def run(
     settings: Settings,
     take_over: TakeOverFlag = False,
@@ -114,7 +115,7 @@ def run(
     example="bridge replay --input captures/ --target mysql://bridge@db:3306/",
     exits={4: STOPPED_EARLY, 5: OWNED[5]},
 )
-@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:])
+@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:], needs=BOTH_ENDS)
 def replay(
     settings: Settings,
     until: Annotated[
@@ -278,7 +279,7 @@ def reset(
     example="bridge check --config bridge.toml",
     exits={2: "something must be fixed, or wrong usage or settings"},
 )
-@takes_settings(*RUN, "input")
+@takes_settings(*RUN, "input", needs=())
 def check(
     settings: Settings,
     take_over: TakeOverFlag = False,  # noqa: ARG001  # every flag of run; a check takes nothing over
@@ -321,7 +322,7 @@ def setup(as_json: JsonFlag = False) -> None:
 
 
 @command(app, "inspect", group=WATCH, example="bridge inspect --bootstrap-servers kafka:9092 --topic orders --limit 20")
-@takes_settings(*INPUT, *DECODING)
+@takes_settings(*INPUT, *DECODING, needs=("source",))
 def inspect(
     settings: Settings,
     partition: Annotated[int | None, typer.Option("--partition", metavar="N", help="Show only this partition.")] = None,

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from bridge.protocols.fast.compiled.avro.writing import write_json
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
@@ -32,6 +33,7 @@ _ENTRIES: Final[dict[str, Any]] = {
     "write_places": write_places,
     "count_spaced": count_spaced,
     "compact_texts": compact_texts,
+    "write_json": write_json,
 }
 
 
