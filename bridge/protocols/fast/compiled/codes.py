@@ -71,9 +71,3 @@ INDEX: Final = PLACE_NUMBERS - 1
 """The column of an event's index among the numbers of its place."""
 PLACEHOLDERS: Final = (b"__debezium_unavailable_value", b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 """Strings that Debezium's connector may write for a value that it does not have (`protocols.debezium.decoder`)."""
-
-LANES: Final = 64
-"""How many texts are digested at once (`digests`)."""
-DIGEST_ROOM: Final = LANES * (4 * (16 + 4 + 4) + 128)
-"""The bytes that `digest_texts` works in: of each lane a block, its state, the state before the block, and its last two
-blocks."""

@@ -87,7 +87,6 @@ convert_images: Final = _Function(
 fit_images: Final = _Function(
     "fit_images", _BYTES, _NUMBERS, _NUMBERS, _NUMBERS, _BYTES, None, _NUMBERS, _NUMBERS, _rows(2), _NUMBERS
 )
-digest_texts: Final = _Function("digest_texts", _BYTES, _NUMBERS, _NUMBERS, None, _BYTES, _NUMBERS)
 sum_texts: Final = _Function("sum_texts", _BYTES, _NUMBERS, None, None, _NUMBERS)
 copy_texts: Final = _Function("copy_texts", _NUMBERS, _NUMBERS, None, None, _BYTES)
 find_zeros: Final = _Function("find_zeros", _BYTES, None, None, None, _NUMBERS)
