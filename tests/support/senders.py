@@ -22,7 +22,7 @@ from tests.support.canal_server import CanalServer
 from tests.support.captures import Line, encoded
 from tests.support.debezium_connector import LOSSLESS, DebeziumConnector, Release
 from tests.support.pipelines import sql
-from tests.support.upstream_writers import DATABASE, GHOSTS, NAMES
+from tests.support.upstream_writers import DATABASE, GHOSTS, NAMES, SIGNALS
 from tests.support.waiting import wait_for
 
 Sender = CanalServer | DebeziumConnector
@@ -37,6 +37,7 @@ SENT_SECONDS: Final = 120.0
 SHOWN: Final = 4000
 """Characters of a sender's log."""
 _IN_BINLOG: Final = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--default-time-zone=+00:00")
+_SNAPSHOTS: Final = {"signal.data.collection": f"{DATABASE}.{SIGNALS}", "incremental.snapshot.chunk.size": "20"}
 _FULL: Final = ("--binlog-row-image=FULL",)
 _GTIDS: Final = ("--gtid-mode=ON", "--enforce-gtid-consistency")
 
@@ -151,11 +152,11 @@ def sending(
         sender: Sender = CanalServer(servers, upstream.port, settings, begin=begin, gtids=gtids)
         topics = [name]
     else:
-        topics = [name, *(f"{name}.{DATABASE}.{table}" for table in (*NAMES, *GHOSTS, "_x", ENDING))]
+        topics = [name, *(f"{name}.{DATABASE}.{table}" for table in (*NAMES, *GHOSTS, "_x", ENDING, SIGNALS))]
         for topic in topics:
             kafka.create_topic(topic, 1 if topic == name else partitions)
         sender = DebeziumConnector(
-            servers, upstream.port, DATABASE, name, schemas=False, release=kind.release, more=LOSSLESS
+            servers, upstream.port, DATABASE, name, schemas=False, release=kind.release, more=LOSSLESS | _SNAPSHOTS
         )
     with sender:
         log, says = sender.folder / "server.log", STREAMS if kind.release else READS
