@@ -173,6 +173,7 @@ def test_no_snapshot_shows_a_part(
             )
         reader.over.set()
         reader.join()
+    assert is_avro == any("/ids/globalIds/" in path for path in registry.asked)
     assert set(reader.sums) == {TOTAL}
     assert len(reader.sums) > 100
     assert bridge("verify", "--against", "upstream", "--upstream", upstream.url, "--target", target).code == 0
