@@ -129,7 +129,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _asks_for_tidb(item: pytest.Item) -> bool:
-    """By a fixture, or by a parameter that names one."""
+    """By a fixture, or by a parameter that names one; of a unit test that is a word."""
+    if item.get_closest_marker("unit"):
+        return False
     parameters = item.callspec.params.values() if isinstance(item, pytest.Function) and "callspec" in vars(item) else ()
     return bool({"tidb", "tidb_target"} & {*getattr(item, "fixturenames", ()), *map(str, parameters)})
 

@@ -25,6 +25,7 @@ from bridge.config import Settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.logs import configure_logs
+from bridge.mysql.state.schema import VERSION
 from bridge.pipeline.watching.status import Status
 from bridge.settings.load import load_settings
 from tests.support import settings_page
@@ -277,6 +278,11 @@ def test_settings_in_the_manual_exist() -> None:
             assert key in sections.get(section, {key}), f"{page.name}: {section}.{key}"
     tuning = (MANUAL / "performance.md").read_text(encoding="utf-8").partition("## Tuning")[2]
     assert {key for key in sections["stream"] if f"stream.{key}" in tuning} == set(sections["stream"])
+
+
+def test_the_form_of_the_own_tables_is_told() -> None:
+    """The page on changes names the one that this version takes."""
+    assert f"which the table `version` names: {VERSION}." in (MANUAL / "changes.md").read_text(encoding="utf-8")
 
 
 # --- blocks of real output that need no server

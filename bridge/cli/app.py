@@ -18,7 +18,18 @@ from bridge.cli import output
 from bridge.cli.early_stop import CLEAN_STOPS, end_before_work
 from bridge.cli.groups import config, ctl, ddl, quarantine
 from bridge.cli.help_layout import Heading, command, page_app, page_of
-from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
+from bridge.cli.options import (
+    DECODING,
+    INPUT,
+    RUN,
+    TARGET,
+    AcceptChangeFlag,
+    JsonFlag,
+    TakeOverFlag,
+    YesFlag,
+    confirm,
+    takes_settings,
+)
 from bridge.cli.pipeline_run import run_pipeline
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
@@ -83,6 +94,7 @@ def _bridge(
 def run(
     settings: Settings,
     take_over: TakeOverFlag = False,
+    accept_change: AcceptChangeFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
@@ -90,7 +102,7 @@ def run(
         raise UsageError("bridge run reads Kafka, not capture files", fix="use bridge replay --input")
 
     def follow(pipeline: Any) -> Any:
-        return pipeline.follow(output.log_status, take_over=take_over)
+        return pipeline.follow(output.log_status, take_over=take_over, accepts_change=accept_change)
 
     outcome = run_pipeline(settings, follow, once=False, code=CLEAN_STOPS["run"])
     output.stopped(outcome, as_json=as_json)
@@ -116,6 +128,7 @@ def replay(
         ),
     ] = None,
     take_over: TakeOverFlag = False,
+    accept_change: AcceptChangeFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Catches up once: applies what is complete at the end of the input, which is looked up at the start.  When it is
@@ -127,7 +140,7 @@ def replay(
 
     def catch_up(pipeline: Any) -> Any:
         with progress_bars.ProgressBar() as bar:
-            return pipeline.catch_up(limit, bar.update, take_over=take_over)
+            return pipeline.catch_up(limit, bar.update, take_over=take_over, accepts_change=accept_change)
 
     outcome = run_pipeline(settings, catch_up, once=True, code=CLEAN_STOPS["replay"])
     output.replay_summary(outcome, limit, as_json=as_json)
@@ -270,6 +283,7 @@ def reset(
 def check(
     settings: Settings,
     take_over: TakeOverFlag = False,  # noqa: ARG001  # every flag of run; a check takes nothing over
+    accept_change: AcceptChangeFlag = False,
     create: Annotated[
         bool, typer.Option("--create", help="Make the bridge's own database and tables; without it nothing is written.")
     ] = False,
@@ -288,7 +302,7 @@ def check(
     from bridge.commands.connections import source_of, target_of, upstream_of
 
     places = Places(lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings))
-    findings = check_all(settings, places, create=create)
+    findings = check_all(settings, places, create=create, accepts_change=accept_change)
     output.findings(findings, as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(2)

@@ -131,6 +131,14 @@ TakeOverFlag = Annotated[
         "--take-over", help="Take the pipeline over from the bridge that owns it.", rich_help_panel=Heading.PIPELINE
     ),
 ]
+AcceptChangeFlag = Annotated[
+    bool,
+    typer.Option(
+        "--accept-change",
+        help="Go on with other filters or routes than before; what was left out is not read again.",
+        rich_help_panel=Heading.PIPELINE,
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 

@@ -29,7 +29,7 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.mysql.table_definition import list_tables
-from bridge.mysql.triggers_and_cascades import find_cascades_of, find_side_effects, refuse_side_effects
+from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
@@ -213,9 +213,9 @@ class Quarantine:
     def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
         """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
         name = TableName(change.schema, change.table)
-        refuse_side_effects(find_side_effects(session, [name], cascades=False))
-        if _may_lack_cascades(entry, change, KeptSchemas(entry.schemas, self._options.schemas)):
-            refuse_side_effects(find_cascades_of(session, name), self._options.row_rules.routes.accepts_target)
+        cascades = _may_lack_cascades(entry, change, KeptSchemas(entry.schemas, self._options.schemas))
+        effects = find_side_effects(session, [name], cascades=cascades)
+        refuse_side_effects(effects, self._options.row_rules.routes.accepts_target)
 
     def _typed(self, session: Session, position: Position, change: Event) -> tuple[Table, pa.Table, Event]:
         """Gives the table of a row change, and the change with ready literals, as events and by itself."""

@@ -34,6 +34,7 @@ def find_side_effects(
     session: Session, names: Collection[TableName] | None = None, *, cascades: bool
 ) -> list[SideEffect]:
     """Finds the side effects of the named tables, or of all tables with None; of foreign keys only with `cascades`.
+    These are those of the tables, and those that refer to them, by which a change of a row changes rows of others.
 
     Only a user with the TRIGGER privilege on a table sees its triggers.
     """
@@ -41,15 +42,8 @@ def find_side_effects(
     for part in [None] if names is None else _none_alike(names):
         found += _triggers(session, part)
         if cascades:
-            found += _cascades(session, _among("constraint_schema", "table_name", part), _parts(part))
+            found += _cascades(session, part)
     return found
-
-
-def find_cascades_of(session: Session, name: TableName) -> list[SideEffect]:
-    """Finds the foreign keys of a table, and those that refer to it."""
-    own = _among("constraint_schema", "table_name", [name], "")
-    referring = _among("unique_constraint_schema", "referenced_table_name", [name], "")
-    return _cascades(session, f" AND ({own} OR {referring})", [*name, *name])
 
 
 def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str], bool] | None = None) -> None:
@@ -78,19 +72,21 @@ def _triggers(session: Session, names: Collection[TableName] | None) -> list[Sid
     rows = session.rows(
         "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers"
         " WHERE event_object_schema NOT IN ('mysql', 'sys')"
-        + _among("event_object_schema", "event_object_table", names),
+        + _among("event_object_schema", "event_object_table", names, " AND "),
         _parts(names),
     )
     fix = "drop it: what the upstream's own triggers wrote is in the log already"
     return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", fix) for s, t, trigger in rows]
 
 
-def _cascades(session: Session, among: str, parts: Sequence[str]) -> list[SideEffect]:
+def _cascades(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+    own = _among("constraint_schema", "table_name", names, " AND (")
+    referring = _among("unique_constraint_schema", "referenced_table_name", names, " OR ")
     rows = session.rows(
         "SELECT constraint_schema, table_name, constraint_name, referenced_table_name, update_rule, delete_rule"
         " FROM information_schema.referential_constraints"
-        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}){among}",
-        parts,
+        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}){own}{referring}{')' * (names is not None)}",
+        _parts(names) * 2,
     )
     fix = "drop the foreign key on the target: MySQL's binlog does not hold the rows that a cascade changed upstream"
     return [
@@ -103,7 +99,7 @@ def _cascades(session: Session, among: str, parts: Sequence[str]) -> list[SideEf
     ]
 
 
-def _among(schema: str, table: str, names: Collection[TableName] | None, head: str = " AND ") -> str:
+def _among(schema: str, table: str, names: Collection[TableName] | None, head: str) -> str:
     return "" if names is None else f"{head}({schema}, {table}) IN ({','.join(['(%s,%s)'] * len(names))})"
 
 

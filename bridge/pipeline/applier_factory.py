@@ -21,8 +21,8 @@ from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Order, starts_of
-from bridge.pipeline.spill import MOST_IN_MEMORY
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount

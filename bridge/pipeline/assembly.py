@@ -40,7 +40,7 @@ from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
-from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, binlog_source, is_mysql_born, make_decoder
+from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
@@ -246,7 +246,7 @@ class Assembly:
     ) -> ApplierConfig:
         settings, stream = self.settings, self.settings.stream
         writers = max(1, self._writers)
-        may_lack_boundaries = self.protocol in MAY_LACK_BOUNDARIES
+        may_lack_boundaries = PROTOCOLS[self.protocol].may_lack_boundaries
         return ApplierConfig(
             tables=self.tables,
             transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction * writers),
@@ -283,7 +283,7 @@ class Assembly:
         tells."""
         if goes_by_partition(progress.positions):
             return True
-        if progress.positions and self.protocol not in MAY_LACK_BOUNDARIES:
+        if progress.positions and not PROTOCOLS[self.protocol].may_lack_boundaries:
             return False  # the first change without a commit ts changes the order
         without = self.settings.debezium.without_boundaries
         probe = probe_boundaries(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)

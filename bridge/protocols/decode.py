@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, PlainDecoder
-from bridge.protocols.detect import Recognised, is_other, recognise_message
+from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.foreign import foreign
 from bridge.protocols.plausible_times import check_times
+from bridge.protocols.protocol import Recognised
 
 
 def decode_message(

@@ -95,14 +95,16 @@ class Places:
         """Gives those of a part of the events, which share the memory."""
         return Places({name: numbers[start:end] for name, numbers in self.numbers.items()}, max(0, end - start))
 
-    def compared(self, place: str, is_earlier: Bools) -> tuple[Bools, Bools]:
+    def compared(self, place: str, is_earlier: Bools, *, of_change: bool = False) -> tuple[Bools, Bools]:
         """Tells which events are comparable with a place, and which of these are behind it.
 
         is_earlier: which events are earlier than the place by time.  A snapshot's place is its beginning in whichever
         server's binlog, so it counts as behind only where its time does not say otherwise.
+        of_change: the place is a schema change's, and rows of the same place are behind it: no schema change comes
+        behind rows of its own transaction, but CREATE TABLE ... SELECT is one with the rows that it makes.
         """
         mine = coordinates_of(place)
-        is_comparable, behind = self._by_gtid(mine)
+        is_comparable, behind = self._by_gtid(mine, of_change=of_change)
         for name, number in mine.items():
             for other, numbers in self.numbers.items() if name.startswith(FILE) else ():
                 is_sure = other == name
@@ -117,9 +119,9 @@ class Places:
             return is_comparable | is_told, behind | (is_told & is_later)
         return is_comparable, behind
 
-    def _by_gtid(self, place: Mapping[str, int]) -> tuple[Bools, Bools]:
+    def _by_gtid(self, place: Mapping[str, int], *, of_change: bool) -> tuple[Bools, Bools]:
         """Tells which events GTIDs compare with a place, and which of these are behind it.  Events of the place's own
-        transaction are left to file and position, where both have them."""
+        transaction are left to file and position, where both have them.  of_change: as of `compared`."""
         common, greater, less, count = np.zeros((4, self.count), np.int64)
         for name, numbers in self.numbers.items():
             here = (numbers != _ABSENT) & name.startswith(GTID)
@@ -132,8 +134,8 @@ class Places:
         among = sum(name.startswith(GTID) for name in place)
         # A set of transactions that has those of another server beside all of the place's is behind it.
         is_wider = (common == among) & (count > among) & (less == 0)
-        behind = (common > 0) & ((greater > 0) | is_wider)
         is_tie = (greater == 0) & (less == 0) & ~is_wider
+        behind = (common > 0) & ((greater > 0) | is_wider | (of_change & is_tie & (common == among)))
         in_file = np.zeros(self.count, np.bool_)
         for name, numbers in self.numbers.items():
             if name.startswith(FILE) and name in place:
@@ -152,19 +154,22 @@ class Moment:
     places: its places; of several that an event can be compared with, the last decides.
     began_anew: between which times (TSO) binlogs are known to have begun anew: only places that are both before or both
         after are compared.
+    is_change: whether it is that of a schema change (`Places.compared`).
     """
 
     ts: int
     last: int
     places: tuple[str, ...] = ()
     began_anew: tuple[tuple[int, int], ...] = ()
+    is_change: bool = False
 
     @classmethod
     def of_change(cls, ts: int, by_time: bool, place: str | None) -> Moment:
         """Gives the moment of a schema change.  Equal times count as earlier, and an event time in whole seconds stands
         for its whole second (internals, decision 13)."""
         width = (_SECOND_MS if is_whole_second(ts) else 1) if by_time else 0
-        return cls(ts, ms_tso(tso_ms(ts) + width) - 1 if by_time else ts, () if place is None else (place,))
+        last = ms_tso(tso_ms(ts) + width) - 1 if by_time else ts
+        return cls(ts, last, () if place is None else (place,), is_change=True)
 
     @property
     def is_by_sending(self) -> bool:
@@ -189,7 +194,7 @@ class Moment:
         places = Places.of(events["place"]) if places is None else places
         by_place &= self._are_of_one_binlog(times)
         for place in self.places:
-            is_comparable, behind = places.compared(place, is_earlier)
+            is_comparable, behind = places.compared(place, is_earlier, of_change=self.is_change)
             is_comparable &= ~behind | (times > self.ts - _LONGEST_WAIT)
             later = np.where(is_comparable & by_place, behind, later)
         return later
@@ -211,7 +216,7 @@ class Moment:
             return earlier
         places = Places.of(events["place"])
         for place in self.places:
-            is_comparable, behind = places.compared(place, times < self.ts)
+            is_comparable, behind = places.compared(place, times < self.ts, of_change=self.is_change)
             earlier = np.where(is_comparable & (millis <= at), ~behind, earlier)
         return earlier
 

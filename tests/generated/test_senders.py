@@ -44,6 +44,7 @@ class Upstream:
     in_seconds: nothing comes in the second of a schema change behind it.  has_unique: tables have a unique key `u`.
     in_transactions: a row may be changed and get another key in one transaction.
     has_keyless: some tables have no key.
+    selects: a table may be made in one transaction with its first row (CREATE TABLE ... SELECT).
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class Upstream:
         has_unique: bool,
         in_transactions: bool = False,
         has_keyless: bool = False,
+        selects: bool = False,
     ) -> None:
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
+        self._selects, self._is_in_one = selects, False
         self._in_seconds, self._has_keyless, self._in_transactions = in_seconds, has_keyless, in_transactions
         self._unique = ", UNIQUE KEY u (v)" if has_unique else ""
         self.types: dict[str, dict[str, str]] = {}
@@ -94,6 +97,7 @@ class Upstream:
 
     def _tell(self, *, is_next: bool = True, **fields: Any) -> None:
         """It has happened; is_next: in a transaction of its own."""
+        is_next = is_next and not self._is_in_one
         self._ms += self.random.choice(self._steps) if is_next else 0
         self._count += is_next
         at = self._ms
@@ -181,6 +185,10 @@ class Upstream:
         self.say(
             f"CREATE TABLE {table} (id {kind}{'' if is_keyless else ' PRIMARY KEY'}, v INT{self._unique}){collation}"
         )
+        if self._selects and self.random.random() < 0.3:
+            self._is_in_one = True
+            self._change_row(table)
+            self._is_in_one = False
 
     def _truncate(self, table: str, _free: Sequence[str]) -> None:
         """Perhaps once more within the second: the same statement, with rows between."""
@@ -365,6 +373,7 @@ def one_run(url: str, kind: str, seed: int) -> str:
         has_unique=loses == "unique",
         in_transactions=not sender.splits_moves,
         has_keyless=sender.spreads_keyless and not loses and random.random() < 0.3,
+        selects=sender.tells_places,
     )
     for _ in range(min(tables, MOST_TABLES)):
         upstream.make()

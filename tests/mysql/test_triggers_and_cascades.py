@@ -53,9 +53,10 @@ def test_foreign_keys_that_cascade(session: Session, rule: str) -> None:
     add_child(session, rule)
     assert found(session, cascades=True) == ["m.child"]
     assert found(session, cascades=False) == []
-    assert find_side_effects(session, [TableName("m", "t")], cascades=True) == []
-    with pytest.raises(TargetError, match=r"foreign key fk of m\.child to t .*; fix: drop the foreign key"):
-        refuse_side_effects(find_side_effects(session, [TableName("m", "child")], cascades=True))
+    assert find_side_effects(session, [TableName("m", "plain")], cascades=True) == []
+    for name in ("child", "t"):  # a change of either row may change the child's upstream
+        with pytest.raises(TargetError, match=r"foreign key fk of m\.child to t .*; fix: drop the foreign key"):
+            refuse_side_effects(find_side_effects(session, [TableName("m", name)], cascades=True))
 
 
 def test_triggers(session: Session) -> None:
@@ -88,17 +89,19 @@ def test_a_trigger_made_while_the_bridge_runs(target: str, session: Session, tmp
     assert session.rows("SELECT * FROM m.t") == []
 
 
-def test_a_cascade_made_while_the_bridge_runs(target: str, session: Session, tmp_path: Path) -> None:
-    """A log without cascades stops at the first row of such a table; TiCDC's goes on."""
+@pytest.mark.parametrize("table", ["child", "t"])
+def test_a_cascade_made_while_the_bridge_runs(target: str, session: Session, tmp_path: Path, table: str) -> None:
+    """A log without cascades stops at the first row of such a table, or of the one that it refers to; TiCDC's goes
+    on."""
     add_child(session, "ON DELETE CASCADE")
-    events = capture(tmp_path, [{**row(10, 1), "table": "child"}, watermark(20)])
+    events = capture(tmp_path, [{**row(10, 1), "table": table}, watermark(20)])
     with (
         opened(target, [("cdc", 0)], cascades_are_lost=True) as pipeline,
         pytest.raises(TargetError, match="foreign key fk"),
     ):
         pipeline.take(events)
     run_all(target, events)
-    assert session.rows("SELECT id FROM m.child") == [(1,)]
+    assert session.rows(f"SELECT id FROM m.{table}") == [(1,)]
 
 
 DEBEZIUM = {"payload": {"op": "c", "source": {"connector": "mysql"}, "after": {}}}

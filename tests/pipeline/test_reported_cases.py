@@ -263,6 +263,13 @@ CASES_OF_REPORTS = (
         MYSQL,
     ),
     Case(
+        "f10_create_select",
+        "genuine messages of Canal 1.1.7: MySQL 8.0 writes CREATE TABLE ... SELECT and its rows in one transaction",
+        "canal-json",
+        {"SELECT id, s FROM shop.n": [(1, 1), (2, 2), (9, 2)]},
+        MYSQL,
+    ),
+    Case(
         "f9_debezium_361_partitioned",
         "seen with a real Debezium 3.6.1, which sends no TRUNCATE by default",
         "debezium",

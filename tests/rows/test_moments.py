@@ -104,6 +104,8 @@ LATER: list[tuple[str, int, str | None, int, str | None, bool]] = [
     ("sets without a common server go by time", 9000, canal(f"{U1}:1-5"), 9999, canal(f"{U2}:1-9"), False),
     ("and so do sets of two histories", 9000, canal(f"{U1}:1-5,{U2}:1-9"), 9999, canal(f"{U1}:1-9,{U2}:1-5"), False),
     ("one GTID alone is one", 9000, canal(f"{U1}:5"), 9000, canal(f"{U1}:6"), True),
+    ("CREATE TABLE ... SELECT is one with its rows", 9000, canal(f"{U1}:1-5"), 9000, canal(f"{U1}:1-5"), True),
+    ("which MariaDB writes at one position", 9000, place(5, gtid="0-1-5"), 9000, place(5, gtid="0-1-5"), True),
     ("MariaDB's by domain", 9000, canal("0-1-5,1-1-3"), 9000, canal("0-2-6,1-1-3"), True),
 ]
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 IMAGE = f"bridge:{version('bridge')}"
 LIMITS = ("--read-only", "--tmpfs", "/tmp", "--memory", "3g", "--cap-drop", "ALL", "--user", "10001:10001")
 WAITING = ("run", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--target", "mysql://u@127.0.0.1:1/")
-MOST_BYTES = 1_500_000_000
+MOST_BYTES = 1_400_000_000
 
 
 def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -63,10 +63,9 @@ def state(container: str) -> dict[str, object]:
     return found
 
 
-def test_what_is_added_to_the_base_is_bounded() -> None:
-    """Each machine pulls it."""
-    sizes = [int(docker("image", "inspect", "--format", "{{.Size}}", name).stdout) for name in (IMAGE, base())]
-    assert sizes[0] - sizes[1] < MOST_BYTES, sizes
+def test_its_size_is_bounded() -> None:
+    """Each machine pulls it; a base that is made of Debian's packages is larger than the official one."""
+    assert int(docker("image", "inspect", "--format", "{{.Size}}", IMAGE).stdout) < MOST_BYTES
 
 
 def base() -> str:

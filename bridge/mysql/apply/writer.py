@@ -177,7 +177,8 @@ class Writer:
                 try:
                     loaded = load_tables(self.session(), names)
                     refuse_without_transactions(self.session(), {table.stored for table in loaded.values()})
-                    refuse_side_effects(find_side_effects(self.session(), loaded, cascades=cascades_are_lost))
+                    effects = find_side_effects(self.session(), loaded, cascades=cascades_are_lost)
+                    refuse_side_effects(effects, self._ddl.routes.accepts_target)
                     loadable = self._find_loadable(loaded) if self._takes_loads else ()
                     self.session().rollback()
                 except (MySQLError, OSError):

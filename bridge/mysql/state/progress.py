@@ -168,15 +168,6 @@ class ProgressTable:
         """Replaces the ids of the topics; gives False when another owner has taken over."""
         return self._set(session, epoch, topics=orjson.dumps(dict(topics)).decode())
 
-    def set_positions(self, session: Session, epoch: int, positions: Positions) -> bool:
-        """Replaces where a restart begins, in the session's open transaction; gives False when another owner has taken
-        over."""
-        return self._update(
-            session,
-            "positions = %s WHERE name = %s AND epoch = %s",
-            (dump_positions(positions), self.name, epoch),
-        )
-
     def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
         """Removes a topic; gives False when another owner has taken over."""
         progress = self.read(session)

@@ -8,7 +8,7 @@ being counted, and a message that is read again after a restart is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from bridge.events import SEP, Event, Kind, Position
-from bridge.model import WHOLE_MESSAGE, Entry, TableName
+from bridge.model import WHOLE_MESSAGE, Entry
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 
@@ -212,42 +212,13 @@ def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool
 
 def _stored(row: tuple[Any, ...]) -> StoredEntry:
     id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
-    of_message = index == WHOLE_MESSAGE
-    event = load_change(change, commit_ts, index) if change and not of_message else None
-    schemas = orjson.loads(change) if change and of_message else {}
+    is_message = index == WHOLE_MESSAGE
+    event = load_change(change, commit_ts, index) if change and not is_message else None
+    schemas = orjson.loads(change) if change and is_message else {}
+    names = ("code", "reason", "commit_ts", "protocol", "cut_bytes", "outcome", "put_at", "settled_at", "key", "value")
+    found = dict(zip(names, (code, reason, commit_ts, protocol, cut, *rest), strict=True))
     position = Position(topic, partition, offset)
-    return StoredEntry(
-        int(id_),
-        position,
-        index,
-        QuarantineState(state),
-        code,
-        reason,
-        commit_ts,
-        protocol,
-        cut,
-        event,
-        *rest,
-        schemas=schemas,
-    )
-
-
-def move_changes(session: Session, schema: str, name: str, place: Callable[[TableName], TableName | None]) -> int:
-    """Gives held row changes the names that their tables have now; returns of how many.  They are read one by one: each
-    may be large.  place: gives the new name of a table; None where it is the old one."""
-    moved = 0
-    for id_ in entry_ids(session, schema, name, [QuarantineState.HELD]):
-        entry = read_entry(session, schema, name, id_)
-        was = entry.change if entry else None
-        if was is None or (now := place(TableName(was.schema, was.table))) is None:
-            continue
-        text = dump_change(was._replace(schema=now.schema, table=now.table))
-        session.execute(
-            f"UPDATE {quote_name(schema, 'quarantine')} SET row_change = %s WHERE name = %s AND id = %s",
-            (text, name, id_),
-        )
-        moved += 1
-    return moved
+    return StoredEntry(int(id_), position, index, QuarantineState(state), change=event, schemas=schemas, **found)
 
 
 def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:

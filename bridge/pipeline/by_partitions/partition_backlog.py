@@ -32,8 +32,8 @@ from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.by_partitions.step_rows import StepRows
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.pipeline.control_events import control_events
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Starts
-from bridge.pipeline.spill import MOST_IN_MEMORY
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken

@@ -17,7 +17,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
-from bridge.pipeline.spill import mapped
+from bridge.pipeline.decoded_batch import mapped
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,

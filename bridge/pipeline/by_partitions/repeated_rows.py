@@ -264,7 +264,8 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) ->
     older = np.where(by_time, latest <= at, times <= change.commit_ts)
     is_clear = np.where(by_time, latest < at, older)
     if change.place and not is_of_sending(change.place) and rows["place"].null_count < rows.num_rows:
-        is_comparable, behind = Places.of(rows["place"]).compared(change.place, times < change.commit_ts)
+        places = Places.of(rows["place"])
+        is_comparable, behind = places.compared(change.place, times < change.commit_ts, of_change=True)
         is_clear |= is_comparable & (millis == at)
         older = np.where(is_comparable, ~behind, older)
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)

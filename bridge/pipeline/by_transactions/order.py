@@ -26,9 +26,8 @@ from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
-from bridge.pipeline.decoded_batch import SortedBatch, UnsortedBatch, unsorted_batch
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Starts
-from bridge.pipeline.spill import MOST_IN_MEMORY
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount, weights
 from bridge.rows.gathering import Longs, masked

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
-from bridge.pipeline.spill import mapped
+from bridge.pipeline.decoded_batch import mapped
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.amount import Amount

@@ -28,7 +28,7 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
-from bridge.pipeline.spill import MOST_IN_MEMORY
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.protocols.debezium.transactions import TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
 from bridge.model import Table, TableName
+from bridge.protocols.canal.raw import REPLACED, REPLACEMENT, UTF8_FORM
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.values.column_types import column_type
@@ -31,6 +32,7 @@ from bridge.rows.types.raw_literals import RawImages, ValueKind, all_raw, unusua
 from bridge.rows.types.type_check import CheckedTypes, check_types, true_names
 
 _FIX: Final = "send the table as Canal-JSON or by the Open Protocol, which carry such values exactly"
+_UTF8_FIX: Final = "make the column utf8mb4 upstream, then copy the table anew; nothing to do where it is"
 _KEY: Final = "; the column is part of a key: rows whose keys are told apart only there become one row"
 _IMAGES: Final = ("before", "after")
 _PADDED: Final = "binary"
@@ -94,7 +96,9 @@ def shapes_typed(
         if _PADDED not in types:
             checked.add(table, columns)
     names = [split_forms(columns)[0] for _, columns in shapes]
-    places = [list(_places(*shape)) for shape in shapes]
+    every = [list(_places(*shape)) for shape in shapes]
+    _say_replacements(every, shape_of, changes)
+    places = [[place for place in shape if _is_converted(place.kind)] for shape in every]
     if any(places):
         widths = [one.count(SEP) + 1 for one in names]
         kinds = [{place.at: place.kind for place in shape} for shape in places]
@@ -153,8 +157,19 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
         if column is None or not form:  # `rows.types.type_check` reports a column that the target lacks
             continue
         kind = ValueKind(form, column_type(column.type, nullable=column.nullable, charset=column.charset))
-        if _is_converted(kind):
-            yield _RawColumn(table, name, at, kind)
+        yield _RawColumn(table, name, at, kind)
+
+
+def _say_replacements(places: Sequence[Sequence[_RawColumn]], shape_of: Longs, changes: pa.Table) -> None:
+    """Logs the columns whose texts show that official Canal could not read the upstream's bytes; the target can."""
+    texts = [[one for one in shape if one.kind.form == UTF8_FORM and not _is_converted(one.kind)] for shape in places]
+    for images in map(changes.column, _IMAGES if any(texts) else ()):
+        shown = pc.fill_null(pc.match_substring(images, REPLACEMENT), False).to_numpy()
+        for number in np.unique(shape_of[shown]).tolist() if shown.any() else ():
+            mine = images.filter(pa.array(shown & (shape_of == number)))
+            for place in texts[number]:
+                if pc.any(pc.match_substring(parts_of(whole(mine), [place.at])[0], REPLACEMENT)).as_py():
+                    _say_once(place, REPLACED, _UTF8_FIX)
 
 
 @lru_cache(maxsize=10_000)
@@ -256,7 +271,7 @@ def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -
     )
 
 
-def _say_once(place: _RawColumn, reason: str) -> None:
+def _say_once(place: _RawColumn, reason: str, fix: str = _FIX) -> None:
     table, column = str(place.table.name), place.name
     if (table, column) not in _said:
         from structlog import get_logger  # late: executors do without
@@ -264,4 +279,4 @@ def _say_once(place: _RawColumn, reason: str) -> None:
         _said.add((table, column))
         is_key = any(column.lower() in unique for unique in place.table.uniques)
         reason = reason + _KEY if is_key else reason
-        get_logger().error("values_inexact", table=table, column=column, why=reason, fix=_FIX)
+        get_logger().error("values_inexact", table=table, column=column, why=reason, fix=fix)

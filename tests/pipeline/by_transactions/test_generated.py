@@ -16,8 +16,8 @@ from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import starts_of
-from bridge.pipeline.spill import MOST_IN_MEMORY
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from bridge.rows.amount import Amount

@@ -130,6 +130,20 @@ def test_losses_are_said_once_per_column() -> None:
     assert "Canal-JSON" in said["fix"]
 
 
+def test_texts_that_official_canal_could_not_read_are_said_once_per_column() -> None:
+    """In a column of UTF-8, which can hold what Canal writes for them; others refuse it."""
+    text = Column("v", "varchar(9)", "utf8mb4", generated=False)
+    table = replace(TABLE, columns={**TABLE.columns, "v": text, "w": replace(text, name="w")})
+    columns = with_forms("id\0v\0w", ["", "utf8", "utf8"])
+    right, lost = row(columns, None, "1\0'é'\0'x'"), row(columns, "1\0'é'\0'x'", "1\0'é'\0'\ufffd'")
+    with structlog.testing.capture_logs() as logs:
+        for rows in ((right,), (right, lost), (lost,)):
+            assert typed(table, changes(*rows), CheckedTypes())["after"].to_pylist() == [one.after for one in rows]
+    [said] = logs
+    assert (said["event"], said["column"]) == ("values_inexact", "w")
+    assert "utf8mb4" in said["fix"]
+
+
 TYPES = (
     "int", "int unsigned", "bigint unsigned", "bit(8)", "decimal(12,2)", "double", "float", "date", "time(3)",
     "datetime(6)", "datetime", "timestamp", "year", "varchar(20)", "binary(3)",
