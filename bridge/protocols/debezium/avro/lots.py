@@ -33,8 +33,6 @@ _MOST_HELD: Final = 16 << 20
 _NO_ID, _UNREADABLE = 0, np.iinfo(np.int64).min
 _Ids = tuple[int, int]
 """Of the schemas of a key and a value: those of eight bytes are below 0, and a key that is not Avro has none."""
-_Table = tuple[str, str]
-"""Of which database, and its name."""
 _Lists = tuple[Sequence[bytes | None], Sequence[bytes | None]]
 
 
@@ -62,10 +60,7 @@ class AvroLots:
             texts.numbers(), texts.starts, texts.key_ends, texts.ends, len(values), firsts, steps, consts, out, bounds
         )
         written = Texts.between(out[: size + BEHIND].tobytes(), bounds, have_keys=True)
-        made = (
-            Parts(written, written.starts, written.key_ends),
-            Parts(written, written.key_ends, written.ends),
-        )
+        made = Parts(written, written.starts, written.key_ends), Parts(written, written.key_ends, written.ends)
         left = np.flatnonzero(firsts == codes.NOT_READ).tolist()
         others = self._front.all_in_json([keys[number] for number in left], [values[number] for number in left])
         if not any(others[1]):
@@ -132,7 +127,9 @@ class _Steps:
             self._made = steps, np.frombuffer(bytes(self.consts) + bytes(BEHIND), np.uint8), sizes
         return self._made
 
-    def add(self, key: bytes, value: bytes, key_plan: Plan | None, plan: Plan, head: bytes, table: _Table) -> int:
+    def add(
+        self, key: bytes, value: bytes, key_plan: Plan | None, plan: Plan, head: bytes, table: tuple[str, str]
+    ) -> int:
         """Adds the steps of a message, and gives the first.
 
         key_plan: None for a key that is no Avro.  head: what comes before the payload.  table: of its rows.

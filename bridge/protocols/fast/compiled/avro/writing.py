@@ -38,9 +38,7 @@ _NULL, _TRUE, _FALSE = (tuple(letters) for letters in (b"null", b"true", b"false
 _DOT, _PADDING = ord("."), ord("=")
 _MORE: Final = 0x80
 _LOW_HALF: Final = np.uint64((1 << 32) - 1)
-_MOST_BYTES: Final = 10
-"""Of a number of 64 bits."""
-_MOST_POWER: Final = 6
+_MOST_BYTES, _MOST_POWER = 10, 6
 _MOST_EXACT: Final = 1e15
 """A decimal of at most 15 digits is the shortest one of its double."""
 _LEAST_PLAIN: Final = 1e-5
