@@ -104,7 +104,7 @@ RUNS = [
         ("target", OLD, "atomic", 4), ("mysql_target", OLD, "atomic", 4),
         ("mysql_target", MYSQL, "atomic", 4),
         ("target", OLD, "parallel", 8), ("mysql_target", MYSQL, "parallel", 8),
-        ("target", MARIADB, "atomic", 4), ("mysql_target", MARIADB, "atomic", 4), ("target", MARIADB, "parallel", 8),
+        ("target", MARIADB, "atomic", 4), ("mysql_target", MARIADB, "atomic", 4),
     ]),
 ]  # fmt: skip
 
