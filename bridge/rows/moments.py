@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key, partial
+from functools import cmp_to_key, lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -110,7 +110,7 @@ class Places:
                 is_sure = other == name
                 if is_sure or _are_of_snapshot(name, other):
                     here = (numbers != _ABSENT) & ~is_comparable
-                    is_behind = numbers > number
+                    is_behind = numbers >= number if of_change and is_sure else numbers > number
                     behind |= here & (is_behind if is_sure else is_behind & ~is_earlier)
                     is_comparable |= here if is_sure else here & ~(is_behind & is_earlier)
         if SENT in mine and SENT in self.numbers:
@@ -289,6 +289,7 @@ def _compare(moments: Sequence[Moment], one: int, other: int) -> int:
     return _order(moments[one], moments[other])
 
 
+@lru_cache(maxsize=10_000)
 def _order(one: Moment, other: Moment) -> int:
     """Compares two moments that have a place each: below 0 when `one` is the earlier one."""
     for sign, (first, second) in ((1, (other, one)), (-1, (one, other))):
