@@ -18,8 +18,8 @@ os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
 # (measured): most of what importing NumPy costs.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# pyarrow tries to import dateutil for each Python value that it is given, as in pc.equal(column, "t"), which takes
-# 0.1 ms where that is not installed.  Where Python knows that it is not there, it takes nothing.
+# pyarrow tries to import dateutil for each Python value that it is given (pa.scalar, pc.equal(column, "t")), and that
+# takes 0.1 ms where that is not installed.  Where Python knows that it is not there, it takes nothing.
 if find_spec("dateutil") is None:
     sys.modules["dateutil"] = None  # type: ignore[assignment]
 

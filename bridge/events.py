@@ -106,7 +106,7 @@ class Event(NamedTuple):
     columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
         by RAW and the forms (with the types) joined by SEP, one for each column or one for all; of a BAD, its `Code`.
     key: names of the handle key's columns, joined by SEP; NO_KEY or NO_PRIMARY_KEY when the message says that there is
-        none; ``""`` when it says nothing of keys.
+        none; ``""`` when it says nothing of keys; of a BAD, the schemas of a message in Avro (`Decoder.schemas_of`).
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
         A BAD holds the message's key and value here, in base64 (None where they are null).

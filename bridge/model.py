@@ -195,6 +195,7 @@ class Entry:
     commit_ts: of a row change, its own; of a message, whose own cannot be read, the boundary before it.
     key, value: those of the message in base64, None when they are null; both None for a row change.
     change: the row change, None for a message.
+    schemas: the schemas of a message in Avro, as JSON; None where it has none.
     """
 
     position: Position
@@ -205,6 +206,7 @@ class Entry:
     key: str | None = None
     value: str | None = None
     change: Event | None = None
+    schemas: str | None = None
 
     @property
     def index(self) -> int:

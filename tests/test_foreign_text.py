@@ -78,7 +78,7 @@ def stored(text: str) -> StoredEntry:
     change = Event(Kind.INSERT, 7, 0, text, text, "a", "a", None, "1")
     return StoredEntry(
         1, Position(text, 0, 1), 0, QuarantineState.HELD, text, text, 7, text, 0, change, text, NOW, None, b"\x1b",
-        b"\xff",
+        b"\xff", {text: text},
     )  # fmt: skip
 
 
@@ -86,7 +86,15 @@ def status(text: str) -> PipelineStatus:
     pending = (SchemaChange(7, text, text, text, text),)
     progress = Progress(text, 1, 7, 0, {(text, 0): PartitionStart(1, 2, 3)}, pending)
     owner = {"pid": 1, "host": text, "age": 1}
-    return PipelineStatus(progress, owner, True, {"waiting_for": text}, {text: 1}, {text: 1}, (entry(text),))
+    return PipelineStatus(
+        progress,
+        owner,
+        True,
+        {"waiting_for": text, "by_transaction": {text: text}},
+        {text: 1},
+        {text: 1},
+        (entry(text),),
+    )
 
 
 def report(text: str) -> Report:
@@ -121,7 +129,7 @@ def logged(text: str) -> None:
 
 
 SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
-    "status": (lambda text: output.pipeline_status(status(text), as_json=False), 12),
+    "status": (lambda text: output.pipeline_status(status(text), as_json=False), 13),
     "ddl list": (lambda text: output.schema_changes([entry(text)], as_json=False), 5),
     "ddl translate": (
         lambda text: output.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2

@@ -6,6 +6,7 @@ whole.
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 IN_SUITE = {"a setting", "a module"}
-COPIED = ("bridge", "conf", "tests/support", "tests/conftest.py", "tests/test_*.py", "README.md", "pyproject.toml")
+COPIED = ("bridge", "conf", "tests", "README.md", "pyproject.toml")
+TOY_MESSAGE = (
+    b'{"id":1,"database":"shop","table":"toys","pkNames":["id"],"isDdl":false,"type":"INSERT","es":1700000000000,'
+    b'"ts":1700000000001,"sql":"","sqlType":{"id":4},"mysqlType":{"id":"int"},"data":[{"id":"7"}],"old":null}'
+)
 
 
 class Edit(NamedTuple):
@@ -28,12 +33,16 @@ class Edit(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """half, rest: the edits.  commands: modules to run then.  tests: those that fail between the two."""
+    """half, rest: the edits.  commands: modules to run then.  tests: those that fail between the two.
+
+    shown: a command, its stdin, and what it prints at the end.
+    """
 
     half: Sequence[Edit]
     rest: Sequence[Edit]
     commands: Sequence[str]
     tests: Sequence[str]
+    shown: tuple[str, str, str] | None = None
 
 
 RECIPES = {
@@ -84,6 +93,119 @@ RECIPES = {
         ["tests.support.usage_messages"],
         ["tests/test_manual_errors.py::test_the_table_of_wrong_usage_is_made_from_the_source"],
     ),
+    "a protocol": Recipe(
+        [
+            Edit("bridge/protocols/toy/__init__.py", "", '"""Decodes toys."""\n'),
+            Edit(
+                "bridge/protocols/toy/decoder.py",
+                "",
+                '"""Decodes toys: Canal-JSON with a key."""\n\n'
+                "from bridge.protocols.canal.decoder import CanalJsonDecoder\n\n\n"
+                "class ToyDecoder(CanalJsonDecoder):\n"
+                '    """Decodes toys."""\n\n'
+                '    protocols = ("toy",)\n',
+            ),
+            Edit(
+                "bridge/protocols/toy/recognition.py",
+                "",
+                '"""The facts of toys."""\n\n'
+                "from bridge.protocols.protocol import Protocol, Recognised\n\n"
+                "TOY = Protocol(\n"
+                '    "toy",\n'
+                '    "toy_shape:FastToyDecoder",\n'
+                '    "have a toy as their key",\n'
+                '    of_key=lambda key, value: Recognised("toy", "a toy") if key == b"toy" else None,\n'
+                ")\n",
+            ),
+            Edit(
+                "bridge/protocols/fast/toy_shape.py",
+                "",
+                '"""Leaves toys to parsing."""\n\n'
+                "from bridge.protocols.fast.decoder import FastDecoder\n"
+                "from bridge.protocols.toy.decoder import ToyDecoder\n\n\n"
+                "class FastToyDecoder(FastDecoder):\n"
+                '    """Leaves all messages to parsing."""\n\n'
+                "    def __init__(self, options):\n"
+                "        super().__init__(ToyDecoder(options))\n",
+            ),
+            Edit(
+                "bridge/protocols/registered.py",
+                "from bridge.protocols.protocol import",
+                "from bridge.protocols.toy.recognition import TOY\n",
+            ),
+            Edit("bridge/protocols/registered.py", "OPEN_PROTOCOL, CANAL_JSON,", "TOY, "),
+        ],
+        [
+            Edit(
+                "bridge/protocols/toy/README.md",
+                "",
+                "# Toys\n\n| file | holds |\n| --- | --- |\n| `decoder.py` | toys |\n| `recognition.py` | facts |\n",
+            ),
+            Edit("bridge/protocols/README.md", "| [values](values", "| [toy](toy/README.md) | toys |\n"),
+            Edit("bridge/protocols/fast/README.md", "| `canal_shape.py`, ", "| `toy_shape.py` | toys |\n"),
+            Edit("bridge/manual/protocols.md", "| `ckafka` |", "| `toy` | a toy shop | nothing | nothing |\n"),
+            Edit("bridge/cli/options.py", "ckafka, debezium or open-protocol.", "toy, "),
+            Edit("conf/bridge.toml", "open-protocol", "toy, "),
+            Edit(
+                "toys.jsonl",
+                "",
+                '{"topic": "t", "partition": 0, "offset": 0, "timestamp": 1, "key": "dG95", "value": "'
+                + base64.b64encode(TOY_MESSAGE).decode()
+                + '"}\n',
+            ),
+        ],
+        [],
+        [
+            *(
+                f"tests/protocols/test_registered.py::test_a_list_has_every_protocol[{name}]"
+                for name in ("the help of --protocol", "the example of the settings", "the table of the manual")
+            ),
+            "tests/protocols/test_registered.py::test_each_has_a_folder_of_its_own[toy]",
+            *(
+                f"tests/test_readme.py::test_a_package_says_what_is_in_it[{name}]"
+                for name in ("protocols", "fast", "toy")
+            ),
+        ],
+        ("bridge inspect --input toys.jsonl", "", "shop.toys"),
+    ),
+    "a rule for schema changes": Recipe(
+        [
+            Edit(
+                "bridge/ddl/rules/tables.py",
+                "def encryption(",
+                "def toys(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:\n"
+                '    """Removes MIN_ROWS."""\n'
+                '    yield from without_options(statement, {"MIN_ROWS"}, "toys have no rows")\n\n\n',
+            )
+        ],
+        [Edit("bridge/ddl/rewrite.py", "    tables.encryption,", "    tables.toys,\n")],
+        [],
+        ["tests/ddl/test_rewrite.py::test_every_rule_has_its_place"],
+        (
+            "bridge ddl translate --flavour mariadb-11.4",
+            "CREATE TABLE d.t (id INT PRIMARY KEY) MIN_ROWS=5",
+            "toys have no rows",
+        ),
+    ),
+    "a line of check": Recipe(
+        [
+            Edit(
+                "bridge/commands/check/machine.py",
+                "    yield _judge_spill(facts.spill)",
+                '    yield fail("toys", "none", "buy one") if facts.memory == 7 else ok("toys", "toys are there")\n',
+            )
+        ],
+        [
+            Edit(
+                "tests/commands/check/test_judgements.py",
+                '        ({"memory": None}, [], []),',
+                '        ({"memory": 7}, ["memory", "toys"], []),\n',
+            )
+        ],
+        [],
+        ["tests/commands/check/test_judgements.py::test_every_line_that_can_fail_is_in_a_test"],
+        ("bridge check --target mysql://root@127.0.0.1:1/ --input nothing.jsonl", "", "toys are there"),
+    ),
     "a module": Recipe(
         [Edit("bridge/watch/toy.py", "", '"""Plays."""\n')],
         [Edit("bridge/watch/README.md", "| `view.py` |", "| `toy.py` | plays |\n")],
@@ -112,17 +234,23 @@ def test_a_recipe_is_whole(tmp_path: Path, name: str) -> None:
         assert ran(tmp_path, command).returncode == 0
     whole = ran(tmp_path, "pytest", "-n", "0", "-q", *recipe.tests)
     assert whole.returncode == 0, whole.stdout
+    if recipe.shown:
+        command, stdin, words = recipe.shown
+        printed = ran(tmp_path, *command.split(), stdin=stdin)
+        assert words in printed.stdout, printed
 
 
 def apply(project: Path, edits: Sequence[Edit]) -> None:
     """Makes the edits."""
     for file, before, text in edits:
         path = project / file
+        path.parent.mkdir(exist_ok=True)
         content = path.read_text(encoding="utf-8") if path.exists() else ""
         assert before in content, f"{file} has no {before!r} any more"
         path.write_text(content.replace(before, text + before, 1) if before else content + text, encoding="utf-8")
 
 
-def ran(project: Path, *module: str) -> subprocess.CompletedProcess[str]:
+def ran(project: Path, *module: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Runs a module of the copy, or of an installed package."""
-    return subprocess.run([sys.executable, "-m", *module], cwd=project, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", *module]
+    return subprocess.run(command, cwd=project, input=stdin, capture_output=True, text=True, check=False)

@@ -18,7 +18,18 @@ from bridge.cli import output
 from bridge.cli.early_stop import CLEAN_STOPS, end_before_work
 from bridge.cli.groups import config, ctl, ddl, quarantine
 from bridge.cli.help_layout import Heading, command, page_app, page_of
-from bridge.cli.options import DECODING, INPUT, RUN, TARGET, JsonFlag, TakeOverFlag, YesFlag, confirm, takes_settings
+from bridge.cli.options import (
+    DECODING,
+    INPUT,
+    RUN,
+    TARGET,
+    AcceptChangeFlag,
+    JsonFlag,
+    TakeOverFlag,
+    YesFlag,
+    confirm,
+    takes_settings,
+)
 from bridge.cli.pipeline_run import run_pipeline
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
@@ -40,6 +51,7 @@ _GARBAGE_OBJECTS: Final = 50_000
 there took a tenth of the start's processor time (measured)."""
 OTHER_NAMES: Final = {"checksum": "verify", "compare": "verify", "diff": "verify"}
 """What other tools call a command."""
+BOTH_ENDS: Final = ("target", "source")
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
 app = page_app(
@@ -78,10 +90,11 @@ def _bridge(
     example="bridge run --config bridge.toml",
     exits={0: "stopped by SIGTERM or Ctrl-C", **OWNED},
 )
-@takes_settings(*RUN)
+@takes_settings(*RUN, needs=BOTH_ENDS)
 def run(
     settings: Settings,
     take_over: TakeOverFlag = False,
+    accept_change: AcceptChangeFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Replicates until stopped (SIGTERM or Ctrl-C ends it cleanly)."""
@@ -89,7 +102,7 @@ def run(
         raise UsageError("bridge run reads Kafka, not capture files", fix="use bridge replay --input")
 
     def follow(pipeline: Any) -> Any:
-        return pipeline.follow(output.log_status, take_over=take_over)
+        return pipeline.follow(output.log_status, take_over=take_over, accepts_change=accept_change)
 
     outcome = run_pipeline(settings, follow, once=False, code=CLEAN_STOPS["run"])
     output.stopped(outcome, as_json=as_json)
@@ -102,7 +115,7 @@ def run(
     example="bridge replay --input captures/ --target mysql://bridge@db:3306/",
     exits={4: STOPPED_EARLY, 5: OWNED[5]},
 )
-@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:])
+@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:], needs=BOTH_ENDS)
 def replay(
     settings: Settings,
     until: Annotated[
@@ -115,6 +128,7 @@ def replay(
         ),
     ] = None,
     take_over: TakeOverFlag = False,
+    accept_change: AcceptChangeFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Catches up once: applies what is complete at the end of the input, which is looked up at the start.  When it is
@@ -126,7 +140,7 @@ def replay(
 
     def catch_up(pipeline: Any) -> Any:
         with progress_bars.ProgressBar() as bar:
-            return pipeline.catch_up(limit, bar.update, take_over=take_over)
+            return pipeline.catch_up(limit, bar.update, take_over=take_over, accepts_change=accept_change)
 
     outcome = run_pipeline(settings, catch_up, once=True, code=CLEAN_STOPS["replay"])
     output.replay_summary(outcome, limit, as_json=as_json)
@@ -265,10 +279,11 @@ def reset(
     example="bridge check --config bridge.toml",
     exits={2: "something must be fixed, or wrong usage or settings"},
 )
-@takes_settings(*RUN, "input")
+@takes_settings(*RUN, "input", needs=())
 def check(
     settings: Settings,
     take_over: TakeOverFlag = False,  # noqa: ARG001  # every flag of run; a check takes nothing over
+    accept_change: AcceptChangeFlag = False,
     create: Annotated[
         bool, typer.Option("--create", help="Make the bridge's own database and tables; without it nothing is written.")
     ] = False,
@@ -287,7 +302,7 @@ def check(
     from bridge.commands.connections import source_of, target_of, upstream_of
 
     places = Places(lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings))
-    findings = check_all(settings, places, create=create)
+    findings = check_all(settings, places, create=create, accepts_change=accept_change)
     output.findings(findings, as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(2)
@@ -307,7 +322,7 @@ def setup(as_json: JsonFlag = False) -> None:
 
 
 @command(app, "inspect", group=WATCH, example="bridge inspect --bootstrap-servers kafka:9092 --topic orders --limit 20")
-@takes_settings(*INPUT, *DECODING)
+@takes_settings(*INPUT, *DECODING, needs=("source",))
 def inspect(
     settings: Settings,
     partition: Annotated[int | None, typer.Option("--partition", metavar="N", help="Show only this partition.")] = None,
@@ -326,8 +341,12 @@ def inspect(
     if as_json:
         console.print_json([record.document() for record in records])
         return
+    lines = 0
     for line in table_lines(records):
         console.line(line)
+        lines += 1
+    if lines < 2:  # the head alone
+        console.note("nothing to show: no message was read, or each is of a table that --filter leaves out")
 
 
 @command(app, "demo", group=LEARN, example="bridge demo", exits={1: "target and upstream were different"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from bridge import console
 from bridge.cli.help_layout import Heading
 from bridge.errors import UsageError
 from bridge.foreign_text import visible
@@ -130,15 +131,27 @@ TakeOverFlag = Annotated[
         "--take-over", help="Take the pipeline over from the bridge that owns it.", rich_help_panel=Heading.PIPELINE
     ),
 ]
+AcceptChangeFlag = Annotated[
+    bool,
+    typer.Option(
+        "--accept-change",
+        help="Go on with other filters or routes than before; what was left out is not read again.",
+        rich_help_panel=Heading.PIPELINE,
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-def takes_settings(*order: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_settings(
+    *order: str, needs: Sequence[str] = ("target",)
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command the flags in `order`, and passes it the settings that they make as its first argument.
 
     A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command itself.  The help lists the flags in this
     order, then --config, --set and those of the log, then the command's other parameters.
+
+    needs: the ends without which it raises UsageError, `target` and `source`.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -149,7 +162,7 @@ def takes_settings(*order: str) -> Callable[[Callable[..., None]], Callable[...,
 
         def run(**given: Any) -> None:
             flags = {name: value for name, value in given.items() if name not in own}
-            command(_settings(**flags), **{name: given[name] for name in own})
+            command(_settings(needs, **flags), **{name: given[name] for name in own})
 
         update_wrapper(run, command)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -165,17 +178,20 @@ def _settings_parameter(name: str) -> Parameter:
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=SETTINGS_FLAGS[name])
 
 
-def _settings(*, config: Path | None, set: list[str] | None, **flags: Any) -> Settings:
+def _settings(needs: Sequence[str], *, config: Path | None, set: list[str] | None, **flags: Any) -> Settings:
     """Reads the settings of a command from `--config`, the environment, its other flags, and `--set`."""
-    # These take long to import, and --help does not need them.
-    from bridge.logs import configure_logs
+    # What takes long to import is not needed by --help, and not all of it by wrong settings.
     from bridge.settings.load import load_settings
 
-    configure_logs()  # for what is wrong with the settings
+    console.send_notes_to(None)  # what is wrong with the settings is said in plain lines
     given = {name.removesuffix("_"): value for name, value in flags.items()}
     if (folder := given.pop("from_dump", None)) is not None:
         given["from"] = _behind(Path(folder), given.get("from"))
     settings = load_settings(config, os.environ, given, set or [])
+    for end in needs:
+        getattr(settings, end).require()
+    from bridge.logs import configure_logs
+
     configure_logs(settings.log.format, settings.log.level)
     return settings
 

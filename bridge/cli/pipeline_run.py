@@ -27,8 +27,6 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
 
     once: whether the pipeline ends with its input.
     """
-    settings.target.require()
-    settings.source.require()
     stopped = threading.Event()
     # No exception from a signal may interrupt these imports: a module that is half imported cannot be imported again.
     _handle_signals(lambda *_: stopped.set())

@@ -10,7 +10,7 @@ from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.errors import UsageError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import in_json, make_decoder, recognise
+from bridge.protocols import make_decoder, recognise
 
 if TYPE_CHECKING:
     from bridge.sources.source import Source
@@ -46,7 +46,7 @@ def upstream_of(settings: Settings) -> Target:
     section = settings.upstream
     if not section.url:
         raise UsageError("no upstream server is given", fix="give --upstream mysql://user@host:port/")
-    return _reached_as(section, section.url, role="source")
+    return _reached_as(section, section.url, role="upstream")
 
 
 def _reached_as(section: TargetSection | UpstreamSection, url: str, *, role: str = "target") -> Target:
@@ -87,15 +87,17 @@ def protocol_of(
     wait: called again and again while the source holds no message; None: an empty source is an error.
     Raises UsageError for settings that the decoder refuses, SourceError when the source cannot be read.
     """
+    from bridge.sources.plain_sample import plain_sample
+
     protocol, options = settings.protocol, settings.decode_options()
     if protocol == "auto":
-        sample = source.sample(_SAMPLE)
+        sample = plain_sample(source, _SAMPLE, options.schemas)
         if wait is not None and not sample:
             say(f"{source}: there is no message yet; waiting for the first one, which tells the protocol")
             while not sample:
                 wait()
-                sample = source.sample(_SAMPLE)
-        protocol, reason = recognise(in_json(sample, options.schemas))
+                sample = plain_sample(source, _SAMPLE, options.schemas)
+        protocol, reason = recognise(sample)
         say(f"protocol {protocol}: {reason}")
     make_decoder(protocol, options)
     return protocol

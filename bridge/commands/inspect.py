@@ -22,6 +22,7 @@ from bridge.protocols.plausible_times import check_times, highest_ts
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
+from bridge.sources.plain_sample import plain_sample
 from bridge.sources.source import Message, Source
 from bridge.tso import tso_time
 
@@ -161,7 +162,7 @@ def _topic_protocol(source: Source, settings: Settings) -> str | None:
     if settings.protocol != "auto":
         return settings.protocol
     try:
-        return recognise(in_json(source.sample(SAMPLE_MESSAGES), settings.decode_options().schemas))[0]
+        return recognise(plain_sample(source, SAMPLE_MESSAGES, settings.decode_options().schemas))[0]
     except UsageError:
         return None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pymysql.err import MySQLError
@@ -18,7 +18,7 @@ from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
-from bridge.mysql.apply.conditional_apply import apply_circle, apply_if_unchanged
+from bridge.mysql.apply.conditional_apply import apply_if_unchanged
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -36,7 +36,7 @@ from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, ma
 from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
-from bridge.rows.keys.unique_circles import circles
+from bridge.registry.client import KeptSchemas
 from bridge.rows.net_changes import fold
 from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
@@ -108,7 +108,7 @@ class Quarantine:
         filters do not apply."""
         assert self._upstream is not None
         [event] = events
-        bad = message_entry(entry.position, event.columns, event.text, event.before, event.after)
+        bad = message_entry(entry.position, event.text, event.columns, event.before, event.after)
         cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules)).completed([BadMessage(bad, 0)])
         if cut.bad:
             return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
@@ -117,21 +117,17 @@ class Quarantine:
 
     def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Tries entries again, oldest first, each in a transaction of its own; None when the pipeline is unknown.
-        Updates that trade unique values in a circle share one.
 
         ids: None for all entries that are held.  Raises UsageError for routes other than those of the pipeline, which
         would write rows to other tables.
         """
-        return self._act_on_each(ids, self._retry_entry, self._retry_circles)
+        return self._act_on_each(ids, self._retry_entry)
 
     def drop(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Marks entries as dropped; None when the pipeline is unknown.  ids: None for all entries that are held."""
-        return self._act_on_each(ids, self._drop_entry, lambda *_: {})
+        return self._act_on_each(ids, self._drop_entry)
 
-    def _act_on_each(
-        self, ids: Sequence[int] | None, action: _Action, act_together: _ActTogether
-    ) -> list[EntryOutcome] | None:
-        """act_together: tries what is left, and gives the outcomes of those that were done."""
+    def _act_on_each(self, ids: Sequence[int] | None, action: _Action) -> list[EntryOutcome] | None:
         with self._session() as session:
             if not self._is_known(session):
                 return None
@@ -141,9 +137,6 @@ class Quarantine:
             while left:
                 outcomes |= {id_: self._try_action(session, id_, action) for id_ in left}
                 still = [id_ for id_ in left if not outcomes[id_].done]
-                if len(still) == len(left):
-                    outcomes |= act_together(session, still)
-                    still = [id_ for id_ in left if not outcomes[id_].done]
                 left = still if len(still) < len(left) else []  # what was in their way may be gone
             return [*outcomes.values()]
 
@@ -168,61 +161,6 @@ class Quarantine:
         del progress
         settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.DROPPED, "dropped by hand")
         return "dropped"
-
-    def _retry_circles(self, session: Session, ids: Sequence[int]) -> dict[int, EntryOutcome]:
-        """Tries those updates again, each circle in one transaction, that trade unique values in a circle: none of them
-        can come first."""
-        found = []
-        for id_ in ids:
-            with suppress(_KeptError, ApplyError):
-                entry = self._read(session, id_)
-                if entry and entry.change and entry.change.kind is Kind.UPDATE:
-                    table, _, change = self._typed(session, entry.position, entry.change)
-                    found.append((id_, table, change))
-        outcomes: dict[int, EntryOutcome] = {}
-        for circle in circles([(table, change) for _, table, change in found]):
-            outcomes |= self._retry_circle(session, [found[number][0] for number in circle])
-        return outcomes
-
-    def _retry_circle(self, session: Session, ids: Sequence[int]) -> dict[int, EntryOutcome]:
-        session.begin()
-        progress = self._table.read(session, lock=True)
-        entries = [read_entry(session, self._table.schema, self._table.name, id_, lock=True) for id_ in ids]
-        held = [entry for entry in entries if entry and entry.state is QuarantineState.HELD]
-        try:
-            if progress is None or len(held) < len(ids):
-                raise _KeptError("somebody else has settled it")
-            self._apply_circle(session, held, progress)
-        except (_KeptError, ApplyError, TargetError):  # each of them has said why it is left
-            session.rollback()
-            return {}
-        what = f"applied: 1 row change, together with {counted(len(ids) - 1, 'other')} of its circle"
-        for entry in held:
-            settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.APPLIED, what)
-        session.commit()
-        return {entry.id: EntryOutcome(entry.id, entry.where, True, what) for entry in held}
-
-    def _apply_circle(self, session: Session, entries: Sequence[StoredEntry], progress: Progress) -> None:
-        ready = [
-            self._typed(session, entry.position, change)
-            for entry in entries
-            for change in self._due_changes(session, entry, progress)
-        ]
-        table, changes = ready[0][0], [change for _, _, change in ready]
-        lists = {(change.columns or "").lower() for change in changes if change.by_time}
-        if not all(table.written_names.issubset(columns.split(SEP)) for columns in lists):
-            raise _KeptError("they hold parts of rows, which trade unique values in a circle")
-        rows = pa.concat_tables([rows for _, rows, _ in ready]).sort_by([(name, "ascending") for name in _ORDER])
-        for name, value in (("commit_ts", changes[0].commit_ts), ("by_time", False)):  # one moment, without an order
-            at, field = rows.schema.get_field_index(name), rows.schema.field(name)
-            rows = rows.set_column(at, field, pa.array([value] * rows.num_rows, field.type))
-        [net] = fold({table.name: table}, rows)
-        try:
-            reason = apply_circle(session, net, changes, Rendering(self._table.schema))
-        except MySQLError as error:
-            raise _KeptError(f"the target refuses it: {server_words(error)}") from error
-        if reason:
-            raise _KeptError(reason)
 
     def _retry_entry(self, session: Session, entry: StoredEntry, progress: Progress) -> str:
         changes = self._due_changes(session, entry, progress)
@@ -275,7 +213,7 @@ class Quarantine:
     def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
         """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
         name = TableName(change.schema, change.table)
-        cascades = _may_lack_cascades(entry, change, self._options.schemas)
+        cascades = _may_lack_cascades(entry, change, KeptSchemas(entry.schemas, self._options.schemas))
         effects = find_side_effects(session, [name], cascades=cascades)
         refuse_side_effects(effects, self._options.row_rules.routes.accepts_target)
 
@@ -312,7 +250,10 @@ class Quarantine:
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
-        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules))
+        schemas = self._options.schemas
+        if entry.schemas:
+            schemas = KeptSchemas(entry.schemas, schemas)
+        return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules, schemas=schemas))
 
     def _read(self, session: Session, id_: int) -> StoredEntry | None:
         return read_entry(session, self._table.schema, self._table.name, id_)
@@ -335,8 +276,6 @@ class Quarantine:
 
 
 _Action = Callable[[Session, StoredEntry, Progress], str]
-_ActTogether = Callable[[Session, Sequence[int]], dict[int, EntryOutcome]]
-_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
 
 
 def _as_run(entry: JournalEntry, routes: Routes, accepts: Callable[[str, str], bool]) -> Iterator[LoggedChange]:

@@ -104,6 +104,8 @@ class PipelineStatus:
         elif self.running and "waiting_for" in self.last_status:
             yield "waiting for", str(self.last_status["waiting_for"])
             yield "time goes to", shares(self.last_status.get("phases", {})) or "nothing so far"
+            for table, why in sorted(self.last_status.get("by_transaction", {}).items()):
+                yield "slow way", f"{table} is written one upstream transaction after the other: {why}"
         yield "schema changes", ", ".join(f"{n} {state}" for state, n in self.schema_changes.items()) or "none"
         yield "quarantined", ", ".join(f"{n} {code}" for code, n in self.quarantined.items()) or "none"
         is_open = {entry.id: entry.state.value for entry in self.open_changes}

@@ -24,7 +24,7 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage, bad_message_error
 from bridge.pipeline.order import BatchT, Due, Order, OrderChanged
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
-from bridge.protocols import MAY_HIDE_UPDATES
+from bridge.protocols import PROTOCOLS
 from bridge.rows.amount import Amount
 from bridge.rows.folded_ahead import FoldedAhead
 from bridge.rows.net_changes import missing_table
@@ -241,7 +241,7 @@ class Applier(Generic[BatchT]):
             rows = self._ahead.folded(rows, self._catalog)
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
             self.counts.note_applied(rows.count, tables, step.quarantined)
-            if self._on_bad_message.protocol in MAY_HIDE_UPDATES:
+            if PROTOCOLS[self._on_bad_message.protocol].may_hide_updates:
                 self.counts.note_keyless(name for name in tables if not self._catalog[name].keys)
         self.counts.quarantined += len(step.quarantined)
         self.order.moved(step)

@@ -18,9 +18,10 @@ from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf, driver_rows
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
-from bridge.pipeline.by_partitions.partition_backlog import MOST_IN_MEMORY, PartitionBacklog
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Order, starts_of
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
@@ -35,7 +36,7 @@ class ApplierConfig:
     until: nothing at or above this commit_ts is applied (TSO); None for no limit.
     boundary_seconds: see BoundaryOrder.
     idle, settles: see PartitionOrder.
-    most: about how many row changes, and bytes, wait in memory (order of the partitions).
+    most: about how many row changes, and bytes, wait in memory (not in the order of commit ts).
     begins: where the topics begin that do not begin with the pipeline (TSO).
     routes: what tables are called on the target.
     waits_for_operator, gate: see Applier.
@@ -138,6 +139,7 @@ def _transaction_order(
         grace_seconds=config.grace_seconds,
         incomplete=config.incomplete,
         until=config.until,
+        most=config.most,
         on_bad_message=config.on_bad_message,
         clock=config.clock,
     )

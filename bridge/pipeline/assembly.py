@@ -40,11 +40,12 @@ from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.start import attempts_to_start
 from bridge.pipeline.watching.status import Status
-from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, binlog_source, in_json, is_mysql_born, make_decoder
+from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
+from bridge.sources.plain_sample import plain_sample
 from bridge.sources.source import Extent, Source
 from bridge.sources.transaction_topic import transaction_topic
 from bridge.spark.kept_rows.window import Executors
@@ -209,8 +210,8 @@ class Assembly:
             lows = first_offsets(progress, lows)
         by_partition = transactions is None and self._goes_by_partition(progress)
         # Messages from MySQL's binlog have no commit ts, so their order is not that of commit ts.
-        head = self.source.sample(HEAD_MESSAGES) if by_partition or transactions else []
-        sample = in_json(head, self._decode_options().schemas)
+        schemas, needs_sample = self._decode_options().schemas, by_partition or transactions
+        sample = plain_sample(self.source, HEAD_MESSAGES, schemas) if needs_sample else []
         cascades_are_lost = is_mysql_born(sample) if sample else False
         self._warn_of_losses(sample)
         writer.note_source(binlog_source(sample))
@@ -245,7 +246,7 @@ class Assembly:
     ) -> ApplierConfig:
         settings, stream = self.settings, self.settings.stream
         writers = max(1, self._writers)
-        may_lack_boundaries = self.protocol in MAY_LACK_BOUNDARIES
+        may_lack_boundaries = PROTOCOLS[self.protocol].may_lack_boundaries
         return ApplierConfig(
             tables=self.tables,
             transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction * writers),
@@ -282,7 +283,7 @@ class Assembly:
         tells."""
         if goes_by_partition(progress.positions):
             return True
-        if progress.positions and self.protocol not in MAY_LACK_BOUNDARIES:
+        if progress.positions and not PROTOCOLS[self.protocol].may_lack_boundaries:
             return False  # the first change without a commit ts changes the order
         without = self.settings.debezium.without_boundaries
         probe = probe_boundaries(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)

@@ -70,11 +70,12 @@ def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
         "columns",
         "before",
         "after",
+        "key",
     )
-    for topic, partition, offset, kind, commit_ts, schema, table, text, code, key, value in _rows_of(others, names):
+    for topic, partition, offset, kind, commit_ts, schema, table, text, *content in _rows_of(others, names):
         where, position = (topic, partition), Position(topic, partition, offset)
         if kind == Kind.BAD:
-            bad.append(BadMessage(message_entry(position, code, text, key, value), boundaries.get(where, 0)))
+            bad.append(BadMessage(message_entry(position, text, *content), boundaries.get(where, 0)))
         elif kind == Kind.SCHEMA_CHANGE:
             changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
         else:

@@ -1,9 +1,11 @@
-"""A decoded micro-batch, in the form that each order needs."""
+"""A decoded micro-batch, in the form that each order needs; and where its rows wait beyond what memory is to hold."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +14,13 @@ import pyarrow.compute as pc
 from bridge.events import Kind
 from bridge.model import NO_ENDS, PartitionId
 from bridge.pipeline.control_events import ControlEvents, control_events
+from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.order_and_slices import RowStore, TableStore, ends_of, in_order
 from bridge.spark.kept_rows.keeping import OnExecutors
+
+MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
+"""About how many row changes, and bytes, wait in the driver's memory."""
 
 
 @dataclass(frozen=True)
@@ -79,3 +85,11 @@ def unsorted_batch(
 
 def _in_offset_order(events: pa.Table) -> pa.Table:
     return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
+
+
+def mapped(table: pa.Table) -> pa.Table:
+    """Moves a table to an unlinked file that is mapped into memory, whose pages the kernel drops and reloads."""
+    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+        with pa.ipc.new_file(file.name, table.schema) as writer:
+            writer.write_table(table)
+        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()

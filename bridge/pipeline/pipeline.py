@@ -21,9 +21,9 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.routes_record import keep_rules
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.assembly import Assembly
-from bridge.pipeline.filtering.filter_change import keep_filters
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import Reading, messages_ahead
 from bridge.pipeline.steering.gate import Gate
@@ -81,14 +81,17 @@ class Pipeline:
         """Ends what a process that ends by force would leave behind."""
         end_by_force()
 
-    def follow(self, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
+    def follow(self, on_status: Callable[[Status], None], *, take_over: bool, accepts_change: bool = False) -> Outcome:
         """Replicates until `stop` is called.  Calls `on_status` every stream.status_seconds."""
-        return self._run(_Plan(None, take_over, False, on_status, self._settings.stream.status_seconds))
+        seconds = self._settings.stream.status_seconds
+        return self._run(_Plan(None, take_over, accepts_change, False, on_status, seconds))
 
-    def catch_up(self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool) -> Outcome:
+    def catch_up(
+        self, until: int | None, on_status: Callable[[Status], None], *, take_over: bool, accepts_change: bool = False
+    ) -> Outcome:
         """Applies everything below `until` (TSO) that is complete at the end of the input, which is looked up at the
         start."""
-        return self._run(_Plan(until, take_over, True, on_status, PROGRESS_SECONDS))
+        return self._run(_Plan(until, take_over, accepts_change, True, on_status, PROGRESS_SECONDS))
 
     def _run(self, plan: _Plan) -> Outcome:
         try:
@@ -257,7 +260,17 @@ class Pipeline:
             check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
-            progress = keep_filters(self._assembly, ownership, progress, ends)
+            for attempt in attempts_to_start(end, target):
+                with attempt:
+                    ownership.revive()
+                    with ownership.control.transaction():
+                        keep_rules(
+                            ownership.control,
+                            table.schema,
+                            progress,
+                            self._settings.row_rules,
+                            accepts_change=plan.accepts_change,
+                        )
             yield _Owned(table, ownership, begins, progress)
 
     def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:
@@ -297,6 +310,7 @@ class Pipeline:
 class _Plan:
     until: int | None
     take_over: bool
+    accepts_change: bool
     once: bool
     on_status: Callable[[Status], None]
     status_seconds: float

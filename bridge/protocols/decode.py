@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from bridge.events import Code, Event, Kind
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, PlainDecoder
-from bridge.protocols.detect import Recognised, is_other, recognise_message
+from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.foreign import foreign
 from bridge.protocols.plausible_times import check_times
+from bridge.protocols.protocol import Recognised
 
 
 def decode_message(
@@ -24,13 +25,15 @@ def decode_message(
         check_times(events, highest)
         return events
     except DecodeError as failure:
-        return [bad_message(decoder.protocols, failure, key, value)]
+        return [bad_message(decoder.protocols, failure, key, value, decoder.schemas_of(key, value))]
 
 
-def bad_message(protocols: Sequence[str], failure: DecodeError, key: bytes | None, value: bytes | None) -> Event:
+def bad_message(
+    protocols: Sequence[str], failure: DecodeError, key: bytes | None, value: bytes | None, schemas: str | None = None
+) -> Event:
     """Makes the event for a message that cannot be decoded, with the message's bytes.
 
-    protocols: the protocols that are read, the pipeline's own first.
+    protocols: the protocols that are read, the pipeline's own first.  schemas: as `Decoder.schemas_of` gives them.
     A message that shows itself as a schema change has the code SCHEMA_CHANGE, whatever failed.
     """
     seen, code, reason = recognise_message(key, value), failure.code, str(failure)
@@ -40,7 +43,7 @@ def bad_message(protocols: Sequence[str], failure: DecodeError, key: bytes | Non
         reason = f"it is {other.what} ({other.fix}); {reason}"
     if seen and seen.is_schema_change:
         code = Code.SCHEMA_CHANGE
-    return Event(Kind.BAD, 0, columns=code, before=_base64(key), after=_base64(value), text=reason)
+    return Event(Kind.BAD, 0, columns=code, key=schemas, before=_base64(key), after=_base64(value), text=reason)
 
 
 def _of_another_protocol(seen: Recognised, mine: str) -> str:

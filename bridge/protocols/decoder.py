@@ -86,6 +86,11 @@ class SchemaId(NamedTuple):
     kind: Literal["contentIds", "globalIds"]
     number: int
 
+    @property
+    def name(self) -> str:
+        """Both as one text."""
+        return f"{self.kind}/{self.number}"
+
 
 class SchemaLookup(Protocol):
     """Gives the schemas of messages in Avro.  It must be picklable."""
@@ -149,6 +154,9 @@ class Decoder(Protocol):
     def ms_ahead(self) -> int:
         """How far a TSO may lie ahead of the moment at which its message was read."""
 
+    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:
+        """Gives the schemas of a message in Avro as JSON: their texts by `SchemaId.name`; None where it has none."""
+
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
 
@@ -168,6 +176,10 @@ class PlainDecoder:
         self.row_rules, self.ms_ahead = options.row_rules, options.ms_ahead
         self._told: set[tuple[str, str]] = set()
         """Unwanted tables that were reported already."""
+
+    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:  # noqa: ARG002
+        """Gives None: no message has schemas of its own."""
+        return None
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""

@@ -57,9 +57,9 @@ _MAXWELL: Final = Foreign(
     "it is not read: send the tables by Debezium's connector for MySQL, or by Canal",
 )
 _DMS: Final = Foreign("AWS DMS's JSON", "it is not read: send the tables by Debezium's connector, or by Canal")
-_CLOUD_EVENTS: Final = Foreign(
+CLOUD_EVENTS: Final = Foreign(
     "CloudEvents",
-    "it is not read: set the connector's value.converter to JsonConverter, not CloudEventsConverter",
+    "it is not read: set the connector's value.converter to JsonConverter or AvroConverter, not CloudEventsConverter",
 )
 _FLATTENED: Final = Foreign(
     "rows flattened by Debezium's transform ExtractNewRecordState, without table, operation or position",
@@ -69,11 +69,19 @@ _ENCRYPTED: Final = Foreign("encrypted by the sender", _TRANSFORM)
 _BINARY: Final = Foreign("neither text nor of a known binary format: maybe encrypted, or packed", _TRANSFORM)
 
 
+class Unread(bytes):
+    """A value in Avro that cannot be read with the registry's schemas.  why: the reason, and what to do."""
+
+    why = ""
+
+
 def foreign(key: bytes | None, value: bytes | None) -> Foreign | None:
     """Names the format of a message that is of none of the bridge's protocols; None where it does not show it."""
     content = value or key
     if not content:
         return None
+    if isinstance(content, Unread):
+        return Foreign(f"in Avro, and cannot be read: {content.why}", "see bridge help protocols")
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError:
@@ -99,7 +107,7 @@ def _of_json(message: dict[str, Any]) -> Foreign | None:
     if message.keys() >= {"version", "type", "commitTs", "buildTs"} or message.keys() >= {"tableSchema", "buildTs"}:
         return SIMPLE
     if message.keys() >= {"specversion", "id", "source", "type"}:
-        return _CLOUD_EVENTS
+        return CLOUD_EVENTS
     if message.keys() >= {"database", "type", "ts"} and "isDdl" not in message:
         return _MAXWELL
     metadata = message.get("metadata")

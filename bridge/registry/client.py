@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from base64 import b64encode
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from bridge.cache.folders import cache_folder, cached
 from bridge.errors import RegistryAwayError, SourceError, UsageError
 from bridge.foreign_text import keep_secret
 from bridge.mysql.connection.tls import Tls
-from bridge.protocols.decoder import MAX_CACHED, DecodeError, SchemaId
+from bridge.protocols.decoder import MAX_CACHED, DecodeError, SchemaId, SchemaLookup
 
 _APICURIO: Final = "/apis/registry/"
 """In the path of Apicurio's own API."""
@@ -30,6 +31,8 @@ _MOST_BYTES: Final = 16 << 20
 _PATIENCE_SECONDS: Final = 4.0
 """How long one question is asked again before the source counts as away: what then begins anew is dear."""
 _PAUSE_SECONDS: Final = 0.5
+_FRESH_SECONDS: Final = 600.0
+"""For so long what the machine has kept is not compared with what the registry gives."""
 _LACKING_SECONDS: Final = 10.0
 """For so long a registry that lacks a schema is not asked for it again."""
 _PAGE: Final = "see [source.registry]"
@@ -78,10 +81,11 @@ class SchemaRegistry:
 
     def changed(self, schema_id: SchemaId) -> str:
         """Asks again, and says so where the registry gives another schema now."""
-        if self.asked(schema_id) == self.text(schema_id):
-            return ""
+        return "" if self.asked(schema_id) == self.text(schema_id) else f"; {self._given_anew(schema_id)}"
+
+    def _given_anew(self, schema_id: SchemaId) -> str:
         return (
-            f"; the registry gives another schema for {schema_id.number} than it gave before: its ids were given anew."
+            f"the registry gives another schema for {schema_id.number} than it gave before: its ids were given anew."
             f" Begin with a new dump behind that, and remove {self.folder(schema_id)}"
         )
 
@@ -105,8 +109,22 @@ class SchemaRegistry:
             (folder / _FILE).write_text(self.asked(schema_id), encoding="utf-8")
 
         with suppress(OSError, UnicodeError):  # a folder that cannot be written to, as in some containers
-            return (cached(self._name(schema_id), build) / _FILE).read_text(encoding="utf-8")
+            file = cached(self._name(schema_id), build) / _FILE
+            text = file.read_text(encoding="utf-8")
+            if time.time() - file.stat().st_mtime > _FRESH_SECONDS and self._is_another(schema_id, text):
+                raise SourceError(self._given_anew(schema_id), fix="see bridge help protocols")
+            return text
         return self.asked(schema_id)
+
+    def _is_another(self, schema_id: SchemaId, text: str) -> bool:
+        """Tells whether the registry gives another schema than this one, which was kept long ago: another registry may
+        have its URL now.  One that does not answer, or lacks the schema, tells nothing."""
+        try:
+            now = self._asked_once(schema_id)
+        except (SourceError, DecodeError):
+            return False
+        (self.folder(schema_id) / _FILE).touch()
+        return now != text
 
     def _name(self, schema_id: SchemaId) -> str:
         digest = hashlib.sha256("\n".join(sorted(self.urls)).encode()).hexdigest()[:16]
@@ -117,6 +135,12 @@ class SchemaRegistry:
 
         away, lacks = list[str](), ""
         for url in self.urls:
+            if schema_id.kind == "globalIds" and not _is_apicurios(url):
+                raise SourceError(
+                    f"the message names its schema by Apicurio's globalId {schema_id.number} (0x00 and 8 bytes), and"
+                    f" {url} may have another one by that number",
+                    fix=f"give the URL of Apicurio's own API, which ends in /apis/registry/v2 or v3; {_PAGE}",
+                )
             try:
                 status, content = self._get(url, schema_id)
             except (OSError, HTTPException) as error:
@@ -152,7 +176,7 @@ class SchemaRegistry:
             else http.client.HTTPConnection(host, port, timeout=seconds)
         )
         kind, number = schema_id
-        path = f"/ids/{kind}/{number}" if _APICURIO in f"{parts.path}/" else f"/schemas/ids/{number}"
+        path = f"/ids/{kind}/{number}" if _is_apicurios(url) else f"/schemas/ids/{number}"
         try:
             connection.request("GET", parts.path.rstrip("/") + path, headers={"Accept": _MEDIA, **self._login})
             answer = connection.getresponse()
@@ -167,6 +191,31 @@ class SchemaRegistry:
         if self.user or self.password:
             return {"Authorization": "Basic " + b64encode(f"{self.user}:{self.password}".encode()).decode()}
         return {}
+
+
+@dataclass(frozen=True)
+class KeptSchemas:
+    """The schemas that a quarantined message was kept with, for those that a registry does not give any more."""
+
+    kept: Mapping[str, str]
+    registry: SchemaLookup | None
+
+    def text(self, schema_id: SchemaId) -> str:
+        """Gives a schema's text; raises what the registry raises, where it was not kept either."""
+        kept = self.kept.get(schema_id.name)
+        if self.registry is not None:
+            try:
+                return self.registry.text(schema_id)
+            except (DecodeError, SourceError):
+                if kept is None:
+                    raise
+        if kept is None:
+            raise DecodeError(f"no schema registry is given, and the schema {schema_id.number} was not kept")
+        return kept
+
+    def changed(self, schema_id: SchemaId) -> str:
+        """Does as the registry does."""
+        return "" if self.registry is None else self.registry.changed(schema_id)
 
 
 class _Lacking(NamedTuple):
@@ -191,6 +240,10 @@ def check_urls(urls: tuple[str, ...]) -> None:
                 "a schema registry's URL is http://host:port/path or https://, without user and password",
                 fix="give them as source.registry.user and BRIDGE_REGISTRY_PASSWORD",
             )
+
+
+def _is_apicurios(url: str) -> bool:
+    return _APICURIO in f"{urlsplit(url).path}/"
 
 
 def _refusal(url: str, status: int, schema_id: SchemaId) -> SourceError:

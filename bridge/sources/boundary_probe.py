@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bridge.events import Event, Kind
-from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, decode_message, make_decoder
+from bridge.protocols import PROTOCOLS, DecodeOptions, decode_message, make_decoder
 from bridge.sources.source import KeyAndValue, Source
 from bridge.tso import tso_ms
 
@@ -42,7 +42,7 @@ def probe_boundaries(
 
     without_boundaries: the operator says that no boundaries come any more; only used for protocols that may lack them.
     """
-    if without_boundaries and protocol in MAY_LACK_BOUNDARIES:
+    if without_boundaries and PROTOCOLS[protocol].may_lack_boundaries:
         return WITHOUT_BOUNDARIES
     decoder = make_decoder(protocol, options)
 
@@ -51,7 +51,7 @@ def probe_boundaries(
         return [event._replace(before=None, after=None) for event in found]
 
     heads = decoded(source.sample(HEAD_MESSAGES))
-    tails = source.tails(TAIL_MESSAGES) if protocol in MAY_LACK_BOUNDARIES else ()
+    tails = source.tails(TAIL_MESSAGES) if PROTOCOLS[protocol].may_lack_boundaries else ()
     return judge_events(heads, [decoded(messages) for _, messages in tails], round(time.time() * 1000))
 
 

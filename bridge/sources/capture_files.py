@@ -19,6 +19,7 @@ from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.chunk_stream import ChunkStream
+from bridge.sources.kafka.schema_headers import NAMES, with_ids
 from bridge.sources.message_chunks import joined_chunks, latest_ms
 from bridge.sources.source import (
     Extent,
@@ -28,7 +29,6 @@ from bridge.sources.source import (
     Pacing,
     Read,
     Session,
-    Stamped,
     TopicNow,
     Wait,
     within_sample_bytes,
@@ -86,14 +86,6 @@ class CaptureSource:
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:  # noqa: ARG002
         """Returns nothing, since there is no Kafka."""
         return {}
-
-    def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:  # noqa: ARG002
-        """Returns the beginnings: the files are read as a whole."""
-        return dict.fromkeys(partitions, 0)
-
-    def stamped(self, starts: Mapping[PartitionId, int], count: int) -> list[Stamped]:  # noqa: ARG002
-        """Returns no messages: nothing is found by their timestamps."""
-        return []
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Does nothing, since there is no Kafka."""
@@ -309,6 +301,8 @@ def _line(path: Path, line: bytes) -> _Line:
         topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
         position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
         key, value = (_decode_base64(fields.get(name)) for name in ("key", "value"))
+        if isinstance(headers := fields.get("headers"), dict) and (names := NAMES & headers.keys()):
+            key, value = with_ids(key, value, {name: _decode_base64(headers[name]) for name in names})
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise _not_a_message(path, line.decode(errors="replace").strip()[:_SHOWN]) from error
     if min(position.partition, position.offset) < 0:

@@ -79,14 +79,6 @@ class Message(NamedTuple):
     value: bytes | None
 
 
-class Stamped(NamedTuple):
-    """A message with Kafka's timestamp (milliseconds since 1970, not above 0 without one)."""
-
-    stamp: int
-    key: bytes | None
-    value: bytes | None
-
-
 Session = Callable[[], "SparkSession"]
 """Returns Spark's session, and waits for its start."""
 
@@ -219,13 +211,6 @@ class Source(Protocol):
     def ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
         """Asks where these partitions end now; nothing for a source without Kafka.  UnansweredError when Kafka does not
         answer."""
-
-    def since(self, partitions: Iterable[PartitionId], ms: int) -> Mapping[PartitionId, int]:
-        """Asks for the first offset of each of these partitions whose message was sent at this moment (since 1970) or
-        later; it may be an earlier one.  UnansweredError when Kafka does not answer."""
-
-    def stamped(self, starts: Mapping[PartitionId, int], count: int) -> list[Stamped]:
-        """Reads some messages from these offsets on, with Kafka's timestamps."""
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when

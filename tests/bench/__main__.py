@@ -20,12 +20,13 @@ import typer
 from bridge.local import Kafka, MariaDB
 from tests.bench import catching_up, growth, large, on_cluster, report, steady
 from tests.bench.bridges import Servers
-from tests.bench.encoders import SENDERS
+from tests.bench.encoders import MEASURED, schemas_in_avro
 from tests.bench.workload import WORKLOADS
+from tests.support.registry import serving
 
 SERVER = ("--innodb-log-file-size=512M", "--innodb-flush-log-at-trx-commit=1")
 
-Protocol = StrEnum("Protocol", [(name, name) for name in SENDERS])
+Protocol = StrEnum("Protocol", [(name, name) for name in MEASURED])
 WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])
 Consistency = StrEnum("Consistency", [(name, name) for name in catching_up.CONNECTIONS])
 AxisName = StrEnum("AxisName", [(name, name) for name in growth.axes(0)])
@@ -161,8 +162,9 @@ def cluster(
 def servers() -> Iterator[Servers]:
     """A Kafka and a MariaDB, as the measurements need them, and what makes bridges start sooner."""
     subprocess.run([sys.executable, "-m", "bridge.spark.class_archive"], check=True, stdout=subprocess.DEVNULL)
-    with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb:
-        yield Servers(kafka, mariadb)
+    schemas = schemas_in_avro(shape for workload in WORKLOADS.values() for shape in workload.shapes)
+    with Kafka() as kafka, MariaDB(buffer_pool="1G", options=SERVER) as mariadb, serving(schemas) as registry:
+        yield Servers(kafka, mariadb, registry)
 
 
 def about() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from bridge.local import Kafka, MariaDB
 from tests.bench.encoders import SETTINGS, protocol_of
 from tests.bench.processes import BRIDGE, Usage
+from tests.support.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Servers:
 
     kafka: Kafka
     mariadb: MariaDB
+    registry: Registry
 
     @property
     def pids(self) -> dict[str, int]:
@@ -58,6 +60,8 @@ def command(
 ) -> list[str]:
     """What follows `bridge run` and `bridge replay`."""
     binary = ["--set", "ckafka.binary=base64"] if protocol == "ckafka" else []
+    if protocol == "debezium-avro":
+        binary = ["--registry", servers.registry.url]
     return [
         "--name", name, "--protocol", protocol_of(protocol), "--topic", topic, "--bootstrap-servers",
         servers.kafka.bootstrap_servers, "--target", servers.mariadb.url, "--consistency", consistency,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tests.bench.bridges import Measured, Servers, catch_up, command
 from tests.bench.ceiling import ReadyMade
 from tests.bench.database import fingerprint, make_tables
-from tests.bench.encoders import SENDERS
+from tests.bench.encoders import MEASURED
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, WORKLOADS, Upstream, Workload, messages
 
@@ -78,7 +78,7 @@ def filled(servers: Servers, workload: Workload, protocol: str, events: int, par
 
 def _filled(bootstrap: str, name: str, workload: Workload, protocol: str, events: int, partitions: int) -> Topic:
     upstream = Upstream(workload)
-    count = fill(bootstrap, name, messages(upstream, SENDERS[protocol](partitions), events))
+    count = fill(bootstrap, name, messages(upstream, MEASURED[protocol](partitions), events))
     return Topic(name, workload, count, upstream.fingerprint())
 
 

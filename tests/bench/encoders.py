@@ -1,15 +1,16 @@
 """The senders of the benchmark: the demo's encoders, and more in their manner.
 
 Debezium as TiCDC writes it without schemas and with watermarks; ckafka's official format 1; Debezium's own connector
-for MySQL, with and without schemas and with the transaction block; Canal's own server with GTIDs (all seen in genuine
-captures); JSON with blanks, as some relays write it.
+for MySQL, with and without schemas, in Avro, and with the transaction block; Canal's own server with GTIDs (all seen in
+genuine captures); JSON with blanks, as some relays write it.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -21,6 +22,7 @@ from bridge.demo.encode import ENCODERS as DEMO_ENCODERS
 from bridge.demo.encode import TYPES, EncodedMessage, Encoder
 from bridge.demo.model import BankColumn, BankRow, BankSchemaChange, Change, TableVersion, Transaction, Value
 from bridge.tso import tso_ms
+from tests.support.avro_wire import encoded, ticdc_schema
 
 _EPOCH: Final = datetime(1970, 1, 1)
 _DIGITS: Final = {"": "seconds", "3": "milliseconds", "6": "microseconds"}
@@ -192,6 +194,66 @@ class ConnectorEncoder(Encoder):
         return self._parts[shape.name]
 
 
+class SpacedEncoder(Encoder):
+    """The messages of another encoder with a blank behind each comma and colon, as Python's `json` writes them."""
+
+    def __init__(self, other: Encoder) -> None:
+        super().__init__(other.partitions)
+        self._other = other
+
+    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
+        """The same messages."""
+        return self._spaced(self._other.transaction(transaction))
+
+    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
+        """The same messages."""
+        return self._spaced(self._other.schema_change(change))
+
+    def boundary(self, ts: int) -> list[EncodedMessage]:
+        """The same messages."""
+        return self._spaced(self._other.boundary(ts))
+
+    def _spaced(self, messages: list[EncodedMessage]) -> list[EncodedMessage]:
+        return [
+            message._replace(value=json.dumps(orjson.loads(message.value), ensure_ascii=False).encode())
+            for message in messages
+        ]
+
+
+class AvroEncoder(SpacedEncoder):
+    """Debezium's own connector in Avro, with a schema registry (`schemas_in_avro`)."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(ConnectorEncoder(partitions, schemas=True))
+        self._ids: dict[str, bytes] = {}
+
+    def _spaced(self, messages: list[EncodedMessage]) -> list[EncodedMessage]:
+        return [
+            message._replace(key=self._in_avro(message.key), value=self._in_avro(message.value)) for message in messages
+        ]
+
+    def _in_avro(self, content: bytes | None) -> bytes:
+        document = orjson.loads(content or b"")
+        connect = document["schema"]
+        name = connect["name"]
+        if name not in self._ids:
+            self._ids[name] = b"\0" + _avro_of(connect)[0].to_bytes(4, "big")
+        return self._ids[name] + encoded(connect, document["payload"])
+
+
+def _avro_of(connect: dict[str, Any]) -> tuple[int, str]:
+    """The Avro schema of a Connect schema, and its id."""
+    text = json.dumps(ticdc_schema(connect))
+    return zlib.crc32(text.encode()), text
+
+
+def schemas_in_avro(shapes: Iterable[TableVersion]) -> dict[int, str]:
+    """The schemas of `AvroEncoder`'s messages, by id."""
+    made = ConnectorEncoder(1, schemas=True)
+    parts = [part for shape in shapes for part in made._schemas_of(shape)]
+    return dict(_avro_of(orjson.loads(part + b"null}")["schema"]) for part in parts)
+
+
 class CanalServerEncoder(Encoder):
     """Canal's own server: one message a row, keyless and without boundaries; the old row has what changed."""
 
@@ -241,32 +303,6 @@ class CanalServerEncoder(Encoder):
                 "type": "DELETE" if after is None else "INSERT" if before is None else "UPDATE",
             }
         )
-
-
-class SpacedEncoder(Encoder):
-    """The messages of another encoder with a blank behind each comma and colon, as Python's `json` writes them."""
-
-    def __init__(self, other: Encoder) -> None:
-        super().__init__(other.partitions)
-        self._other = other
-
-    def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
-        """The same messages."""
-        return self._spaced(self._other.transaction(transaction))
-
-    def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
-        """The same messages."""
-        return self._spaced(self._other.schema_change(change))
-
-    def boundary(self, ts: int) -> list[EncodedMessage]:
-        """The same messages."""
-        return self._spaced(self._other.boundary(ts))
-
-    def _spaced(self, messages: list[EncodedMessage]) -> list[EncodedMessage]:
-        return [
-            message._replace(value=json.dumps(orjson.loads(message.value), ensure_ascii=False).encode())
-            for message in messages
-        ]
 
 
 _UUID: Final = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -426,6 +462,8 @@ SENDERS: Final[dict[str, Callable[[int], Encoder]]] = {
     "debezium-blanks": lambda partitions: SpacedEncoder(ConnectorEncoder(partitions, schemas=True)),
 }
 """Sender -> encoder: TiCDC's by their protocols, and others."""
+MEASURED: Final = {**SENDERS, "debezium-avro": AvroEncoder}
+"""All senders; the last needs a schema registry."""
 SETTINGS: Final = {"debezium-plain": ("--set", "debezium.decimal_handling_mode=precise")}
 """What a bridge must be told of a sender."""
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 import re
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pymysql.err import MySQLError
 
+from bridge.ddl import rules
 from bridge.ddl.collation_tables import SOURCES, CollationRules, KnownCollations
 from bridge.ddl.parser import Classified, Refused, classify
-from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rewrite import RULES, Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.ddl.server_features import named_capabilities
 from bridge.mysql.probe import probe
@@ -631,3 +635,17 @@ def test_a_target_without_a_key(flavour: str, options: str, left: str) -> None:
     found = rewrite(f"CREATE TABLE t (a INT) {options}", "app", Site(target))
     assert isinstance(found, Rewritten)
     assert (found.text or "").startswith(f"CREATE TABLE t (a INT) {left}")
+
+
+def test_every_rule_has_its_place() -> None:
+    """A function of bridge/ddl/rules that is a rule by what it takes and gives stands in RULES, once."""
+    modules = [import_module(found.name) for found in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}.")]
+    written = {
+        one
+        for module in modules
+        for name, one in inspect.getmembers(module, inspect.isfunction)
+        if one.__module__ == module.__name__ and not name.startswith("_")
+        if one.__annotations__.get("return") == "Iterator[Edit | Omission]" and "site" in one.__annotations__
+    }
+    assert set(RULES) == written
+    assert len(RULES) == len(written)

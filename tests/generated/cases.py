@@ -11,7 +11,6 @@ from bridge.ddl.server_features import Flavour
 from tests.generated.dimensions import (
     IMPOSSIBLE,
     NONE,
-    TABLES_CHANGE,
     Choice,
     Pair,
     draw,
@@ -87,14 +86,11 @@ def make_case(
     has_hidden = choice["shape"] == "no key" and wire.has_commit_ts and choice["route"] != "shards"
     if has_hidden and random.random() < 0.5:
         tables = [replace(tables[0], hidden=("`mine` INT DEFAULT 5",))]
-    if random.random() < 0.4 or choice["goes on with"] in TABLES_CHANGE or choice["schema change"] == "swap names":
+    if random.random() < 0.4 or choice["goes on with"] == "fewer tables" or choice["schema change"] == "swap names":
         # What is left out stays, and holds values of unique keys that other rows take upstream.
-        is_missed = choice["goes on with"] == "more tables"
-        is_copied = choice["goes on with"] == "a copied table"  # which knows nothing of what only the target has
-        no_shapes = {"no key", "prefix key", *(("target-only",) if is_copied else ())}
-        shapes = [shape for shape in SHAPES if shape not in no_shapes]
+        shapes = [shape for shape in SHAPES if shape not in {"no key", "prefix key"}]
         shapes = [shape for shape in shapes if fits(("shape", shape), {"begins": choice["begins"]}, without)]
-        shape = random.choice(["single key"] if is_missed else shapes)
+        shape = random.choice(shapes)
         kinds = [kind for kind in ("int", "varchar") if fits(("key type", kind), choice, without)]
         tables.append(make_table("t1", shape, random.choice(kinds or ["int"]), choice["collation"], NONE, random))
     tables = [table.with_collations(collations) for table in tables]

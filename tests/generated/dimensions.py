@@ -31,14 +31,11 @@ SOME_SHARDS: Final = "some shards"
 """Of those that executors write: the driver ends when some of them are committed."""
 _STEPS: Final = ("begun", "advanced", "statement", "before commit", "committed")
 
-COPIED: Final = ("a copied table", "no event filter and a copy")
-"""What the bridge goes on with when a table that it left out, or of which it left out rows, has been copied as the
-upstream had it at applied_ts, into the target."""
 HELD_ONCE: Final = frozenset({"add unique", "drop unique"})
 """Schema changes that wait for people at the first of merged shards; the others confirm what was decided."""
-TABLES_CHANGE: Final = ("fewer tables", "more tables", "a copied table")
-FILTER_CHANGES: Final = ("an event filter", "no event filter", "another event filter", "no event filter and a copy")
-"""What the bridge goes on with.  The event filter of a run is that of the time before, or the one that it gets."""
+FILTER_CHANGE: Final = "an event filter"
+"""What the bridge goes on with.  The event filter of a run is the one that it gets then.  What a filter has left out is
+not read again, so that nothing is said of one that lets more in."""
 
 DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "protocol": tuple(WIRES),
@@ -73,7 +70,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "begins": (NONE, "from a copy"),
     "goes on with": (
         *(NONE, "the same", "other sizes", "other mode", "other place", "other routes"),
-        *(*TABLES_CHANGE, *FILTER_CHANGES),
+        *("fewer tables", FILTER_CHANGE),
     ),
 }
 """The first value of each is the simplest; `operations`, of which a run has several, are a dimension besides."""
@@ -137,7 +134,7 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("schema change", {"recreate"}, "quarantine", _OTHERS["quarantine"]),
     # The other table's name is left out, or leads elsewhere.
     Rule("schema change", {"swap names"}, "left out", {"table filter"}),
-    Rule("schema change", {"swap names"}, "goes on with", TABLES_CHANGE),
+    Rule("schema change", {"swap names"}, "goes on with", {"fewer tables"}),
     # A part of a row is no row where the rest was left out, nor is one that was refused.
     Rule("event filter", _OTHERS["event filter"], "protocol", {name for name in WIRES if WIRES[name].is_partial}),
     Rule("event filter", _OTHERS["event filter"], "quarantine", _OTHERS["quarantine"]),
@@ -150,26 +147,20 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
     # What is merged cannot be moved apart.
     Rule("goes on with", {"other routes"}, "route", {"shards"}),
+    # Routes stay while the quarantine, or what an operator wrote, names tables of the target.
+    Rule("goes on with", {"other routes"}, "quarantine", _OTHERS["quarantine"]),
+    Rule("goes on with", {"other routes"}, "decision", _OTHERS["decision"]),
     # Routes and filters speak of the plain names.
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),
     Rule("names", _OTHERS["names"], "left out", {"table filter"}),
-    Rule("names", _OTHERS["names"], "goes on with", TABLES_CHANGE),
-    Rule("goes on with", FILTER_CHANGES, "event filter", {NONE}),
+    Rule("names", _OTHERS["names"], "goes on with", {"fewer tables"}),
+    Rule("goes on with", {FILTER_CHANGE}, "event filter", {NONE}),
     # What was left out comes again, or a pipeline begins anew with other settings.
-    Rule("goes on with", {"more tables", *FILTER_CHANGES}, "redelivery", _OTHERS["redelivery"]),
-    # Without boundaries nothing tells which of the messages before came after a copy.
-    Rule("goes on with", COPIED, "protocol", _UNBOUNDED),
-    # A copy knows nothing of what only the target has, or is too narrow for; it has the upstream's columns.
-    Rule("goes on with", COPIED, "shape", {"target-only"}),
-    Rule(
-        "goes on with", {"no event filter and a copy"}, "event filter", {"schema changes", "deletes and schema changes"}
-    ),
+    Rule("goes on with", {FILTER_CHANGE}, "redelivery", _OTHERS["redelivery"]),
     # A copy knows nothing of what only the target has; nobody counts what is left out below the beginning.
     Rule("begins", {"from a copy"}, "shape", {"target-only"}),
     Rule("begins", {"from a copy"}, "left out", _OTHERS["left out"]),
-    # A part of a row is no row where the rest was left out.
-    Rule("goes on with", {"more tables"}, "protocol", {name for name in WIRES if WIRES[name].is_partial}),
     # What is sent again goes where it went.
     Rule("partitions", {"growing"}, "redelivery", _OTHERS["redelivery"]),
     # Row changes of a driver only would need a Spark of their own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
@@ -14,8 +13,8 @@ from bridge.tso import tso_ms
 from tests.generated.cases import Case
 from tests.generated.decisions import UNLIKE, DecidedTable
 from tests.generated.dimensions import Choice
-from tests.generated.event_filters import ALL_ROWS, FilteredTable, left_out, missed
-from tests.generated.settings import DROPPED, at_first
+from tests.generated.event_filters import FilteredTable, left_out, missed
+from tests.generated.settings import at_first
 from tests.generated.tables import Equality, Table
 from tests.generated.target_tables import TargetTables
 from tests.generated.upstream import Alter, Change, Content, State, Step, Upstream
@@ -130,15 +129,6 @@ class History:
         has_early_ddl = self._case.wire.has_places and any(step.ddl for step in rest)
         return not has_early_ddl and max(last_ms(pa.chunked_array([ts])).to_pylist()) < tso_ms(begin)
 
-    def copy_again(self, table: Table, applied_ts: int) -> None:
-        """The target gets what the upstream had of a table at applied_ts."""
-        at = bisect_left([step.ts for step in self.told_steps], applied_ts)
-        early, rest = self.told_steps[:at], self.told_steps[at:]
-        for step in early:
-            table = step.ddl[1] if step.ddl and step.ddl[0].name == table.name else table
-        state = rest[0].before if rest else early[-1].after if early else self.loaded
-        self._target.replace_rows(table, state[table.name])
-
     def leave_out(self) -> None:
         """The states that the target has where some of what the upstream did is left out."""
         self.steps = self._without_left_out(self._filtered())
@@ -180,11 +170,7 @@ class History:
             found.append(FilteredTable(table, frozenset(names), left_out_of, wire.told, self._equality, nets=nets))
 
         filters = [left_out(choice["event filter"]) for choice in (at_first(self._case.choice), self.now)]
-        if any(filters) and not (self.is_later and self._case.choice["goes on with"] == "no event filter and a copy"):
+        if any(filters):
             first = self._case.tables[0]
             add(first, {first.name, "renamed"}, *filters)
-        if self._case.choice["goes on with"] == "more tables":
-            add(self._case.tables[1], {DROPPED}, ALL_ROWS, frozenset() if self.is_later else ALL_ROWS)
-        if self._case.choice["goes on with"] == "a copied table" and not self.is_later:
-            add(self._case.tables[1], {DROPPED}, ALL_ROWS, ALL_ROWS)
         return found

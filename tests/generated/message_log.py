@@ -92,15 +92,6 @@ class Log:
         there = self.messages if self.growth is None else self.messages[:until]
         return {(ROWS, 0), *((one.topic, one.partition) for one in there)}
 
-    def firsts(self, applied_ts: int) -> dict[tuple[str, int], int]:
-        """The offset of the first message of each partition that is not below this, or behind the last one."""
-        found: dict[tuple[str, int], int] = {}
-        for one in reversed(self.messages):
-            is_above = one.step >= len(self._ts) or self._ts[one.step] >= applied_ts
-            where = (one.topic, one.partition)
-            found[where] = one.offset if is_above else found.get(where, one.offset + 1)
-        return found
-
     def _count(self, turn: int) -> int:
         return 1 if self.growth is not None and turn < self.growth else self._partitions
 

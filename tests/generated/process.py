@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from random import Random
@@ -19,7 +19,6 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.by_boundaries.order import driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.protocols import Decoder, make_decoder
@@ -107,20 +106,11 @@ class Process:
                 rows_of=executors.rows_of if executors else driver_rows, executors=executors,
                 boundary_seconds=0.0 if unbounded else None, trace=self._trace,
                 ddl=self.settings.ddl_rules(), tables=TableFilter(self.settings.filter), rules=self.settings.row_rules,
-                since=self._since,
             ) as pipeline:  # fmt: skip
                 self.pipeline, self._coming = pipeline, None
                 if now["statements"] == "loads":
                     pipeline.writer.load_bytes = self._random.choice((1, 99, 1 << 20))
                 yield
-
-    def _since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
-        """What Kafka knows of a moment before the applied ts: no later than the first message that is not below it."""
-        del ms
-        progress = ProgressTable(self.settings.name).read(self._bench.session)
-        assert progress is not None
-        firsts = self._log.firsts(progress.applied_ts)
-        return {where: self._random.randrange(firsts.get(where, 0) + 1) for where in sorted(partitions)}
 
     def feed(self, log: Sequence[Placed]) -> None:
         """It reads what it has not read of these messages."""

@@ -20,7 +20,7 @@ from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.comparison import Comparison, may_be_ahead, may_watch
 from tests.generated.decisions import Operator, instead
-from tests.generated.dimensions import COPIED, FILTER_CHANGES, NONE
+from tests.generated.dimensions import FILTER_CHANGE, NONE
 from tests.generated.failures import Crash, Failure, Stopped, cut
 from tests.generated.history import History
 from tests.generated.message_log import Log, Placed
@@ -29,7 +29,7 @@ from tests.generated.process import Process
 from tests.generated.repairs import Repairs
 from tests.generated.resent import Taken, two_rows_hold
 from tests.generated.settings import DROPPED, gone_on, stops
-from tests.generated.tables import ROUTES, UNROUTED, Table
+from tests.generated.tables import ROUTES, UNROUTED
 from tests.generated.target_tables import TargetTables
 from tests.generated.upstream import Step
 from tests.support.pipelines import Pipeline
@@ -157,11 +157,8 @@ class Run:
         if history.is_later:
             return
         how, early = self._choice["goes on with"], None
-        if how in COPIED:
-            if not self._copy_again(self._case.tables[how == "a copied table"]):
-                return
-        elif how in {"more tables", *FILTER_CHANGES}:
-            early = self._in_target(DROPPED if how == "more tables" else "")
+        if how == FILTER_CHANGE:
+            early = self._in_target()
             if early is None:
                 return
         elif how == "other routes" and self._is_begun():
@@ -172,7 +169,7 @@ class Run:
         history.is_later, history.now = True, now
         if how == "fewer tables":
             history.frozen = {DROPPED: self._target.rows(DROPPED, None)}
-        if early is not None or how in COPIED:
+        if early is not None:
             history.early = early
             history.leave_out()
 
@@ -181,39 +178,29 @@ class Run:
         progress = ProgressTable(self._name).read(self._bench.session)
         return progress is not None and len(self._waiting(progress.pending)) < len(progress.pending)
 
-    def _copy_again(self, table: Table) -> bool:
-        """The target gets what the upstream had of a table at applied_ts; False where that is no moment of the target:
-        of a table that it has written, a schema change is still to run, or rows of a step are there in parts."""
-        progress = ProgressTable(self._name).read(self._bench.session)
-        if progress is None or (table.name != DROPPED and (progress.pending or progress.in_parts)):
-            return False
-        self._history.copy_again(table, progress.applied_ts)
-        return True
-
-    def _in_target(self, table: str) -> frozenset[int] | None:
-        """The numbers of the steps of a table, "" for the first one, that are in the target, or were left out and are
-        not read again; None where some are in parts, or may be.  With boundaries, what was left out at or above the
-        applied ts is read again once the filters are others."""
+    def _in_target(self) -> frozenset[int] | None:
+        """The numbers of the steps of the first table that are in the target; None where some are in parts, or may
+        be."""
         progress = ProgressTable(self._name).read(self._bench.session)
         if progress is None:
             return frozenset()
-        if progress.in_parts and not table:
+        if progress.in_parts:
             return None
         waiting = self._waiting(progress.pending)
         if waiting and not self._case.wire.has_boundaries:
             return None
         steps = self._history.told_steps
         numbers = {number for number, step in enumerate(steps) if step.ts not in waiting}
-        is_read_again = self._case.wire.has_boundaries
-        below = progress.applied_ts if is_read_again else 0
-        names = {table} if table else {self._case.tables[0].name, "renamed"}
+        is_bounded = self._case.wire.has_boundaries
+        below = progress.applied_ts if is_bounded else 0
+        names = {self._case.tables[0].name, "renamed"}
         read: dict[int, set[bool]] = {}
         for one in self._log.messages:
             start = progress.positions.get((one.topic, one.partition))
             if one.table in names and start is not None:
                 ts = steps[one.step].ts
                 is_below = ts < below or (self._case.wire.has_commit_ts and ts < (start.floor or 0))
-                is_read = not is_read_again and one.offset < start.offset
+                is_read = not is_bounded and one.offset < start.offset
                 read.setdefault(one.step, set()).add(is_below or is_read)
         if any(len(found) > 1 for found in read.values()):
             return None

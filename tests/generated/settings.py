@@ -19,7 +19,7 @@ FILTERS: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Each leaves out what `RESERVED` has of a table filter, and nothing else."""
 DROPPED: Final = "t1"
-"""The table that a bridge which goes on with fewer tables leaves out, and one with more tables has left out."""
+"""The table that a bridge which goes on with fewer tables leaves out."""
 _SIZES: Final = ("rows per transaction", "micro-batch", "statements")
 
 
@@ -27,7 +27,7 @@ def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, 
     """The settings of a run's bridge.  choice: what holds now; later: when it goes on."""
     given: dict[str, Any] = {"name": name, "timezone": "UTC", "route": routing.rules}
     rules: tuple[str, ...] = random.choice(FILTERS) if choice["left out"] == "table filter" else ()
-    if choice["goes on with"] in ({"fewer tables"} if later else {"more tables", "a copied table"}):
+    if choice["goes on with"] == "fewer tables" and later:
         rules = (*(rules or ("*.*",)), f"!m.{DROPPED}")
     filters: list[dict[str, Sequence[str]]] = (
         [{"matcher": ["m.unwritten"], "ignore-event": ["all dml"]}] if choice["left out"] == "event filter" else []
@@ -49,14 +49,11 @@ def at_first(choice: Choice) -> Choice:
 def gone_on(choice: Choice, random: Random) -> dict[str, str]:
     """The choice that holds when the bridge goes on."""
     how, other = choice["goes on with"], dict(choice)
-    if how in {"no event filter", "no event filter and a copy"}:
-        return {**other, "event filter": NONE}
     dimensions = {
         "other sizes": _SIZES,
         "other mode": ("consistency",),
         "other place": ("where",),
         "other routes": ("route",),
-        "another event filter": ("event filter",),
     }
     for name in dimensions.get(how, ()):
         rest = {

@@ -24,7 +24,8 @@ from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.fenced_part import Fence
 from bridge.mysql.schema_changes.statement_tag import pipeline_tag, wait_while_running
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols import MAY_LACK_BOUNDARIES, DecodeOptions, make_decoder
+from bridge.protocols import PROTOCOLS as REGISTERED
+from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.rows.sql.statement import Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
@@ -80,7 +81,7 @@ def replay(url: str, golden: Path, variant: str, script: str, **options: int) ->
     """Replays a capture, and does as an operator what Debezium leaves out."""
     protocol = PROTOCOLS[variant]
     events = decoded(capture(golden, variant, script), protocol, ZONES.get(script, "UTC"))
-    boundary_seconds = 0.0 if protocol in MAY_LACK_BOUNDARIES else None
+    boundary_seconds = 0.0 if REGISTERED[protocol].may_lack_boundaries else None
     while True:
         try:
             run_all(url, events, boundary_seconds=boundary_seconds, **options)
@@ -486,7 +487,7 @@ def test_rows_are_read_back_at_their_commit_ts(tidb_target: str, session: Sessio
         session.execute(statement)
         commits.append(int(session.value(COMMIT_TS)))
     session.execute("ALTER TABLE m.t DROP COLUMN v")
-    upstream = UpstreamRows(Target(tidb_target, role="source"), retry_seconds=5)
+    upstream = UpstreamRows(Target(tidb_target, role="upstream"), retry_seconds=5)
     try:
         found = [upstream.rows_at(ts, T, [{"id": "1"}])[0] for ts in (commits[0] - 1, *commits)]
     finally:

@@ -18,7 +18,8 @@ from bridge.pipeline.watching.status_reporter import QUIET_SECONDS, StatusReport
 from bridge.rows.order_and_slices import TableRows
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
 from tests.support.models import give
-from tests.support.upstreams import TOPIC
+from tests.support.pipelines import admin, opened
+from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change
 
 ENDS = Ends(*(End(which, "there:1", retry_seconds=0) for which in ("target", "source")))
 WRITER = cast("Writer", SimpleNamespace(counts=WriterCounts(), safe_mode=0))
@@ -113,3 +114,18 @@ def test_a_sample_is_of_one_moment() -> None:
         sample = sampler.sample()
         assert sum(map(sum, sample.tables.values())) == sample.status.rows > rows
         rows = sample.status.rows
+
+
+def test_tables_that_go_slowly_are_named_with_the_reason(target: str) -> None:
+    """In the status, from the first transaction in which one went one upstream transaction after the other."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT)")
+    rows = [row_change(100, "t", ["id"], [], after=[1]), row_change(200, "t", ["id"], [], before=[1], after=[2])]
+    with opened(target, [(TOPIC, 0)]) as pipeline:
+        reporter = StatusReporter(pipeline.applier, pipeline.writer, ENDS, 0)
+        pipeline.take(in_one_partition([rows[0], boundary(101)]))
+        assert reporter.status().by_transaction == {}
+        pipeline.take(in_one_partition([*rows, boundary(201)]))
+        found = reporter.status().document()["by_transaction"]
+    assert found == {"m.t": "it has no key, so that its rows are found by all their values"}

@@ -19,13 +19,17 @@ from bridge.events import Code, Event, Kind
 from bridge.protocols import DecodeError, DecodeOptions, decode_message, in_json, make_decoder, recognise
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.debezium.avro.front import AvroFront
+from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.avro.schemas import read_schema
 from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import Decoder, SchemaId
+from bridge.protocols.fast.compiled.codes import NOT_READ
+from bridge.protocols.fast.texts import Texts
 from bridge.protocols.sender_losses import losses
+from bridge.registry.client import KeptSchemas
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
-from tests.support.avro_wire import encoded, ticdc_schema
+from tests.support.avro_wire import Schemas, encoded, ticdc_schema
 from tests.support.captures import read_lines
 from tests.support.registry import schemas_of
 
@@ -34,21 +38,6 @@ EVENTS = {"bank": 4191, "keys": 826, "all_types": 187, "my_types": 40, "ddl": 20
 """How many events the JSON of the same upstream had, tombstones and transactions aside."""
 
 Pairs = list[tuple[bytes | None, bytes | None]]
-
-
-class Schemas:
-    """A registry without HTTP."""
-
-    def __init__(self, schemas: Mapping[int, str]) -> None:
-        self.schemas = schemas
-
-    def text(self, schema_id: SchemaId) -> str:
-        if schema_id.number not in self.schemas:
-            raise DecodeError(f"the schema registry lacks the schema {schema_id.number}")
-        return self.schemas[schema_id.number]
-
-    def changed(self, _: SchemaId) -> str:
-        return "; it is another one now"
 
 
 def pairs_of(path: Path) -> Pairs:
@@ -97,6 +86,98 @@ def test_both_ways_give_the_same(avro_captures: Path, script: str) -> None:
         rows = decode_messages(decoder, columns).drop_columns(["topic", "partition", "offset"]).to_pylist()
         together = Counter(Event(**{**row, "kind": Kind(row["kind"])}) for row in rows)
         assert together == Counter({event: count * (len(many) // len(pairs)) for event, count in alone.items()})
+
+
+def both_ways(schemas: Mapping[int, str], pairs: Pairs) -> list[bool]:
+    """Whether the compiled function wrote each message, which is then what the front writes of it alone."""
+    front = AvroFront(Schemas(schemas), Envelopes())
+    lots, alone = AvroLots(front), list[tuple[bytes | None, bytes | None]]()
+    for pair in pairs:
+        try:
+            alone.append(front.in_json(*pair))
+        except DecodeError:
+            alone.append((None, None))
+    keys, values = zip(*pairs, strict=True)
+    together = [*zip(*lots.in_json(keys, values), strict=True)]
+    assert [(key or None, value) for key, value in together] == [(key or None, value) for key, value in alone]
+    return (lots._firsts_of(Texts.of(values, keys), keys, values) != NOT_READ).tolist()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_many_messages_become_the_same_json(avro_captures: Path, script: str) -> None:
+    """Byte for byte; the compiled function writes the rows, and leaves the others."""
+    pairs, schemas = genuine(avro_captures, script)
+    written = both_ways(schemas, pairs)
+    names = {number: read_schema(text).name for number, text in schemas.items()}
+    rows = [
+        bool(value) and names[int.from_bytes((value or b"")[1:5], "big")].endswith("Envelope") for _, value in pairs
+    ]
+    assert written == rows
+
+
+VALUES: dict[str, list[Any]] = {
+    "string": [
+        "",
+        "a" * 9,
+        'q"\\/',
+        "".join(map(chr, range(128))),
+        "\x7f\x80\u07ff\u0800\uffff\U00010000\U0010ffff",
+        "é" * 40,
+    ],
+    "bytes": [bytes(range(size)) for size in range(12)] + [b"\xff" * 30],
+    "long": [sign * (1 << bits) + more for bits in range(63) for sign in (1, -1) for more in (-1, 0, 1)]
+    + [(1 << 63) - 1, -(1 << 63)],
+    "int": [0, 1, -1, (1 << 31) - 1, -(1 << 31)],
+    "boolean": [True, False],
+    "double": [
+        0.0,
+        -0.0,
+        0.5,
+        -1.25,
+        0.1,
+        0.1 + 0.2,
+        1e15,
+        1e14,
+        1e16,
+        1e-5,
+        9.9e-6,
+        123456.789012,
+        5e-324,
+        1e300,
+        1e23,
+    ]
+    + [random.Random(2).uniform(-1e6, 1e6) for _ in range(50)]
+    + [round(random.Random(seed).uniform(-1e9, 1e9), seed % 8) for seed in range(200)],
+    "float": [0.0, 0.5, -1.25, 0.1, 3.4e38, 16777216.0, 1e-5],
+}
+
+
+def test_values_become_the_same_json() -> None:
+    """Those of each type, at the edges; and what is no value of it is refused by both."""
+    draw, written = random.Random(7), Counter[str]()
+    for kind, values in VALUES.items():
+        rows = [{"name": "x", "type": kind}, {"name": "y", "type": [kind, "null"]}]
+        row = {"type": "record", "name": "Value", "fields": rows}
+        source = {
+            "type": "record",
+            "name": "S",
+            "fields": [{"name": name, "type": "string"} for name in ("db", "table")],
+        }
+        fields = [{"name": "after", "type": ["null", row]}, {"name": "source", "type": source}]
+        text = json.dumps({"type": "record", "name": "Envelope", "namespace": "p.d.t", "fields": fields})
+        pairs: Pairs = [(None, b"\0\0\0\0\1\2" + _avro(kind, value) + b"\2\2d\2t") for value in values]
+        pairs += [(b"{}", b"\0\0\0\0\1\2" + _avro(kind, one) + b"\0" + _avro(kind, one) + b"\2d\2t") for one in values]
+        pairs += [(None, _mutated(draw, value)) for _, value in pairs * 20 if value]
+        written[kind] = sum(both_ways({1: text}, pairs)[: 2 * len(values)])
+        if kind not in ("double", "float"):  # of which the compiled function writes the short ones
+            assert written[kind] == 2 * len(values)
+    assert written["double"] > 200
+    assert written["float"] > 2
+
+
+def _avro(kind: str, value: Any) -> bytes:
+    text = base64.b64encode(value).decode() if kind == "bytes" else value
+    return encoded({"type": {"long": "int64", "int": "int32"}.get(kind, kind)}, text)
 
 
 def test_the_fast_path_reads_rows_in_avro(avro_captures: Path) -> None:
@@ -305,12 +386,17 @@ def _mutate(folder: Path, count: int) -> None:
     lots = [genuine(folder, script) for script in ("keys", "all_types", "my_types", "ddl")]
     decoders = [decoder_of(schemas) for _, schemas in lots]
     readers = [{number: json.loads(text) for number, text in schemas.items()} for _, schemas in lots]
+    together: list[Pairs] = [[] for _ in lots]
     for _ in range(count):
         which = draw.randrange(len(lots))
         key, value = draw.choice(lots[which][0])
         if value is None:
             continue
         bad = _mutated(draw, value)
+        together[which].append((key, bad))
+        if len(together[which]) == 600:
+            assert any(both_ways(lots[which][1], lots[which][0] + together[which])[len(lots[which][0]) :])
+            together[which].clear()
         events = decode_message(decoders[which], key, bad)
         seen.update(event.kind for event in events)
         if any(event.kind is Kind.BAD for event in events):
@@ -453,6 +539,48 @@ def test_a_schema_change_is_told_from_a_row_by_what_is_there(avro_captures: Path
     assert len(left) < len(schemas)
     bad = [event for event in decoded(decoder_of(left), pairs) if event.kind is Kind.BAD]
     assert {event.columns for event in bad} == {Code.SCHEMA_CHANGE if "Change" in lacking else Code.MALFORMED}
+
+
+DELIMITED = {"p_d_t.Envelope": True, "p.d_t.Envelope": False, "p_d.t.Envelope": False, "d_x.Envelope": False}
+
+
+@pytest.mark.parametrize("name", DELIMITED)
+def test_names_joined_by_another_delimiter(name: str) -> None:
+    """A topic's name, and with it a record's, may join its parts by something else (topic.delimiter)."""
+    fields = [{"name": one, "type": "string"} for one in ("db", "table")]
+    source = {"type": "record", "name": "s", "fields": fields}
+    text = json.dumps({"type": "record", "name": name, "fields": [{"name": "source", "type": source}]})
+    [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2d\2t")
+    assert ("but its schema is" not in str(event.text)) == DELIMITED[name]
+
+
+def test_cloud_events_in_avro() -> None:
+    """Are named, as in JSON."""
+    text = json.dumps(
+        {"type": "record", "name": "p.d.t.CloudEvents.Envelope", "fields": [{"name": "id", "type": "int"}]}
+    )
+    [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2")
+    assert "CloudEvents" in str(event.text)
+    assert "AvroConverter" in str(event.text)
+
+
+def test_a_quarantined_message_is_kept_with_its_schemas(avro_captures: Path) -> None:
+    """So it can be read when the registry is gone, or lacks them; what the registry gives comes first."""
+    pairs, schemas = genuine(avro_captures, "keys")
+    key, value = next(pair for pair in pairs if pair[0] and pair[1])
+    assert value is not None
+    [bad] = decode_message(decoder_of(schemas), key, value + b"x")
+    kept = orjson.loads(bad.key or "")
+    assert kept == {f"contentIds/{one[4]}": schemas[one[4]] for one in (key or b"", value)}
+    right = decode_message(decoder_of(schemas), key, value)
+    for registry in (None, Schemas({})):
+        options = DecodeOptions(None, schemas=KeptSchemas(kept, registry))
+        assert decode_message(make_decoder("debezium", options), key, value) == right
+    wrong = dict.fromkeys(kept, "no schema")
+    options = DecodeOptions(None, schemas=KeptSchemas(wrong, Schemas(schemas)))
+    assert decode_message(make_decoder("debezium", options), key, value) == right
+    [event] = decode_message(make_decoder("debezium", DecodeOptions(None, schemas=KeptSchemas({}, None))), key, value)
+    assert "was not kept" in str(event.text)
 
 
 def test_a_tombstone_needs_no_schema() -> None:

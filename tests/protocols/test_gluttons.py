@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bridge.protocols import DECODERS
+from bridge.protocols import PROTOCOLS
 
 BYTES = 1_400_000
 TIMES = 20
@@ -16,7 +16,7 @@ TIMES = 20
 MEGABYTES = 200.0
 
 
-@pytest.mark.parametrize("protocol", sorted(DECODERS))
+@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 def test_one_megabyte_takes_neither_long_nor_much(protocol: str) -> None:
     """No megabyte of any bytes takes more than 20 times what plain Python takes to parse and join a megabyte of rows,
     about a second of the processor, or 200 MB; and no message is larger, for which the measure would mean nothing."""

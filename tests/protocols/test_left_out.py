@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from bridge.events import Kind
 from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.protocols import PROTOCOLS as REGISTERED
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from tests.support.debezium_wire import TICDC_SOURCE, ticdc
 from tests.support.wire import as_ckafka, canal, open_row
 
-PROTOCOLS = ["canal-json", "ckafka", "debezium", "open-protocol"]
+PROTOCOLS = sorted(REGISTERED)
 Pair = tuple[bytes | None, bytes]
 
 
 def message(protocol: str, schema: str, id_: int = 1) -> Pair:
     """A row of the table t."""
-    if protocol == "debezium":
-        return b'{"payload":{"id":1}}', ticdc("c", {"id": id_}, source=TICDC_SOURCE | {"db": schema, "table": "t"})
-    if protocol == "open-protocol":
-        return open_row({"u": {"id": {"t": 3, "h": True, "f": 11, "v": id_}}}, scm=schema)
-    value = canal("INSERT", {"id": ("int", str(id_))}, database=schema)
-    return b"", as_ckafka(value) if protocol == "ckafka" else value
+    return MESSAGES[protocol](schema, id_)
+
+
+def _of_canal(schema: str, id_: int) -> Pair:
+    return b"", canal("INSERT", {"id": ("int", str(id_))}, database=schema)
+
+
+MESSAGES: dict[str, Callable[[str, int], Pair]] = {
+    "canal-json": _of_canal,
+    "ckafka": lambda schema, id_: (b"", as_ckafka(_of_canal(schema, id_)[1])),
+    "debezium": lambda schema, id_: (
+        b'{"payload":{"id":1}}',
+        ticdc("c", {"id": id_}, source=TICDC_SOURCE | {"db": schema, "table": "t"}),
+    ),
+    "open-protocol": lambda schema, id_: open_row({"u": {"id": {"t": 3, "h": True, "f": 11, "v": id_}}}, scm=schema),
+}
+"""How a message is made: a row of the table t of a database."""
 
 
 def decoded(protocol: str, pairs: Iterable[Pair], **options: Any) -> list[dict[str, Any]]:

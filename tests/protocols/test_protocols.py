@@ -8,7 +8,7 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.events import Event, Kind
-from bridge.protocols import DECODERS, DecodeError, DecodeOptions, decode_message, make_decoder
+from bridge.protocols import PROTOCOLS, DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.canal.decoder import CanalJsonDecoder
 from bridge.protocols.decoder import MAX_CACHED, PlainDecoder
 from tests.support.wire import canal
@@ -16,8 +16,8 @@ from tests.support.wire import canal
 
 def test_every_protocol_is_made() -> None:
     """Each name in the registry makes a decoder."""
-    assert {"canal-json", "open-protocol"} <= DECODERS.keys()
-    for name in DECODERS:
+    assert {"canal-json", "open-protocol"} <= PROTOCOLS.keys()
+    for name in PROTOCOLS:
         assert callable(make_decoder(name, DecodeOptions(None)).decode)
 
 
@@ -25,7 +25,7 @@ def test_unknown_protocol() -> None:
     """An unknown name lists the known ones and the closest."""
     with pytest.raises(UsageError) as refusal:
         make_decoder("canal_jsn", DecodeOptions("UTC"))
-    assert f"{', '.join(sorted(DECODERS))}; did you mean canal-json?" in str(refusal.value)
+    assert f"{', '.join(sorted(PROTOCOLS))}; did you mean canal-json?" in str(refusal.value)
 
 
 def test_wrong_time_zone_is_told_when_the_decoder_is_made() -> None:

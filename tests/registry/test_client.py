@@ -88,7 +88,7 @@ def test_logging_in(registry: Registry, given: tuple[str, ...], login: str) -> N
     ("path", "schema_id", "asked"),
     [
         ("", ID, "/schemas/ids/7"),
-        ("/apis/ccompat/v7/", SchemaId("globalIds", 7), "/apis/ccompat/v7/schemas/ids/7"),
+        ("/apis/ccompat/v7/", ID, "/apis/ccompat/v7/schemas/ids/7"),
         ("/apis/registry/v2", SchemaId("globalIds", 7), "/apis/registry/v2/ids/globalIds/7"),
         ("/apis/registry/v3", ID, "/apis/registry/v3/ids/contentIds/7"),
     ],
@@ -97,6 +97,27 @@ def test_the_interfaces_of_registries(registry: Registry, path: str, schema_id: 
     """Confluent's, and Apicurio's own, which tells two kinds of ids apart."""
     assert SchemaRegistry((registry.url + path,)).asked(schema_id) == SCHEMA
     assert registry.asked[0].endswith(asked)
+
+
+def test_ids_that_only_apicurios_own_interface_knows(registry: Registry) -> None:
+    """Eight bytes are a globalId, and the other interface may have another schema of the same table by that number:
+    both may read a DECIMAL, and of two scales."""
+    with pytest.raises(SourceError, match="/apis/registry/v2 or v3"):
+        SchemaRegistry((registry.url + "/apis/ccompat/v7",)).asked(SchemaId("globalIds", 7))
+    assert registry.asked == []
+
+
+def test_what_was_kept_long_ago(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is compared with what the registry gives, if it answers: another one may have its URL now."""
+    text = of_another_process(registry).text(ID)
+    monkeypatch.setattr(client, "_FRESH_SECONDS", -1.0)
+    for status in (200, 404, 503, 401):
+        registry.status = status
+        assert of_another_process(registry).text(ID) == text
+    assert len(registry.asked) == 5
+    registry.status, registry.schemas[7] = 200, "another"
+    with pytest.raises(SourceError, match="ids were given anew"):
+        of_another_process(registry).text(ID)
 
 
 @pytest.mark.parametrize("status", [401, 403, 301, 400])

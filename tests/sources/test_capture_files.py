@@ -52,6 +52,15 @@ def test_base64_may_be_folded(spark: SparkSession, tmp_path: Path) -> None:
     assert [message.value for message in source.messages(None, None)] == [b"{}>??"]
 
 
+def test_headers_with_the_ids_of_schemas(tmp_path: Path) -> None:
+    """Say what otherwise stands before the value, as of a message in Kafka; others mean nothing."""
+    of_value = {"apicurio.value.globalId": "AAAAAAAAAAk=", "trace": "not base64"}
+    source = write(tmp_path, GOOD | {"value": "AgI=", "headers": of_value}, GOOD | {"offset": 4, "headers": ["x"]})
+    values = [message.value for message in source.messages(None, None)]
+    assert values[0] == bytes(8) + b"\t\2\2"
+    assert values[1] == b"{}>??"
+
+
 @pytest.mark.parametrize("size", [1, 7, 60, 61, 200, 1 << 20])
 def test_pieces_hold_each_line_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, size: int) -> None:
     """Wherever they are cut: in a line, at its end, or behind a line without one."""

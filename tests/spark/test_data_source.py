@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bridge.protocols.values.untyped import split_forms
 from bridge.spark.source.data_source import EventStreamReader, SourceOptions
 from tests.support.captures import read_lines
 from tests.support.producers import ordered_producer
+from tests.support.registry import schemas_of, serving
 from tests.support.shown_output import MANUAL
 
 Image = dict[str, str | None] | None
@@ -82,6 +84,22 @@ def test_it_gives_every_event_of_a_capture(
     path = golden / variant / f"{script}.jsonl"
     read = spark.read.format("bridge").option("input", str(path)).option("timezone", "UTC").load()
     assert in_order(read.collect()) == expected(list(read_lines(path)), protocol)
+
+
+def test_messages_in_avro(spark: SparkSession, avro_captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a schema registry, whose password is a reference."""
+    monkeypatch.setenv("TEST_REGISTRY_PASSWORD", "hunter2")
+    bridge.register(spark)
+    folder = avro_captures / "debezium-avro-wire"
+    name = "my_types.apicurio-headers"
+    with serving(schemas_of(folder / f"{name}.schemas.json")) as registry:
+        registry.login = "Basic " + b64encode(b"ann:hunter2").decode()
+        of_registry = {"urls": registry.url, "user": "ann", "password": "env:TEST_REGISTRY_PASSWORD"}
+        options = {"input": str(folder / f"{name}.jsonl")} | {f"source.registry.{k}": v for k, v in of_registry.items()}
+        found = spark.read.format("bridge").options(**options).load().collect()
+    kinds = Counter(row["kind"] for row in found)
+    assert kinds["bad"] == 0
+    assert kinds["insert"] > 10
 
 
 def send(kafka: Kafka, topic: str, values: list[bytes], partitions: int) -> None:
@@ -158,6 +176,10 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"input": "x", "starting_offsets": "7"}, "starting_offsets is '7'"),
     ({"input": "x", "max_messages_per_batch": "0"}, "max_messages_per_batch is '0'"),
     ({"bootstrap_servers": "k:1", "topic": "t", "source.kafka.sasl.password": "hunter2"}, "holds a password"),
+    ({"input": "x", "source.registry.password": "hunter2"}, "holds a password"),
+    ({"input": "x", "source.registry.urls": "hunter2"}, "source.registry.urls"),
+    ({"input": "x", "source.registry.timeout_seconds": "soon"}, "source.registry.timeout_seconds"),
+    ({"input": "x", "source.registry.url": "http://r"}, "source.registry.url"),
 ]
 
 

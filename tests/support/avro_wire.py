@@ -5,9 +5,30 @@ from __future__ import annotations
 import base64
 import re
 import struct
+from collections.abc import Mapping
 from typing import Any
 
+from bridge.protocols import DecodeError
+from bridge.protocols.decoder import SchemaId
+
 _TYPES = {"int8": "int", "int16": "int", "int32": "int", "int64": "long"}
+
+
+class Schemas:
+    """A registry without HTTP."""
+
+    def __init__(self, schemas: Mapping[int, str]) -> None:
+        self.schemas = schemas
+
+    def text(self, schema_id: SchemaId) -> str:
+        """The schema with a number."""
+        if schema_id.number not in self.schemas:
+            raise DecodeError(f"the schema registry lacks the schema {schema_id.number}")
+        return self.schemas[schema_id.number]
+
+    def changed(self, _: SchemaId) -> str:
+        """What is said of one that does not fit."""
+        return "; it is another one now"
 
 
 def ticdc_schema(connect: dict[str, Any], defined: set[str] | None = None) -> Any:

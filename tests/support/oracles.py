@@ -16,7 +16,7 @@ import bridge.protocols.fast.loading  # noqa: F401
 from bridge.demo.encode import EncodedMessage
 from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
 from bridge.events import Event, Kind
-from bridge.protocols import DECODERS, DecodeOptions, Decoder
+from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import SENDERS, protocol_of
@@ -48,7 +48,9 @@ def events_of(events: pa.Table) -> list[Event]:
 
 def decoder_of(protocol: str, **options: Any) -> FastDecoder:
     """A decoder with both paths."""
-    return DECODERS[protocol_of(protocol)](DecodeOptions("UTC", ckafka_binary="base64", **options))
+    made = make_decoder(protocol_of(protocol), DecodeOptions("UTC", ckafka_binary="base64", **options))
+    assert isinstance(made, FastDecoder)
+    return made
 
 
 def plain(protocol: str) -> Decoder:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from bridge.ddl.policy import DdlRules
-from bridge.ends.end import End, Ends
+from bridge.ends.end import End
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.filters.table_filter import TableFilter
@@ -28,16 +27,14 @@ from bridge.mysql.parallel.consistency import writer_of
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.mysql.parallel.parallel_writer import Executors
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.routes_record import keep_routes
+from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.routes_record import keep_rules
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
-from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
 from bridge.pipeline.by_partitions.order import IdlePolicy
-from bridge.pipeline.filtering.filter_change import keep_filters
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
@@ -77,36 +74,6 @@ class Pipeline:
         session.close()
 
 
-Since = Callable[[Iterable[PartitionId], int], Mapping[PartitionId, int]]
-
-
-def from_the_beginning(partitions: Iterable[PartitionId], ms: int) -> Mapping[PartitionId, int]:
-    """Where messages of some moment and later ones begin, if nobody knows."""
-    del ms
-    return dict.fromkeys(partitions, 0)
-
-
-@dataclass
-class _Parts:
-    """What recording filters takes of an `Assembly`."""
-
-    settings: SimpleNamespace
-    source: SimpleNamespace
-    target: Target
-    progress_table: Callable[[], ProgressTable]
-    protocol: str = "canal-json"
-
-
-def _with_filters(
-    progress: Progress, rules: RowRules, since: Since, ownership: Ownership, table: ProgressTable, target: Target
-) -> Progress:
-    settings = SimpleNamespace(row_rules=rules, decode_options=lambda: DecodeOptions("UTC"))
-    source = SimpleNamespace(since=since, topics=dict, stamped=lambda starts, count: [])  # noqa: ARG005
-    parts = _Parts(settings, source, target, lambda: table)
-    ends = Ends(End("target", target.place, retry_seconds=1), End("source", "", retry_seconds=1))
-    return keep_filters(cast(Assembly, parts), ownership, progress, ends)
-
-
 @contextmanager
 def opened(
     url: str,
@@ -134,7 +101,6 @@ def opened(
     protocol: str = "canal-json",
     gate: Gate | None = None,
     rules: RowRules | None = None,
-    since: Since = from_the_beginning,
     trace: Callable[[str], None] = no_trace,
     transactions: PartitionId | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -145,7 +111,6 @@ def opened(
     writers: with any, the consistency is `parallel`, and everything is written apart, by `executors`; None: tasks in
         this process.
     rules: routes and filters, to be kept on record.
-    since: where messages of some moment begin, which are read again when the filters are others than before.
     transactions: the partition of Debezium's topic of transactions, if their order is applied.
     ends: where partitions end now.
     """
@@ -159,7 +124,7 @@ def opened(
         progress = table.read(ownership.control)
         assert progress is not None
         if rules is not None:
-            progress = _with_filters(progress, rules, since, ownership, table, target)
+            keep_rules(ownership.control, table.schema, progress, rules, accepts_change=True)
         writer = writer_of(
             target,
             table,
@@ -258,7 +223,7 @@ def ran_with(session: Session, routes: Routes) -> None:
         session.execute("UPDATE _bridge.progress SET applied_ts = 50, applying_ts = 50")
     progress = table.read(session)
     assert progress is not None
-    keep_routes(session, table.schema, progress, RowRules(routes=routes))
+    keep_rules(session, table.schema, progress, RowRules(routes=routes), accepts_change=True)
 
 
 @contextmanager

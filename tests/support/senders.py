@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bridge.commands.config_examples import example
 from bridge.local import Kafka, MariaDB, MySQL
 from bridge.local.mysql import OLD_VERSION
 from bridge.local.sql_server import SqlServer
@@ -159,6 +162,17 @@ def sending(
         log, says = sender.folder / "server.log", STREAMS if kind.release else READS
         wait_for(lambda: says in log.read_text(errors="replace"), f"it has not said {says!r}", SENT_SECONDS)
         yield Round(kind, kafka, upstream, sender, topics)
+
+
+def example_settings(name: str, folder: Path, servers: str, target: str, upstream: str) -> tuple[Path, str]:
+    """Writes what `bridge config example` prints of that name, with these ends; returns the file, and its text."""
+    text = example(name)
+    text = re.sub(r'(bootstrap_servers = )".*?"', rf'\1"{servers}"', text)
+    for section, url in (("target", target), ("upstream", upstream)):
+        text = re.sub(rf'(\[{section}\].*\nurl = )".*?"', rf'\1"{url}"', text)
+    settings = folder / "bridge.toml"
+    settings.write_text(text, encoding="utf-8")
+    return settings, text
 
 
 def messages_until(bootstrap_servers: str, topics: Sequence[str], last: bytes) -> list[Line]:

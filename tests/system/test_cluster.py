@@ -96,6 +96,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     assert ("executors_write" in process.log) is (consistency == "parallel")
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 def test_a_signal_to_spark_submit_ends_it_with_0(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path

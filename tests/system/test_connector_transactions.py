@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.local import Kafka, LocalError, MySQL
+from bridge.local import Kafka, LocalError, MariaDB, MySQL
 from tests.support.bridges import running
 from tests.support.command import bridge
-from tests.support.debezium_connector import LOSSLESS, MYSQL, OLD, DebeziumConnector, Release
+from tests.support.debezium_connector import LOSSLESS, MARIADB, MYSQL, OLD, DebeziumConnector, Release
 from tests.support.pipelines import admin, sql
 from tests.system.test_debezium_connector import IN_BINLOG
 
@@ -33,9 +33,9 @@ USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
 
 
 @pytest.fixture
-def upstream() -> Iterator[MySQL]:
-    """A MySQL with a bank of three tables, and a ledger without a key."""
-    with MySQL(options=[*IN_BINLOG]) as server:
+def upstream(release: Release) -> Iterator[MySQL | MariaDB]:
+    """A server of the connector's kind, with a bank of three tables, and a ledger without a key."""
+    with (MySQL if release.kind == "mysql" else MariaDB)(options=[*IN_BINLOG]) as server:
         with admin(server.url) as session:
             session.execute("CREATE DATABASE bank")
             for table in "abc":
@@ -103,13 +103,14 @@ RUNS = [
         ("target", OLD, "atomic", 4), ("mysql_target", OLD, "atomic", 4),
         ("mysql_target", MYSQL, "atomic", 4),
         ("target", OLD, "parallel", 8), ("mysql_target", MYSQL, "parallel", 8),
+        ("target", MARIADB, "atomic", 4), ("mysql_target", MARIADB, "atomic", 4), ("target", MARIADB, "parallel", 8),
     ]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("server", "release", "consistency", "rounds"), RUNS)
 def test_no_snapshot_shows_a_part(
-    upstream: MySQL,
+    upstream: MySQL | MariaDB,
     server: str,
     request: pytest.FixtureRequest,
     kafka: Kafka,
@@ -130,9 +131,10 @@ def test_no_snapshot_shows_a_part(
         kafka.create_topic(topic, 1 if topic.endswith(("transaction", "ledger")) else 3)
     kafka.create_topic(prefix, 1)
     more = {**LOSSLESS, "provide.transaction.metadata": "true"}
+    source = "mysql-8" if release.kind == "mysql" else "mariadb"
     arguments = [
         *(part for topic in topics for part in ("--topic", topic)),
-        *("--protocol", "debezium", "--set", "ddl.source=mysql-8", "--consistency", consistency),
+        *("--protocol", "debezium", "--set", f"ddl.source={source}", "--consistency", consistency),
     ]
     transfers = Transfers(upstream.url, 3, LARGE if consistency == "parallel" else USUAL)
     reader = Reader(target)

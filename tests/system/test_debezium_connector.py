@@ -10,12 +10,12 @@ from threading import Thread
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from bridge.commands.config_examples import example
 from bridge.local import Kafka, LocalError, MySQL
 from tests.support.bridges import running
 from tests.support.command import SECONDS, Process, bridge
 from tests.support.debezium_connector import OLD, DebeziumConnector
 from tests.support.pipelines import admin, sql
+from tests.support.senders import example_settings
 from tests.support.waiting import wait_for
 from tests.system.test_native_debezium import CREATE, ROWS
 
@@ -148,13 +148,9 @@ def test_the_example_of_settings_is_right_for_the_connector(
         OLD.jars()
     except LocalError as error:
         pytest.skip(str(error))
-    text, servers = example("debezium-connector"), kafka.bootstrap_servers
+    servers = kafka.bootstrap_servers
+    settings, text = example_settings("debezium-connector", tmp_path, servers, target, upstream.url)
     options = dict(re.findall(r'^#   "(.*?)": "(.*?)",?$', text, re.MULTILINE))
-    for name, value in {"bootstrap_servers": servers, "target": target, "upstream": upstream.url}.items():
-        place = r'(bootstrap_servers = )".*?"' if name == "bootstrap_servers" else rf'(\[{name}\]\nurl = )".*?"'
-        text = re.sub(place, rf'\1"{value}"', text)
-    settings = tmp_path / "bridge.toml"
-    settings.write_text(text, encoding="utf-8")
     sql(upstream.url, *OF_THE_EXAMPLE, "SELECT 1")
     with DebeziumConnector(servers, upstream.port, "shop", options["topic.prefix"], schemas=True, more=options):
         wait_for_topics({"shop", "shop.shop.orders", "shop.shop.customers"}, servers)

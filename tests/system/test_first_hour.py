@@ -21,13 +21,9 @@ WATERMARK = b'{"id":0,"database":"","table":"","isDdl":false,"type":"TIDB_WATERM
 def test_a_topic_without_messages_is_waited_for(
     kafka: Kafka, topic: Callable[..., str], target: str, tmp_path: Path
 ) -> None:
-    """`bridge run` says so once, ends cleanly at a stop, and begins with the first message."""
+    """`bridge run` says so once, begins with the first message, and ends cleanly at a stop."""
     name = topic(1)
     arguments = ("run", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name, "--target", target)
-    with Process(tmp_path, *arguments) as process:
-        process.says("there is no message yet")
-        process.signal(signal.SIGTERM)
-        assert process.wait() == 0, process.end_of_log
     with Process(tmp_path, *arguments) as process:
         process.says("there is no message yet")
         producer = ordered_producer(kafka.bootstrap_servers)

@@ -22,12 +22,23 @@ import pytest
 from bridge.config import Settings
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
 from bridge.local.sql_server import SqlServer
+from tests.support.canal_server import CanalServer
 from tests.support.captures import Line, write_lines
-from tests.support.command import Process
+from tests.support.command import Process, bridge
 from tests.support.error_messages import entries
 from tests.support.pipelines import admin, decoded, drop_all, run_all, sql
-from tests.support.senders import KINDS, Round, say_last_words, sending
+from tests.support.senders import (
+    KINDS,
+    LAST_WORDS,
+    READS,
+    Round,
+    example_settings,
+    messages_until,
+    say_last_words,
+    sending,
+)
 from tests.support.upstream_writers import DATABASE, Writer, contents
+from tests.support.waiting import wait_for
 
 CHAINS: Final = {"Canal, MySQL": "mysql_target", "Debezium, MySQL": "mysql_target", "Debezium, MariaDB": "target"}
 """The chains of the suite, each with a target of the upstream's kind."""
@@ -153,6 +164,37 @@ def test_what_a_real_sender_wrote_ends_equal(
     rules = Settings.model_validate({"timezone": "UTC", "ddl": {"source": KINDS[name].source}}).ddl_rules()
     run_all(target, events, protocol=protocol, ddl=rules, boundary_seconds=BOUNDARY_SECONDS, cascades_are_lost=True)
     assert contents(target) == right
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("upstream", ["Canal, MySQL"], indirect=True)
+def test_the_example_of_settings_is_right_for_canal(
+    upstream: SqlServer, target: str, kafka: Kafka, tmp_path: Path
+) -> None:
+    """`bridge config example canal-to-mariadb`: the properties of Canal that it names, and the bridge's own; but the
+    zone is that of Canal's process here."""
+    servers = kafka.bootstrap_servers
+    settings, text = example_settings("canal-to-mariadb", tmp_path, servers, target, upstream.url)
+    settings.write_text(text.replace("+08:00", "UTC"), encoding="utf-8")
+    properties = dict(re.findall(r"^#   (canal\.\S+) = (\S+)", text, re.MULTILINE))
+    partitions = int(properties["canal.mq.partitionsNum"])
+    kafka.create_topic("shop", partitions)
+    sql(upstream.url, "CREATE DATABASE other", "SELECT 1")
+    gtids = sql(upstream.url, "SELECT @@global.gtid_executed")[0][0]
+    of_sender = {name: value.replace("\\\\", "\\") for name, value in properties.items()}
+    with CanalServer(servers, upstream.port, of_sender, gtids=gtids) as canal:
+        wait_for(lambda: READS in (canal.folder / "server.log").read_text(errors="replace"), "it reads nothing", 120)
+        work(upstream.url, (*BEFORE, *CHAIN, "DROP DATABASE other"))
+        say_last_words(upstream)
+        messages = messages_until(servers, ["shop"], LAST_WORDS)
+    assert {line["partition"] for line in messages} == set(range(partitions))
+    ended = bridge("replay", "--config", str(settings))
+    assert ended.code == 0, ended.err
+    assert contents(target) == contents(upstream.url)
+    ended = bridge("verify", "--against", "upstream", "--config", str(settings))
+    assert ended.code == 0, ended.out + ended.err
 
 
 @pytest.mark.soak

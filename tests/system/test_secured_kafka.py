@@ -122,10 +122,9 @@ def restart(target: str) -> dict[int, int]:
     [
         ([DESCRIBE, COMMIT], {("fail", "kafka-rights")}, f"--operation Read --topic {TOPIC}"),
         ([COMMIT], {("fail", "source")}, f"--operation Describe --operation Read --topic {TOPIC}"),
-        ([READ, DESCRIBE], {("warn", "kafka-group")}, f"--operation Read --group {GROUP}"),
         ([READ, COMMIT], set(), ""),
     ],
-    ids=["without Read", "without any on the topic", "without Read on the group", "Read implies Describe"],
+    ids=["without Read", "without any on the topic", "Read implies Describe"],
 )
 def test_an_acl_that_is_missing(
     secured: tuple[SecuredKafka, Feed],

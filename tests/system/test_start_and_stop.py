@@ -93,6 +93,7 @@ def test_a_signal_to_the_group_ends_it_with_0(
             assert "Traceback" not in process.log, process.log
 
 
+@pytest.mark.soak
 def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path
 ) -> None:

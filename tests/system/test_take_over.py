@@ -99,6 +99,7 @@ def test_the_heartbeat_begins_before_spark_has_started(
     assert len(beats) == 2
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_an_owner_that_slept_through_a_take_over_ends_with_5(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path

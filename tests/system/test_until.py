@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 from bridge.tso import tso_ms, tso_time
-from tests.support.captures import BankState, Line, bank_below, canal, commit_ts, is_watermark, read_lines, write_lines
+from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.captures import (
+    BankState,
+    Line,
+    bank_below,
+    canal,
+    commit_ts,
+    encoded,
+    is_watermark,
+    read_lines,
+    write_lines,
+)
 from tests.support.command import bridge
 from tests.support.golden import Reader, capture, differences, replay_arguments
 from tests.support.pipelines import sql
@@ -103,3 +114,27 @@ def test_a_rest_above_the_last_boundary_is_reported(target: str, bank: list[Line
     assert rest > 0
     assert f"{rest:,} row changes lie at or above the last boundary" in ended.out
     assert_is(target, bank_below(cut, boundary))
+
+
+def test_what_was_left_out_is_not_read_again(target: str, tmp_path: Path) -> None:
+    """A start with another filter ends with 2 and says how to go on; with the flag it goes on, from what comes then."""
+    sql(target, "CREATE DATABASE m", *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY)" for name in "tu"))
+
+    def replay(messages: list[dict[str, object]], *flags: str) -> tuple[int, str]:
+        lines = [
+            {"partition": 0, "offset": at, "timestamp": 0, "key": None, "value": encoded(json.dumps(one).encode())}
+            for at, one in enumerate(messages)
+        ]
+        write_lines(tmp_path / "all.jsonl", lines)
+        given = ("--input", str(tmp_path), "--protocol", "canal-json", "--target", target)
+        ended = bridge("replay", *given, *flags)
+        return ended.code, ended.last_line
+
+    early = [{**row(5, 1), "table": "t"}, {**row(6, 1), "table": "u"}, watermark(10)]
+    late = [*early, {**row(15, 2), "table": "t"}, {**row(16, 2), "table": "u"}, watermark(20)]
+    assert replay(early, "--filter", "m.t")[0] == 0
+    code, said = replay(late)
+    assert (code, "the pipeline ran with other filter; at pipeline bridge, applied ts 10" in said) == (2, True), said
+    assert replay(late, "--accept-change")[0] == 0
+    assert sql(target, "SELECT id FROM m.t ORDER BY id") == [(1,), (2,)]
+    assert sql(target, "SELECT id FROM m.u") == [(2,)]

@@ -153,7 +153,7 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
     "translate",
     example="echo 'ALTER TABLE t ADD COLUMN c JSON' | bridge ddl translate --schema shop --flavour mariadb-10.11",
 )
-@takes_settings("name", "protocol", "registry", "input", "target", "flavour", "schema", *DECODING)
+@takes_settings("name", "protocol", "registry", "input", "target", "flavour", "schema", *DECODING, needs=())
 def translate(
     settings: Settings,
     flavour: Annotated[

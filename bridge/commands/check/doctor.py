@@ -44,14 +44,19 @@ class Places:
     upstream: Callable[[], Target]
 
 
-def check_all(settings: Settings, places: Places, *, create: bool = False) -> list[Finding]:
-    """Checks everything; nothing is written to the target unless `create` asks for the bridge's own tables."""
-    return list(_Doctor(settings, places).findings(create=create))
+def check_all(
+    settings: Settings, places: Places, *, create: bool = False, accepts_change: bool = False
+) -> list[Finding]:
+    """Checks everything; nothing is written to the target unless `create` asks for the bridge's own tables.
+
+    accepts_change: the start would have --accept-change.
+    """
+    return list(_Doctor(settings, places, accepts_change=accepts_change).findings(create=create))
 
 
 class _Doctor:
-    def __init__(self, settings: Settings, places: Places) -> None:
-        self._settings, self._places = settings, places
+    def __init__(self, settings: Settings, places: Places, *, accepts_change: bool) -> None:
+        self._settings, self._places, self._accepts_change = settings, places, accepts_change
         self._decoded: Decoded | None = None
         self._read: SourceFacts | None = None
         self._has_target = False
@@ -64,7 +69,7 @@ class _Doctor:
         yield from _listening(settings.watch.listen)
         looks = (
             Look("this machine", SERVER_SECONDS, lambda: machine.gather(settings)),
-            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source(), settings.source.consumer_group)),
+            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source())),
             Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
             Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(places.upstream()))
             if settings.upstream.url
@@ -80,7 +85,7 @@ class _Doctor:
         target = self._places.target()
         if create:
             server.make_own_tables(target, self._settings)
-        return server.gather(target, self._settings)
+        return server.gather(target, self._settings, accepts_change=self._accepts_change)
 
     def _source(self, facts: SourceFacts) -> Iterator[Finding]:
         self._read = facts

@@ -47,7 +47,7 @@ REPLICATED: Final = (
 OWN: Final = (
     *(Need(privilege, "progress, ownership, quarantine") for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")),
     Need("CREATE", "the bridge's tables are made"),
-    Need("ALTER", "the bridge's tables are upgraded"),
+    Need("ALTER", "schema changes are tried on copies of tables"),
     Need("CREATE TEMPORARY TABLES", "values of rows in parts, verify"),
 )
 """What is needed on the bridge's own database."""

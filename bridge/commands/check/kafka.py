@@ -13,8 +13,7 @@ from bridge.events import Event, Kind
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
-from bridge.sources.kafka.acls import NEEDED, NEEDED_ON_GROUP, Acls, lacking
-from bridge.sources.kafka.group_offsets import GroupNow
+from bridge.sources.kafka.acls import NEEDED, Acls, lacking
 from bridge.sources.kafka.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
 from bridge.tso import tso_ms, tso_time
@@ -34,7 +33,6 @@ class SourceFacts:
     partitions: how many each topic has; empty for capture files.
     operations: what the user may do with each topic; empty where nobody can tell.
     acls: of the user.
-    group: the consumer group to which offsets are committed, by its name; empty without one.
     compacted: the topics that Kafka compacts, as far as it tells.
     ids: of the topics that have one.
     extents: the offsets that each partition holds; empty for capture files.
@@ -50,7 +48,6 @@ class SourceFacts:
     tails: Messages
     now_ms: int
     acls: Acls = field(default_factory=Acls)
-    group: Mapping[str, GroupNow] = field(default_factory=dict)
     compacted: Sequence[str] = ()
     ids: Mapping[str, str] = field(default_factory=dict)
     extents: Mapping[PartitionId, Extent] = field(default_factory=dict)
@@ -67,8 +64,8 @@ class SourceFacts:
         return [where for where in everywhere if where not in self.heads]
 
 
-def gather(source: Any, group: str) -> SourceFacts:
-    """Reads from the source, and from Kafka what its user may do.  group: the consumer group, "" without one."""
+def gather(source: Any) -> SourceFacts:
+    """Reads from the source, and from Kafka what its user may do."""
     # The first question finds out whether Kafka answers at all.
     extents = source.extents() if source.is_kafka else {}
     partitions, operations = _look_at_topics(source) if source.is_kafka else ({}, {})
@@ -84,7 +81,6 @@ def gather(source: Any, group: str) -> SourceFacts:
         {where: tuple(messages) for where, messages in tails},
         round(time.time() * 1000),
         source.acls if source.is_kafka else Acls(),
-        {group: source.group(group)} if source.is_kafka and group else {},
         source.compacted(),
         ids_of(source.topics()),
         extents,
@@ -100,7 +96,6 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
     """Judges whether the source can be read."""
     if facts.is_kafka:
         yield _judge_rights(facts)
-        yield from _judge_group(facts)
         for topic in facts.compacted:
             what = (
                 f"Kafka compacts the topic {topic}: of messages with one key it keeps only the last, so that deletes"
@@ -153,19 +148,6 @@ def _judge_rights(facts: SourceFacts) -> Finding:
                 facts.acls.grant(missing, "topic", topic),
             )
     return ok("kafka-rights", f"the Kafka user may read and describe {', '.join(sorted(facts.partitions))}")
-
-
-def _judge_group(facts: SourceFacts) -> Iterator[Finding]:
-    """Judges the consumer group that others watch; replication does without it."""
-    for name, now in facts.group.items():
-        if not now.may_commit:
-            fix = facts.acls.grant(NEEDED_ON_GROUP, "group", name)
-            yield warn("kafka-group", f"the Kafka user may not commit to the consumer group {name}", fix)
-        elif now.members:
-            what = f"the consumer group {name} has {_counted(now.members, 'member')}: Kafka takes no offsets for it"
-            yield warn("kafka-group", what, "set source.consumer_group to a group in which nobody consumes")
-        else:
-            yield ok("kafka-group", f"offsets can be committed to the consumer group {name}")
 
 
 def _lacks(operations: Collection[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Checks of this machine: Java, Python, memory, the folder for temporary files."""
+"""Checks of this machine: Java, memory, the folder for temporary files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from bridge.spark.process_memory import machine_memory
 from bridge.spark.session import spill_folder
 
 JAVA: Final = 17
-_TESTED_PYTHON: Final = ((3, 11), (3, 14))
 _SPILL_BYTES: Final = 2 << 30
 _BESIDE_BYTES: Final = 1 << 30
 """What Python workers, the driver's own code and the JVM beside its heap take."""
@@ -44,7 +42,6 @@ class MachineFacts:
     """
 
     java: str
-    python: tuple[int, int]
     memory: int | None
     spill: Folder
 
@@ -53,7 +50,6 @@ def gather(settings: Settings) -> MachineFacts:
     """Looks at this machine."""
     return MachineFacts(
         _java(os.environ),
-        sys.version_info[:2],
         machine_memory(),
         _folder(spill_folder(settings.spark)),
     )
@@ -62,7 +58,6 @@ def gather(settings: Settings) -> MachineFacts:
 def judge(facts: MachineFacts, settings: Settings) -> Iterator[Finding]:
     """Judges this machine by what the settings make of it."""
     yield _judge_java(facts.java)
-    yield _judge_python(facts.python)
     yield _judge_memory(facts.memory, settings)
     yield _judge_spill(facts.spill)
 
@@ -76,13 +71,6 @@ def _judge_java(said: str) -> Finding:
     if int(found[1]) > JAVA:
         return warn("java", f"Java {found[1]} was not tested with the bridge", f"take Java {JAVA}")
     return ok("java", f"Java {found[1]}")
-
-
-def _judge_python(version: tuple[int, int]) -> Finding:
-    text = ".".join(map(str, version))
-    if version > _TESTED_PYTHON[1]:
-        return warn("python", f"Python {text} is later than what PySpark 4.3 knows", "take Python 3.11 to 3.14")
-    return ok("python", f"Python {text}")
 
 
 def _judge_memory(memory: int | None, settings: Settings) -> Finding:

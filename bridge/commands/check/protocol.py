@@ -16,9 +16,8 @@ from bridge.events import Code, Event, Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName
 from bridge.protocols import (
-    MAY_HIDE_UPDATES,
-    MAY_LACK_BOUNDARIES,
     OLD_VALUES_FIX,
+    PROTOCOLS,
     DecodeError,
     binlog_source,
     decode_message,
@@ -38,8 +37,6 @@ from bridge.sources.source import KeyAndValue
 from bridge.sources.transaction_topic import transaction_topic
 from bridge.tso import tso_time
 
-TAKES_ZONE: Final = frozenset({"canal-json", "open-protocol", "ckafka"})
-"""Protocols whose messages do not say in which zone TIMESTAMP values are."""
 ZONE_FIX: Final = "give --timezone: the zone that the sender runs with, such as UTC or Asia/Shanghai"
 
 Events = Mapping[PartitionId, Sequence[Event]]
@@ -166,7 +163,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
 
 def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryProbe:
     """Tells the order of the source, as a start does."""
-    may_lack = found.protocol in MAY_LACK_BOUNDARIES
+    may_lack = PROTOCOLS[found.protocol].may_lack_boundaries
     if settings.debezium.without_boundaries and may_lack:
         return WITHOUT_BOUNDARIES
     return judge_events(found.events, list(found.tails.values()) if may_lack else [], facts.now_ms)
@@ -195,7 +192,7 @@ def judge_source(found: Decoded, source: str) -> Iterator[Finding]:
 
 
 def _judge_zone(found: Decoded, settings: Settings) -> Finding:
-    if found.protocol not in TAKES_ZONE:
+    if not PROTOCOLS[found.protocol].takes_zone:
         return ok("timezone", f"TIMESTAMP values of {found.protocol} say which moment they mean")
     if settings.timezone is not None:
         return ok("timezone", f"TIMESTAMP values are in the zone {settings.timezone}, as --timezone says")
@@ -224,7 +221,7 @@ def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
 def judge_old_values(found: Decoded) -> Iterator[Finding]:
     """Warns of tables without a key whose updates would be taken for inserts.  One update shows that old values come,
     as they are a setting of the whole changefeed."""
-    if found.protocol not in MAY_HIDE_UPDATES or any(event.kind is Kind.UPDATE for event in found.events):
+    if not PROTOCOLS[found.protocol].may_hide_updates or any(event.kind is Kind.UPDATE for event in found.events):
         return
     keyless = {str(TableName(e.schema, e.table)) for e in found.events if e.kind is Kind.INSERT and not e.key}
     if keyless:

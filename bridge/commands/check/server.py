@@ -16,7 +16,6 @@ from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.ddl.collation_tables import is_tidb
 from bridge.ddl.server_features import Flavour, Version, read_version
 from bridge.errors import UsageError
-from bridge.mysql import tidb
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -24,8 +23,7 @@ from bridge.mysql.reach import Reach, find_limits
 from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.mysql.table_definition import TABLE_TYPES
+from bridge.mysql.state.routes_record import require_kept_rules
 from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
 
@@ -33,7 +31,7 @@ _LEAST_PACKET: Final = 16 << 20
 _CLOCK_SECONDS: Final = 5.0
 _VARIABLES: Final = (
     *("max_allowed_packet", "log_bin", "binlog_format", "enforce_gtid_consistency"),
-    *("gtid_mode", "innodb_default_row_format", "lower_case_table_names", "table_open_cache"),
+    *("gtid_mode", "lower_case_table_names"),
 )
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
     Flavour.MARIADB: (10, 2),
@@ -66,7 +64,6 @@ class ServerFacts:
     load_objection: why rows are not written by LOAD DATA; "" when they are.
     clock_ahead: seconds by which its clock is ahead of this machine's.
     takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
-    tables: how many tables it has, its own ones left out.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
     progress: of the pipeline, when it is known.
     other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
@@ -81,7 +78,6 @@ class ServerFacts:
     limits: tuple[Reach, ...]
     own_tables: bool
     grants: grants.GrantFacts
-    tables: int = 0
     takes_timestamps: bool = True
     progress: Progress | None = None
     other_routes: UsageError | None = None
@@ -92,8 +88,8 @@ class ServerFacts:
         return read_version(self.version)[0]
 
 
-def gather(target: Target, settings: Settings) -> ServerFacts:
-    """Asks the target, over two connections; writes nothing."""
+def gather(target: Target, settings: Settings, *, accepts_change: bool = False) -> ServerFacts:
+    """Asks the target, over two connections; writes nothing.  accepts_change: as of `keep_rules`."""
     session, table = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
     try:
         second = target.connect(autocommit=True)
@@ -113,10 +109,9 @@ def gather(target: Target, settings: Settings) -> ServerFacts:
             limits=limits,
             own_tables=has_own_tables,
             grants=grants.gather(session),
-            tables=_count_tables(session),
             takes_timestamps=_takes_timestamps(session),
             progress=progress,
-            other_routes=_other_routes(session, table, progress, settings),
+            other_routes=_other_routes(session, table, progress, settings, accepts_change=accepts_change),
         )
     finally:
         session.close()
@@ -130,23 +125,14 @@ def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
 
 
 def _other_routes(
-    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings
+    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings, *, accepts_change: bool
 ) -> UsageError | None:
     try:
         if progress is not None:
-            require_kept_routes(session, table.schema, progress, settings.table_routes)
+            require_kept_rules(session, table.schema, progress, settings.row_rules, accepts_change=accepts_change)
     except UsageError as refusal:
         return refusal
     return None
-
-
-def _count_tables(session: Session) -> int:
-    return int(
-        session.value(
-            f"SELECT COUNT(*) FROM information_schema.tables WHERE table_type IN {TABLE_TYPES}"
-            " AND table_schema NOT IN ('information_schema', 'performance_schema', 'mysql', 'sys')"
-        )
-    )
 
 
 def _takes_timestamps(session: Session) -> bool:
@@ -156,7 +142,7 @@ def _takes_timestamps(session: Session) -> bool:
 
 
 def make_own_tables(target: Target, settings: Settings) -> None:
-    """Makes the bridge's own database and tables, or upgrades those of an earlier version."""
+    """Makes the bridge's own database and tables."""
     session = target.connect(autocommit=True)
     try:
         own_tables.make(session, settings.target.schema_name)
@@ -193,11 +179,7 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
             FIX,
         )
     yield from _judge_names(facts, settings)
-    yield from _judge_row_format(facts)
     yield _judge_load(facts)
-    yield from _judge_open_tables(facts)
-    if facts.flavour is Flavour.TIDB:
-        yield ok("tidb", f"the target is TiDB; the bridge's sessions set {', '.join(tidb.SETTINGS)}")
     for limit in facts.limits:
         yield Finding("reach", Level.FAIL if limit.is_fatal else Level.WARN, limit.what, limit.fix)
     yield judge_clock("target", facts.clock_ahead)
@@ -257,17 +239,6 @@ def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
         )
 
 
-def _judge_row_format(facts: ServerFacts) -> Iterator[Finding]:
-    said = facts.variables.get("innodb_default_row_format", "dynamic").lower()
-    if said != "dynamic" and facts.flavour is not Flavour.TIDB:
-        yield warn(
-            "row-format",
-            f"innodb_default_row_format is {said}: a table that a schema change makes takes no index over more than 767"
-            " bytes (error 1709), such as 192 characters of utf8mb4, and stops the pipeline there",
-            "SET GLOBAL innodb_default_row_format = 'dynamic', and in the server's settings",
-        )
-
-
 def _judge_writable(facts: ServerFacts) -> Finding:
     if facts.is_writable:
         return ok("read-only", "the target takes writes")
@@ -316,19 +287,6 @@ def _judge_load(facts: ServerFacts) -> Finding:
     if "local_infile" in facts.load_objection:
         return warn("local_infile", what, "switch it on: writing then costs about a quarter less")
     return ok("local_infile", what)
-
-
-def _judge_open_tables(facts: ServerFacts) -> Iterator[Finding]:
-    """Warns of a server that opens tables again and again.  TiDB keeps all of them."""
-    most = int(facts.variables.get("table_open_cache", 0))
-    if 0 < most < facts.tables and facts.flavour is not Flavour.TIDB:
-        yield warn(
-            "open-tables",
-            f"the target has {facts.tables:,} tables and keeps {most:,} of them open (table_open_cache):"
-            " transactions of many tables take several times as long",
-            f"set table_open_cache, table_definition_cache and innodb_open_files to more than {facts.tables:,}, and"
-            " open_files_limit to twice as much",
-        )
 
 
 def _is_on(value: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.commands.check import databases, shards
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
-from bridge.commands.check.protocol import TAKES_ZONE, ZONE_FIX, Decoded
+from bridge.commands.check.protocol import ZONE_FIX, Decoded
 from bridge.config import Settings
 from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
@@ -20,6 +20,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
+from bridge.protocols import PROTOCOLS
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.other_spellings import spelled_texts
 from bridge.tso import parse_moment
@@ -134,9 +135,7 @@ def _leaves_out(found: Decoded) -> str:
     """Names the setting by which a sender leaves columns out."""
     if not found.is_mysql_born:
         return "column-selectors of TiCDC leave columns out"
-    if found.protocol == "debezium":
-        return "column.exclude.list and column.include.list of Debezium leave columns out"
-    return "see which columns it filters"
+    return PROTOCOLS[found.protocol].left_out_columns
 
 
 def _judge_tables(facts: TableFacts, needed: Sequence[Needed], found: Decoded) -> Iterator[Finding]:
@@ -194,7 +193,7 @@ def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
 
 def _judge_zone(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Names the columns for which --timezone is needed, where no message of the sample has shown one."""
-    if settings.timezone is not None or found.protocol not in TAKES_ZONE or found.lacks_zone:
+    if settings.timezone is not None or not PROTOCOLS[found.protocol].takes_zone or found.lacks_zone:
         return
     columns = [
         f"{name}.{column.name}"

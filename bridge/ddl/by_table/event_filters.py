@@ -6,7 +6,6 @@ may also be one of the bridge's own classes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,7 +16,7 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.go_regexp import GoRegexpError, compiled
+from bridge.filters.go_regexp import GoPattern, GoRegexpError, compiled
 from bridge.filters.row_rules import IgnoredRows
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
@@ -111,7 +110,7 @@ def _subjects(change: Classified) -> Sequence[TableName]:
 
 
 @lru_cache(maxsize=16)
-def _patterns(statements: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+def _patterns(statements: tuple[str, ...]) -> tuple[GoPattern, ...]:
     return tuple(map(compiled, statements))
 
 

@@ -6,7 +6,7 @@ routed table is not run at all.  The outcome is classified again, and must touch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -15,8 +15,7 @@ from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, UnsupportedError
 from bridge.ddl.token_reader import Named
-from bridge.errors import UsageError
-from bridge.filters.routes import Route, Routes
+from bridge.filters.routes import Routes
 from bridge.model import TableName
 from bridge.quoting import quote_name
 
@@ -70,25 +69,6 @@ def target_statement(statement: str, schema: str, routes: Routes) -> tuple[str, 
     except (RoutingError, UnreadableError):
         return None
     return routed.text, routed.schema
-
-
-def moved_statement(statement: str, schema: str, place: Callable[[TableName], TableName | None]) -> str:
-    """Gives a statement with the present names of tables of the target that were moved since it was written; as it was
-    where they cannot be put in.  place: gives the new name of a table; None where it is the old one."""
-    known = classify(statement, schema)
-    if isinstance(known, Refused):
-        return statement
-    moves = {name: now for name in known.tables if (now := place(name)) is not None}
-    try:
-        routes = Routes(tuple(_route(was, now) for was, now in moves.items()))
-    except UsageError:
-        return statement
-    moved = target_statement(statement, schema, routes)
-    return moved[0] if moved else statement
-
-
-def _route(was: TableName, now: TableName) -> Route:
-    return Route(quote_name(was.schema), quote_name(was.table), now.schema, now.table)
 
 
 # --- databases

@@ -49,7 +49,7 @@ _NUMBER: Final = frozenset("0123456789")
 class ShardStatement:
     """A schema change of a shard.
 
-    text: what it says, apart from the shard's name and from blanks.  like: the table that it copies.
+    text: what it says, apart from the shard's name and from blanks.  like: the shard that it copies.
     never: why it is never run as it came; "" when it may be.
     runs_first: whether it may run at the first shard.
     is_confirmed: whether an equal statement of another shard has nothing left to do.
@@ -97,7 +97,7 @@ def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStateme
         target,
         _said(routed.text, after),
         known.classes,
-        like=known.like.table if known.like else None,
+        like=known.like.table if known.like and routes.merges(known.like.table) else None,
         runs_first=bool(items) and all(map(_is_additive, items)),
         is_confirmed=_CONFIRMED.issuperset(known.classes) and all(map(_leaves_rows, items)),
     )
@@ -139,8 +139,8 @@ def _is_additive(item: Item) -> bool:
     value that depends on the moment."""
     if item.change is C.ADD_INDEX:
         return item.definition[0].word in {"INDEX", "KEY"}
-    if item.change is C.ADD_COLUMN:
-        return _is_plain_column(item.definition)
+    if item.change is C.ADD_COLUMN:  # IF NOT EXISTS would pass over another shard's column, of whatever default
+        return _is_plain_column(item.definition) and not any(token.word == "EXISTS" for token in item.tokens)
     return item.change is C.TABLE_COMMENT
 
 

@@ -28,140 +28,34 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-_INTEGERS: Final = r"(?:tiny|small|medium|big)?int(?:eger)?\b"
-_FRACTIONS: Final = r"(?:float|double|real|dec(?:imal)?|numeric|fixed)\b"
 _SCALED: Final = r"(?:float|double(?:\s+precision)?|real)\s*\(\s*\d+\s*,"
-_CHARS: Final = r"(?:n?(?:var)?char(?:acter)?|(?:tiny|medium|long)?text)\b"
-_BYTES: Final = r"(?:(?:var)?binary|(?:tiny|medium|long)?blob)\b"
-_TEXTS: Final = rf"(?:{_CHARS}|{_BYTES}|(?:long|enum|set)\b)"
-
-
-class _Conversion(NamedTuple):
-    """A change of a column's type in which one flavour makes other values than the others.
-
-    was: matches the definition of the column; becomes: its new one, from the type on.
-    where: the condition of the rows that get other values; {} stands for the column.
-    """
-
-    was: re.Pattern[str]
-    becomes: re.Pattern[str]
-    flavour: Flavour
-    where: str = "TRUE"
-
-
-_CONVERSIONS: Final = (
-    # Of a FLOAT 16777216 or 16777200; all digits or 1e20; of a YEAR 0 or 0000; 7 or 0007.
-    _Conversion(_pattern(r"(?:float|double|year)\b|[^']*\bzerofill\b"), _pattern(_TEXTS), Flavour.TIDB),
-    # The same in a document; 0 or 0.0.
-    _Conversion(_pattern(_FRACTIONS), _pattern(r"json\b"), Flavour.TIDB),
-    # 2.675 is rounded to 2.68 or to 2.67, or is left as it is.
-    _Conversion(_pattern(""), _pattern(_SCALED), Flavour.TIDB),
-    # The number in digits, or the bytes.
-    _Conversion(_pattern(r"bit\b"), _pattern(r"(?:tiny|medium|long)?(?:text|blob)\b"), Flavour.TIDB),
-    # TiDB keeps latin1 as UTF-8.
-    _Conversion(
-        _pattern(_CHARS),
-        _pattern(rf"(?:{_BYTES}|.*\b(?:character\s+set|charset)\s+binary\b)"),
-        Flavour.TIDB,
-        "CHARSET({0}) = 'latin1' AND CHAR_LENGTH({0}) < LENGTH(CONVERT({0} USING utf8mb4))",
-    ),
-    # Members in another order, 1 or 1.0, a text as it came.
-    *(
-        _Conversion(_pattern(r"json\b|longtext\b.*\bjson_valid\("), _pattern(_TEXTS), flavour)
-        for flavour in (Flavour.MARIADB, Flavour.TIDB)
-    ),
-    # The text true, or a time in a text, is 0 where the mode is not strict.
-    _Conversion(
-        _pattern(r"json\b"),
-        _pattern(rf"(?:{_INTEGERS}|{_FRACTIONS}|(?:bit|year|date|datetime|timestamp|time)\b)"),
-        Flavour.TIDB,
-        "CAST({0} AS CHAR) NOT REGEXP '^-?[0-9]{1,18}$'",
-    ),
-    # All digits, or those of a DOUBLE.
-    _Conversion(_pattern(_FRACTIONS), _pattern(r"json\b"), Flavour.MARIADB, "CHAR_LENGTH(CAST({0} AS CHAR)) > 15"),
-    # TiDB takes the day from its clock, whatever the time of the session.
-    _Conversion(_pattern(r"time\b"), _pattern(r"(?:date|datetime|timestamp)\b"), Flavour.TIDB),
-    # The fraction is rounded to the next day, or cut.
-    _Conversion(_pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(r"date\b"), Flavour.MYSQL),
-    # Half a second below nothing is rounded down or up.
-    _Conversion(
-        _pattern(r"time\([1-6]\)"),
-        _pattern(r"time\b"),
-        Flavour.TIDB,
-        "{0} < '00:00:00' AND MICROSECOND({0}) REGEXP '50*$'",
-    ),
-    # The tenth of no month is 240 hours or none.
-    _Conversion(
-        _pattern(r"date\b"),
-        _pattern(r"time\b"),
-        Flavour.MYSQL,
-        "YEAR({0}) > 0 AND (MONTH({0}) = 0 OR DAYOFMONTH({0}) = 0)",
-    ),
-    # A day is its year, or 0 where the mode is not strict.
-    _Conversion(_pattern(r"(?:date|datetime|timestamp)\b"), _pattern(r"year\b"), Flavour.MYSQL),
-    # The fraction is cut, or rounded; to 60 seconds or to the next minute.
-    _Conversion(
-        _pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(rf"(?:{_INTEGERS}|bit\b)"), Flavour.MARIADB
-    ),
-    _Conversion(_pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), _pattern(_INTEGERS), Flavour.TIDB),
-    # The largest number, or the least.
-    _Conversion(
-        _pattern(r"(?:float|double)\b"), _pattern(r"(?:bigint|bit)\b"), Flavour.MYSQL, "ABS({0}) >= 9223372036854775807"
-    ),
-    # MySQL looks for a member of that name first.
-    _Conversion(_pattern(rf"(?:{_INTEGERS}|year\b)"), _pattern(r"enum\b.*'[\d.]+'"), Flavour.MYSQL),
-    # 1.5 is the year 2001 or 2002, 00:20:24 the year 0 or 2024.
-    _Conversion(_pattern(r"(?:float|double|time)\b"), _pattern(r"year\b"), Flavour.MARIADB),
-    # The highest bit is a sign or not.
-    _Conversion(
-        _pattern(r"bit\(64\)"), _pattern(r"(?:float|double|real)\b"), Flavour.MARIADB, "{0} >= 9223372036854775808"
-    ),
-    # Numbers that are no time: 00:00:00, 838:59:59 or NULL.
-    *(
-        _Conversion(_pattern(rf"(?:{_INTEGERS}|{_FRACTIONS})"), _pattern(r"time\b"), flavour, "ABS({0}) > 8385959")
-        for flavour in (Flavour.MARIADB, Flavour.TIDB)
-    ),
-    # Without the strict mode MySQL has no number 1.5 of a member.
-    _Conversion(_pattern(_FRACTIONS), _pattern(r"(?:enum|set)\b"), Flavour.MYSQL),
-    _Conversion(_pattern(r"[^']*\bzerofill\b"), _pattern(r"(?:date|datetime|timestamp)\b"), Flavour.MYSQL),
-    # Without the strict mode MariaDB ends at the first character that is no digit.
-    _Conversion(
-        _pattern(rf"(?:{_CHARS}|json\b)"),
-        _pattern(rf"(?:{_INTEGERS}|bit\b|dec|numeric|fixed)"),
-        Flavour.MARIADB,
-        "CAST({0} AS CHAR) NOT REGEXP '^-?[0-9]{1,18}$'",
-    ),
-    # A zone behind the time, a T before it, 1e2.
-    *(
-        _Conversion(
-            _pattern(_CHARS),
-            _pattern(r"(?:time|datetime|timestamp|year)\b"),
-            flavour,
-            "CAST({0} AS CHAR) REGEXP '[^-0-9:. ]|^-0'",
-        )
-        for flavour in (Flavour.MARIADB, Flavour.TIDB)
-    ),
+_KINDS: Final = {
+    "scaled": _pattern(_SCALED),
+    "filled": _pattern(r"[^']*\bzerofill\b"),
+    "integer": _pattern(r"(?:(?:tiny|small|medium|big)?int(?:eger)?|bool(?:ean)?)\b"),
+    "exact": _pattern(r"(?:dec(?:imal)?|numeric|fixed)\b"),
+    "fraction": _pattern(r"(?:float|double|real)\b"),
+    "bits": _pattern(r"bit\b"),
+    "json": _pattern(r"json\b|longtext\b.*\bjson_valid\("),
+    "bytes": _pattern(r"(?:(?:var)?binary|(?:tiny|medium|long)?blob)\b|.*\b(?:character\s+set|charset)\s+binary\b"),
+    "text": _pattern(r"(?:n?(?:var)?char(?:acter)?|national|(?:tiny|medium|long)?text|long)\b"),
+    "members": _pattern(r"(?:enum|set)\b"),
+    "year": _pattern(r"year\b"),
+    "date": _pattern(r"date\b"),
+    "time": _pattern(r"time\b"),
+    "moment": _pattern(r"(?:datetime|timestamp)\b"),
+}
+"""By the definition of a column, from its type on, what it holds; the first that matches."""
+_ALIKE: Final = frozenset(
+    {
+        *(("integer", "exact"), ("integer", "fraction"), ("integer", "text"), ("exact", "integer"), ("exact", "text")),
+        *(("members", "text"), ("date", "moment"), ("date", "text"), ("time", "text"), ("moment", "text")),
+    }
 )
-
-
-class _Shortened(NamedTuple):
-    """A value that becomes a time, and may have more digits of a fraction than that has.  MariaDB cuts them off, other
-    servers round; some can be told to do what the upstream does (Feature.FRACTION_MODE).
-
-    where: as of a conversion; {1} stands for so many microseconds as the time cannot have a part of.
-    """
-
-    was: re.Pattern[str]
-    where: str
-
-
+"""What all servers convert alike, besides a column that goes on holding the same.  Of other conversions TiDB, MariaDB
+and MySQL make other values here and there (tried): 16777216 or 16777200, 0 or 0000, 2.67 or 2.68."""
 _FRACTION_DIGITS: Final = 6
-_MOMENT: Final = _pattern(r"(?:datetime|timestamp|time)\b(?:\s*\(\s*(\d)\s*\))?")
-_SHORTENED: Final = (
-    _Shortened(_pattern(r"(?:datetime|timestamp|time)\([1-6]\)"), "MICROSECOND({0}) MOD {1} <> 0"),
-    _Shortened(_pattern(_FRACTIONS), "{0} <> FLOOR({0})"),
-    _Shortened(_pattern(rf"(?:{_CHARS}|json\b)"), "INSTR(CAST({0} AS CHAR), '.') > 0"),
-)
+_DIGITS: Final = _pattern(r"(?:datetime|timestamp|time)\b(?:\s*\(\s*(\d)\s*\))?")
 
 
 class _Default(NamedTuple):
@@ -245,35 +139,45 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
 
 
 def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
-    """Finds a change of a column's type of which the target makes other values."""
+    """Finds a change of a column's type between unlike servers that may make other values of what rows hold."""
     column, becomes = item.definition, _text_from(statement, item.definition[1:])
-    if item.change is not C.MODIFY_COLUMN or not column:
+    if item.change is not C.MODIFY_COLUMN or not column or not any(_is_apart(one, site) for one in Flavour):
         return None
-    some = list(_apart(becomes, site))
-    was = former_definition(item, statement, site) if some else ""
+    was = former_definition(item, statement, site)
     if not was or _type(was) == _type(becomes):
         return None
-    name = quote_name(former_name(item))
-    where = [condition.replace("{0}", name) for kind, condition in some if kind.match(was)]
+    before, after = _kind(was), _kind(becomes)
+    where = "{0} IS NOT NULL"
+    if before == after and after in {"time", "moment"}:
+        where = _shortened(after, becomes, site)
+    elif (before == after and after != "scaled") or (before, after) in _ALIKE:
+        where = ""
     if not where:
         return None
     return _OtherValues(
-        " OR ".join(where),
-        f"the target makes other values of {column[0].text} than the upstream when it becomes {column[1].word}: alter"
-        " the table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge verify"
-        " --against upstream fix what differs",
+        where.replace("{0}", quote_name(former_name(item))),
+        f"the target may make other values of {column[0].text} than the upstream when it becomes {column[1].word}:"
+        " alter the table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge"
+        " verify --against upstream fix what differs",
     )
 
 
-def _apart(becomes: str, site: Site) -> Iterator[tuple[re.Pattern[str], str]]:
-    """Gives what source and target make unlike values of when it becomes this: a definition, and a condition."""
-    for one in _CONVERSIONS:
-        if _is_apart(one.flavour, site) and one.becomes.match(becomes):
-            yield one.was, one.where
-    moment = _MOMENT.match(becomes)
-    if moment and _is_apart(Flavour.MARIADB, site) and not site.target.has(Feature.FRACTION_MODE):
-        unit = 10 ** (_FRACTION_DIGITS - int(moment[1] or 0))
-        yield from ((one.was, one.where.replace("{1}", str(unit))) for one in _SHORTENED)
+def _shortened(kind: str, becomes: str, site: Site) -> str:
+    """Gives the condition of the rows whose time gets other digits of its fraction.  MariaDB cuts them off, other
+    servers round; some can be told to do what the upstream does (Feature.FRACTION_MODE).  Half a second below nothing
+    is rounded down or up."""
+    digits = _DIGITS.match(becomes)
+    unit = 10 ** (_FRACTION_DIGITS - int(digits[1] or 0)) if digits else 1
+    loses = f"MICROSECOND({{0}}) MOD {unit} <> 0"
+    if _is_apart(Flavour.MARIADB, site) and not site.target.has(Feature.FRACTION_MODE):
+        return loses
+    return f"{{0}} < '00:00:00' AND {loses}" if kind == "time" and _is_apart(Flavour.TIDB, site) else ""
+
+
+def _kind(definition: str) -> str:
+    """Tells what a column holds; its type for what is none of `_KINDS`."""
+    kinds = (kind for kind, pattern in _KINDS.items() if pattern.match(definition))
+    return next(kinds, _type(definition).partition("(")[0])
 
 
 def _is_apart(flavour: Flavour, site: Site) -> bool:

@@ -31,17 +31,6 @@ def apply_if_unchanged(session: Session, net: NetChanges, change: Event, renderi
     return ""
 
 
-def apply_circle(session: Session, net: NetChanges, changes: Iterable[Event], rendering: Rendering) -> str:
-    """Does the same with updates of one table that trade unique values, whose net changes are `net`: all are checked,
-    then all values are freed before any is written."""
-    for change in changes:
-        if reason := _changed_since(session, net.table, change):
-            return reason
-    for statement in render(net, rendering):
-        execute_statement(session, statement, safe_mode=True)
-    return ""
-
-
 def _statements(net: NetChanges, change: Event, rendering: Rendering) -> Iterable[Statement]:
     """Gives the statements of a change.  The row of an update exists and is updated in place, so that columns which the
     message lacks keep their values."""

@@ -148,17 +148,25 @@ def in_exchanges(statements: Iterable[Statement]) -> Iterator[list[Statement]]:
         yield together
 
 
+def one_by_one(statements: Iterable[Statement]) -> Iterator[list[Statement]]:
+    """Gives statements in their order, each to be sent alone."""
+    return ([statement] for statement in statements)
+
+
+class UnnamedWarningError(Exception):
+    """The server warned of a statement that was sent together with others, and can no longer be asked of what."""
+
+
 def execute_together(session: Session, statements: Sequence[Statement], *, safe_mode: bool) -> None:
-    """Does what `execute_statement` does, for statements that may be sent together.  Where one warns of something, it
-    and those behind it are run again one by one, so that each is asked for its warnings."""
+    """Does what `execute_statement` does, for statements that may be sent together.  Raises UnnamedWarningError where
+    the server warns of one: the transaction has to be written again, statement by statement."""
     try:
-        done = session.write_together([one.sql for one in statements])
+        if session.write_together([one.sql for one in statements]):
+            raise UnnamedWarningError
     except MySQLError as error:
         if isinstance(error, TRANSIENT) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
             raise
         raise _refused(statements[session.ran], error) from error
-    for statement in statements[done:]:
-        execute_statement(session, statement, safe_mode=safe_mode)
 
 
 def matched_rows(session: Session, statement: Statement, meanwhile: Callable[[], None] = nothing) -> int:

@@ -4,7 +4,7 @@ fails half-way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
 import structlog
@@ -21,9 +21,11 @@ from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import (
     Ahead,
     Sent,
+    UnnamedWarningError,
     execute_statement,
     execute_together,
     in_exchanges,
+    one_by_one,
     refused_transaction,
 )
 from bridge.mysql.apply.trial import Refused, refused_changes
@@ -67,11 +69,15 @@ def no_statements(rendering: Rendering) -> Iterable[Statement]:
 
 @dataclass
 class WriterCounts:
-    """What a writer has done so far, for status and metrics."""
+    """What a writer has done so far, for status and metrics.
+
+    by_transaction: as of `Rendering`.
+    """
 
     transactions: int = 0
     safe_mode: int = 0
     schema_changes: int = 0
+    by_transaction: dict[str, str] = field(default_factory=dict)
 
 
 AnswerT = TypeVar("AnswerT")
@@ -359,6 +365,7 @@ class Writer:
             load_bytes,
             loadable=frozenset(self._loadable),
             checked_types=self._checked_types,
+            by_transaction=self.counts.by_transaction,
         )
 
     def _transact_unless_refused(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
@@ -370,6 +377,19 @@ class Writer:
             self._transact(step, source, self._rendering())
 
     def _transact(self, step: Advance, source: StatementSource, rendering: Rendering) -> None:
+        try:
+            self._send(step, source, rendering, in_exchanges)
+        except UnnamedWarningError:
+            self.session().rollback()
+            self._send(step, source, rendering, one_by_one)
+
+    def _send(
+        self,
+        step: Advance,
+        source: StatementSource,
+        rendering: Rendering,
+        grouped: Callable[[Iterable[Statement]], Iterator[list[Statement]]],
+    ) -> None:
         self.phases.enter(Phase.SERVER)
         session = self.session()
         if step.pending:
@@ -381,7 +401,7 @@ class Writer:
         self._trace("advanced")
         self._sent = Sent()
         statements = Ahead(self._timed(source, rendering))
-        for some in in_exchanges(statements):
+        for some in grouped(statements):
             for statement in some:
                 self._sent = self._sent.and_also(statement)
             if len(some) == 1:

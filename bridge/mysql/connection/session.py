@@ -168,23 +168,22 @@ class Session:
             self._check_warnings(answer.warning_count)
         return int(answer.affected_rows)
 
-    def write_together(self, statements: Sequence[bytes]) -> int:
+    def write_together(self, statements: Sequence[bytes]) -> bool:
         """Runs statements that write rows in one exchange, and stops at the first that fails, whose number is then
-        `ran`.  Gives the number of the first that the server warns of, how many there are where it warns of none: what
-        it warns of cannot be asked for any more."""
+        `ran`.  Tells whether the server warns of one: of what cannot be asked any more."""
         self.ran = 0
         if not self._takes_several:
             with self._whole_exchange():
                 self._raw._execute_command(_SET_OPTION, _SEVERAL_STATEMENTS)
                 self._raw._read_packet()
             self._takes_several = True
-        sql, warned = b";".join(statements), len(statements)
+        sql, warned = b";".join(statements), False
         self.require_packet(sql)
         with self._whole_exchange():
             self._raw._execute_command(COMMAND.COM_QUERY, sql)
             while True:
                 answer = self._raw._read_ok_packet()
-                warned = min(warned, self.ran) if answer.warning_count else warned
+                warned |= bool(answer.warning_count)
                 self.ran += 1
                 if not answer.has_next:
                     return warned

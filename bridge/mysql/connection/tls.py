@@ -6,17 +6,19 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
-
-from pymysql.constants import CR
-from pymysql.err import MySQLError
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from bridge.errors import TargetError, UsageError, fix_of_reading
+
+if TYPE_CHECKING:  # the settings need this module, and wrong ones not the driver
+    from pymysql.err import MySQLError
 
 TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"]
 VERIFIED: Final = frozenset({"verify-ca", "verify-identity"})
 _CUT: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """The connection ended during the handshake: like any other lost connection, it may come back."""
+_NO_TLS: Final = 2026
+"""The server offers no TLS (CR_SSL_CONNECTION_ERROR)."""
 _INSECURE: Final = frozenset({3159, 4031, 4086, 4155})
 """The server accepts no connections without TLS (MySQL, MariaDB)."""
 
@@ -93,7 +95,7 @@ class Tls:
         """Gives an error that says what went wrong with TLS, for which no retry helps; None when something else went
         wrong."""
         code = error.args[0] if error.args else None
-        if code == CR.CR_SSL_CONNECTION_ERROR:
+        if code == _NO_TLS:
             return TargetError(
                 f'the {role} offers no TLS, and {self.section}.tls is "{self.mode}"',
                 where=where,

@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from bridge.ddl.by_table.routing import moved_statement
-from bridge.ddl.parser import Refused, classify
 from bridge.ddl.rewrite import RewriteStep, Rewritten
 from bridge.ddl.rule import OmittedObject
 from bridge.model import SchemaChange, TableName
@@ -258,20 +255,6 @@ class Journal:
             ),
         )
         return matched == 1
-
-    def move_replacements(self, session: Session, place: NewName) -> None:
-        """Gives what operators wrote the names that its tables have now.  What was sent to the target stays on record
-        as it was."""
-        for entry in self._select(session, "(replacement <> '' OR run_text <> '')", ()):
-            known = classify(entry.statement, entry.schema)
-            there = partial(place, () if isinstance(known, Refused) else known.tables)
-            moved = moved_statement(entry.ran_instead, entry.schema, there) if entry.ran_instead else ""
-            if moved != entry.ran_instead:
-                session.execute(
-                    f"UPDATE {self._table} SET replacement = %s"
-                    " WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
-                    (moved, self._pipeline, entry.commit_ts, entry.statement_hash),
-                )
 
     def left_out(self, session: Session) -> set[OmittedObject]:
         """Gives all objects that the target did not get."""

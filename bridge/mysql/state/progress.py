@@ -58,8 +58,8 @@ class ProgressTable:
         self._progress = quote_name(schema, "progress")
 
     def create(self, session: Session) -> None:
-        """Creates the bridge's own database and tables where they are missing, and upgrades those of an earlier version
-        (`schema.make`, with its errors)."""
+        """Creates the bridge's own database and tables where they are missing (`schema.make`, with its
+        errors)."""
         schema.make(session, self.schema)
 
     def exists(self, session: Session) -> bool:
@@ -167,15 +167,6 @@ class ProgressTable:
     def set_topics(self, session: Session, epoch: int, topics: Mapping[str, str]) -> bool:
         """Replaces the ids of the topics; gives False when another owner has taken over."""
         return self._set(session, epoch, topics=orjson.dumps(dict(topics)).decode())
-
-    def set_positions(self, session: Session, epoch: int, positions: Positions) -> bool:
-        """Replaces where a restart begins, in the session's open transaction; gives False when another owner has taken
-        over."""
-        return self._update(
-            session,
-            "positions = %s WHERE name = %s AND epoch = %s",
-            (dump_positions(positions), self.name, epoch),
-        )
 
     def forget_topic(self, session: Session, epoch: int, topic: str) -> bool:
         """Removes a topic; gives False when another owner has taken over."""

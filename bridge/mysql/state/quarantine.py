@@ -8,7 +8,7 @@ being counted, and a message that is read again after a restart is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +17,7 @@ from typing import Any, Final
 import orjson
 
 from bridge.events import SEP, Event, Kind, Position
-from bridge.model import WHOLE_MESSAGE, Entry, TableName
+from bridge.model import WHOLE_MESSAGE, Entry
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 
@@ -36,7 +36,7 @@ CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.quarantine (
         message_key LONGBLOB NULL,
         message_value LONGBLOB NULL,
         cut_bytes BIGINT UNSIGNED NOT NULL COMMENT 'what max_allowed_packet left no room for',
-        row_change LONGTEXT NULL COMMENT 'columns, key, before and after image of a row change, as SQL literals',
+        row_change LONGTEXT NULL COMMENT 'a row change: columns, key, images as SQL literals; a message: schemas',
         outcome TEXT NOT NULL,
         put_at TIMESTAMP(3) NOT NULL,
         settled_at TIMESTAMP(3) NULL,
@@ -136,7 +136,9 @@ def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | No
         size = len(change.encode())
         return (None, None, change, 0) if size < room else (None, None, None, size)
     key, value = (_cut_base64(part, room) for part in (entry.key, entry.value))
-    return key, value, None, _decoded_size(entry.key, entry.value) - _decoded_size(key, value)
+    fits = sum(map(len, filter(None, (key, value, entry.schemas)))) < 2 * room
+    cut = _decoded_size(entry.key, entry.value) - _decoded_size(key, value)
+    return key, value, entry.schemas if fits else None, cut
 
 
 def _cut_base64(text: str | None, room: int) -> str | None:
@@ -149,7 +151,10 @@ def _decoded_size(*texts: str | None) -> int:
 
 @dataclass(frozen=True)
 class StoredEntry:
-    """An entry of the quarantine; the fields are the table's columns."""
+    """An entry of the quarantine; the fields are the table's columns.
+
+    schemas: the texts of the schemas of a message in Avro, by `SchemaId.name`.
+    """
 
     id: int
     position: Position
@@ -166,6 +171,7 @@ class StoredEntry:
     settled_at: datetime | None
     key: bytes | None
     value: bytes | None
+    schemas: Mapping[str, str]
 
     @property
     def where(self) -> str:
@@ -206,29 +212,13 @@ def read_entry(session: Session, schema: str, name: str, id_: int, *, lock: bool
 
 def _stored(row: tuple[Any, ...]) -> StoredEntry:
     id_, topic, partition, offset, index, state, code, reason, commit_ts, protocol, cut, change, *rest = row
-    event = load_change(change, commit_ts, index) if change else None
+    is_message = index == WHOLE_MESSAGE
+    event = load_change(change, commit_ts, index) if change and not is_message else None
+    schemas = orjson.loads(change) if change and is_message else {}
+    names = ("code", "reason", "commit_ts", "protocol", "cut_bytes", "outcome", "put_at", "settled_at", "key", "value")
+    found = dict(zip(names, (code, reason, commit_ts, protocol, cut, *rest), strict=True))
     position = Position(topic, partition, offset)
-    return StoredEntry(
-        int(id_), position, index, QuarantineState(state), code, reason, commit_ts, protocol, cut, event, *rest
-    )
-
-
-def move_changes(session: Session, schema: str, name: str, place: Callable[[TableName], TableName | None]) -> int:
-    """Gives held row changes the names that their tables have now; returns of how many.  They are read one by one: each
-    may be large.  place: gives the new name of a table; None where it is the old one."""
-    moved = 0
-    for id_ in entry_ids(session, schema, name, [QuarantineState.HELD]):
-        entry = read_entry(session, schema, name, id_)
-        was = entry.change if entry else None
-        if was is None or (now := place(TableName(was.schema, was.table))) is None:
-            continue
-        text = dump_change(was._replace(schema=now.schema, table=now.table))
-        session.execute(
-            f"UPDATE {quote_name(schema, 'quarantine')} SET row_change = %s WHERE name = %s AND id = %s",
-            (text, name, id_),
-        )
-        moved += 1
-    return moved
+    return StoredEntry(int(id_), position, index, QuarantineState(state), change=event, schemas=schemas, **found)
 
 
 def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:

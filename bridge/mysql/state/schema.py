@@ -1,18 +1,14 @@
-"""Creates the bridge's own tables, and upgrades the form that an earlier version made.
+"""Creates the bridge's own tables, and refuses those of another form.
 
-The table `version` says which form they have; forms older than that table count as 0.  An upgrade only adds what is
-missing, and writes the version last, so that it may be interrupted anywhere and begin anew.
+The table `version` says which form they have; without it they count as 0.  No release had an earlier form than this, so
+there is nothing to upgrade from.  `progress` is made last, so that making them may be interrupted anywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from typing import Final
 
-import structlog
-
-from bridge.ddl.parser import Classified, classify
 from bridge.errors import TargetError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state import controls, quarantine
@@ -21,7 +17,7 @@ from bridge.quoting import quote_name
 VERSION: Final = 4
 """The number of the form below."""
 _LOCK_SECONDS: Final = 60
-"""How long another bridge may take to upgrade the tables."""
+"""How long another bridge may take to make the tables."""
 
 _TABLES: Final = {
     "owner": """CREATE TABLE IF NOT EXISTS {schema}.owner (
@@ -78,15 +74,6 @@ _TABLES: Final = {
     ) DEFAULT CHARSET = utf8mb4""",
 }
 """The tables.  They are made in this order, so that all of them exist when `progress` exists."""
-_ADDED: Final = {
-    "progress": ("applying_ts", "topics"),
-    "schema_changes": ("classes", "run_text", "rewrites", "left_out", "replacement"),
-}
-"""Columns that form 0 may lack.  A new column holds 0 or "" in existing rows."""
-_ADDED_LATER: Final = {"schema_changes": ("place",)}
-"""Columns that forms before this one may lack."""
-
-log = structlog.get_logger()
 
 
 def pipeline_lock(schema: str, name: str) -> str:
@@ -103,29 +90,19 @@ def are_usable(session: Session, schema: str) -> bool:
     """Tells whether the bridge's tables exist.  Raises TargetError when another version has made them."""
     if not are_made(session, schema):
         return False
-    version = _version(session, schema)
-    if version < VERSION:
-        raise TargetError(
-            f"the bridge's own tables are those of an earlier version (form {version}, this is {VERSION})",
-            where=schema,
-            fix="start the pipeline once with this version, which upgrades them",
-        )
-    _refuse_newer(version, schema)
+    _refuse_other_form(session, schema)
     return True
 
 
 def make(session: Session, schema: str) -> None:
-    """Makes the tables that are missing, and upgrades those of an earlier version.
-
-    It upgrades nothing while another bridge runs a pipeline on them.  It raises TargetError then, when a later version
-    has made them, and when they have no transactions.
-    """
+    """Makes the tables that are missing.  Raises TargetError when another version has made them, and when they have no
+    transactions."""
     session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
-    if not are_made(session, schema) or _version(session, schema) != VERSION:
+    if not are_usable(session, schema):
         lock = pipeline_lock(schema, "\0its tables")
         if session.value("SELECT GET_LOCK(%s, %s)", (lock, _LOCK_SECONDS)) != 1:
             raise TargetError(
-                "another bridge is making or altering the bridge's own tables",
+                "another bridge is making the bridge's own tables",
                 where=schema,
                 fix="see what it waits for with SHOW PROCESSLIST; then start again",
             )
@@ -158,110 +135,29 @@ def refuse_without_transactions(session: Session, schema: str) -> None:
 
 
 def _make(session: Session, schema: str) -> None:
-    version = _version(session, schema)
-    _refuse_newer(version, schema)
-    known = are_made(session, schema)
-    if known and version == VERSION:
-        return  # another bridge did it while this one waited
-    if known:
-        _refuse_others(session, schema)
-        log.info("tables_upgraded", database=schema, version=version, to=VERSION)
+    if are_usable(session, schema):
+        return  # another bridge made them while this one waited
     for table, statement in _TABLES.items():
         if table == "progress":
-            if known and version == 0:
-                _bring_forward(session, schema)
-            for altered, columns in _ADDED_LATER.items() if known else ():
-                _add_columns(session, schema, altered, columns)
             session.execute(f"REPLACE INTO {quote_name(schema, 'version')} VALUES (1, {VERSION})")
         # Their keys may be too long for the server's default format (1709, 1071).
         session.execute(f"{statement.format(schema=quote_name(schema))} ROW_FORMAT = DYNAMIC")
 
 
-def _bring_forward(session: Session, schema: str) -> None:
-    """Adds to the tables of form 0 what form 1 has; forms 2 and 3 only have a table more, form 4 what is in
-    `_ADDED_LATER`."""
-    if "run_text" not in _columns(session, schema, "schema_changes"):
-        _refuse_interrupted(session, schema)
-    for table, columns in _ADDED.items():
-        _add_columns(session, schema, table, columns)
-    session.execute(f"ALTER TABLE {quote_name(schema, 'owner')} MODIFY {_definition('owner', 'connections')}")
-    session.execute(f"UPDATE {quote_name(schema, 'progress')} SET topics = '{{}}' WHERE topics = ''")
-    _fill_schema_changes(session, schema)
-
-
-def _add_columns(session: Session, schema: str, table: str, columns: Iterable[str]) -> None:
-    there = _columns(session, schema, table)
-    missing = [f"ADD COLUMN {_definition(table, column)}" for column in columns if column not in there]
-    if missing:
-        session.execute(f"ALTER TABLE {quote_name(schema, table)} {', '.join(missing)}")
-
-
-def _columns(session: Session, schema: str, table: str) -> set[str]:
-    rows = session.rows(
-        "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
-        (schema, table),
-    )
-    return {str(name) for (name,) in rows}
-
-
-def _definition(table: str, column: str) -> str:
-    """Gives a column's line in CREATE TABLE."""
-    lines = (line.strip().rstrip(",") for line in _TABLES[table].splitlines())
-    return next(line for line in lines if line.startswith(f"{column} "))
-
-
-def _refuse_interrupted(session: Session, schema: str) -> None:
-    """Refuses schema changes that were interrupted under form 0, whose fingerprints cannot be compared any more."""
-    found = session.rows(
-        "SELECT name, commit_ts, statement FROM " + quote_name(schema, "schema_changes") + " WHERE state = 'running'"
-    )
-    for name, commit_ts, statement in found:
-        raise TargetError(
-            f"a schema change was interrupted under an earlier version of the bridge: {statement}",
-            where=f"pipeline {name}, commit ts {commit_ts}",
-            fix="start that version once more, which finishes it; or check whether it ran, and UPDATE its row in"
-            f" {schema}.schema_changes to the state 'done' if it did, DELETE the row if it did not",
-        )
-
-
-def _fill_schema_changes(session: Session, schema: str) -> None:
-    """Fills rows that are older than the column `run_text`: then statements ran as they came."""
-    journal = quote_name(schema, "schema_changes")
-    rows = session.rows(
-        f"SELECT name, commit_ts, statement_hash, schema_name, statement FROM {journal} WHERE rewrites = ''"
-    )
-    for name, commit_ts, digest, database, statement in rows:
-        session.execute(
-            f"UPDATE {journal} SET classes = %s, run_text = statement, rewrites = '[]', left_out = '[]',"
-            " fingerprint = '' WHERE name = %s AND commit_ts = %s AND statement_hash = %s",
-            (_classes(statement, database), name, commit_ts, digest),
-        )
-
-
-def _classes(statement: str, database: str) -> str:
-    known = classify(statement, database)
-    return ", ".join(change.value for change in known.classes) if isinstance(known, Classified) else ""
-
-
-def _refuse_newer(version: int, schema: str) -> None:
+def _refuse_other_form(session: Session, schema: str) -> None:
+    version = _version(session, schema)
     if version > VERSION:
         raise TargetError(
             f"the bridge's own tables are those of a later version (form {version}, this is {VERSION})",
             where=schema,
             fix="start the later version; this one could misread the progress",
         )
-
-
-def _refuse_others(session: Session, schema: str) -> None:
-    names = [str(name) for (name,) in session.rows(f"SELECT name FROM {quote_name(schema, 'progress')}")]
-    holders = {name: session.value("SELECT IS_USED_LOCK(%s)", (pipeline_lock(schema, name),)) for name in names}
-    running = sorted(name for name, holder in holders.items() if holder not in {None, session.connection_id})
-    if running:
+    if version < VERSION:
         raise TargetError(
-            "the bridge's own tables are those of an earlier version of the bridge, and other running bridges write to"
-            f" them: {', '.join(running)}",
+            f"the bridge's own tables are those of an earlier version (form {version}, this is {VERSION})",
             where=schema,
-            fix="stop those, start this one, then start those again with this version",
+            fix="start a new pipeline in a database of its own (--set target.schema=NAME) from where that version"
+            " stopped (--from APPLIED_TS); bridge help changes says how",
         )
 
 

@@ -98,7 +98,12 @@ def _ways_to_continue(entry: Entry, journal_id: str) -> str:
 
 
 def message_entry(
-    position: Position, code: str | None, reason: str | None, key: str | None, value: str | None
+    position: Position,
+    reason: str | None,
+    code: str | None,
+    key: str | None,
+    value: str | None,
+    schemas: str | None = None,
 ) -> Entry:
     """Makes an entry from the fields of a BAD event."""
-    return Entry(position, code or Code.MALFORMED, reason or "", key=key, value=value)
+    return Entry(position, code or Code.MALFORMED, reason or "", key=key, value=value, schemas=schemas)

@@ -19,9 +19,9 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundar
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.decoded_batch import SortedBatch, kept_batch, sorted_batch
-from bridge.pipeline.filtering.wanted_changes import is_wanted
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
+from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows

@@ -25,9 +25,9 @@ from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.by_partitions.unread_topics import ADD_TOPIC, unread_topics
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
-from bridge.pipeline.filtering.wanted_changes import is_wanted
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment
+from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import DriverRows

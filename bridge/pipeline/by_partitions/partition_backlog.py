@@ -32,6 +32,7 @@ from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.by_partitions.step_rows import StepRows
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
 from bridge.pipeline.control_events import control_events
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
@@ -41,7 +42,6 @@ from bridge.rows.moments import Moment, in_order, last_ms
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
-MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
 
 _UNCLEAR: Final = (
     "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"

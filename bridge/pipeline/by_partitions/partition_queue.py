@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
 from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
+from bridge.pipeline.decoded_batch import mapped
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,
@@ -118,14 +118,9 @@ class _Run:
         return self._places
 
     def to_disk(self) -> None:
-        """Moves the events to an unlinked file that is mapped into memory, so that the kernel can drop and reload its
-        pages."""
-        if self.on_disk:
-            return
-        with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-            with pa.ipc.new_file(file.name, EVENT_SCHEMA) as writer:
-                writer.write_table(self.table)
-            self.table, self.on_disk = pa.ipc.open_file(pa.memory_map(file.name)).read_all(), True
+        """Moves the events to a mapped file."""
+        if not self.on_disk:
+            self.table, self.on_disk = mapped(self.table), True
 
     def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
         """Counts the events before the first stop and before the first row that is behind one of the bounds.

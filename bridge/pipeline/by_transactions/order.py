@@ -26,7 +26,7 @@ from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
-from bridge.pipeline.decoded_batch import SortedBatch, UnsortedBatch, unsorted_batch
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount, weights
@@ -78,6 +78,7 @@ class TransactionOrder(BoundaryOrder):
     idle: how long a schema change waits for what comes behind it, and where partitions end.
     grace_seconds: how long a transaction may lack rows when everything was read, before the bridge stops.
     incomplete: ids of transactions that are applied without the rows that they lack.
+    most: how much of the rows waits in memory until their transactions are whole; more are moved to the disk.
     changes_between: gives the schema changes on record.
     """
 
@@ -96,6 +97,7 @@ class TransactionOrder(BoundaryOrder):
         grace_seconds: float,
         incomplete: Collection[str] = (),
         until: int | None = None,
+        most: Amount = MOST_IN_MEMORY,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -116,7 +118,7 @@ class TransactionOrder(BoundaryOrder):
         self._place = Place.read(told[0]) if told else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
         self._queue = TransactionQueue(
-            topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts, incomplete
+            topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts, incomplete, most=most
         )
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
@@ -331,12 +333,12 @@ class TransactionOrder(BoundaryOrder):
     @property
     def rows(self) -> int:
         """The number of row changes that wait."""
-        return self._backlog.rows + self._queue.amount.rows
+        return self._backlog.rows + self._queue.rows
 
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the row changes that wait."""
-        return self._backlog.amount.bytes + self._queue.amount.bytes
+        return self._backlog.amount.bytes + self._queue.bytes_in_memory
 
     def waiting_for(self) -> str:
         """Tells what the first transaction that is not whole lacks."""

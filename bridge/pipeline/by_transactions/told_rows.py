@@ -1,11 +1,12 @@
 """What rows tell of their place among transactions (`protocols.debezium.transactions`), as columns; and which of their
-transactions are whole.  Pure."""
+transactions are whole."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +15,10 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
+from bridge.pipeline.decoded_batch import mapped
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
+from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import distinct
 
@@ -168,14 +171,19 @@ class Transactions:
         return rows.at if self.are_numbered[one] else rows.at[rows.distinct]
 
 
-@dataclass(frozen=True)
-class ToldRows:
-    """Rows with what they tell of their places.
-
-    table: the rows, as they were read (EVENT_SCHEMA), with columns of their own instead of `place`.
-    """
+class _Part(NamedTuple):
+    """Rows of one micro-batch, in memory or in a mapped file."""
 
     table: pa.Table
+    on_disk: bool = False
+
+
+@dataclass(frozen=True)
+class ToldRows:
+    """Rows with what they tell of their places, as they were read (EVENT_SCHEMA), with columns of their own instead of
+    `place`."""
+
+    parts: tuple[_Part, ...]
 
     @classmethod
     def of(cls, events: pa.Table) -> ToldRows:
@@ -188,20 +196,37 @@ class ToldRows:
             table = table.append_column(name, parts.take(pa.array(firsts + part)))
         for part, name in _NUMBERS.items():
             table = table.append_column(name, pc.cast(parts.take(pa.array(firsts + part)), pa.int64()))
-        return cls(table)
+        return cls((_Part(table),))
 
     def __len__(self) -> int:
-        return int(self.table.num_rows)
+        return sum(part.table.num_rows for part in self.parts)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All of them, without a copy."""
+        return pa.concat_tables([part.table for part in self.parts])
+
+    @property
+    def in_memory(self) -> Amount:
+        """How much of them is not on disk."""
+        return Amount.total(Amount.of(part.table) for part in self.parts if not part.on_disk)
 
     def and_those(self, others: ToldRows) -> ToldRows:
         """Gives these rows and those behind them."""
-        if not len(self) or not len(others):
-            return others if not len(self) else self
-        return ToldRows(pa.concat_tables([self.table, others.table]))
+        return ToldRows(tuple(part for part in self.parts + others.parts if part.table.num_rows) or self.parts[:1])
 
     def only(self, which: Bools) -> ToldRows:
         """Gives those of a mask."""
-        return self if which.all() else ToldRows(masked(self.table, which))
+        if which.all():
+            return self
+        masks = np.split(which, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
+        pairs = zip(self.parts, masks, strict=True)
+        kept = [part if mask.all() else _Part(masked(part.table, mask)) for part, mask in pairs if mask.any()]
+        return ToldRows(tuple(kept) or (_Part(self.table.slice(0, 0)),))
+
+    def to_disk(self) -> ToldRows:
+        """Moves what is in memory to mapped files."""
+        return ToldRows(tuple(part if part.on_disk else _Part(mapped(part.table), True) for part in self.parts))
 
     def events(self, table: pa.Table) -> pa.Table:
         """Gives rows of `table` as they were read, but for their place."""

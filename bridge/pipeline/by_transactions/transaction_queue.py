@@ -1,4 +1,4 @@
-"""Decides which transactions are whole, and numbers what is due.  Pure.
+"""Decides which transactions are whole, and numbers what is due.
 
 The topic of transactions is the order: the first ENDs in it ascend as the binlog does.  A transaction is due when all
 rows that its END counts have been read, and all transactions before it are due.  Each of its rows gets a number of its
@@ -28,6 +28,7 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.protocols.debezium.transactions import TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
@@ -167,6 +168,7 @@ class TransactionQueue:
     incomplete: ids of transactions that are due without the rows that they lack.
     given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
+    most: how much of the rows waits in memory; more are moved to the disk.
     """
 
     topic: PartitionId
@@ -177,6 +179,7 @@ class TransactionQueue:
     incomplete: Collection[str] = ()
     given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
+    most: Amount = MOST_IN_MEMORY
     _rows: ToldRows = field(default_factory=lambda: ToldRows.of(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, _End] = field(default_factory=dict)
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -189,9 +192,14 @@ class TransactionQueue:
     _is_short: bool = False
 
     @property
-    def amount(self) -> Amount:
-        """How much the rows take that wait."""
-        return Amount.of(self._rows.table)
+    def rows(self) -> int:
+        """How many rows wait."""
+        return len(self._rows)
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """The bytes of those that are not on disk."""
+        return self._rows.in_memory.bytes
 
     @property
     def is_short(self) -> bool:
@@ -331,8 +339,9 @@ class TransactionQueue:
             )
             for topic, partition, count in zip(*(dropped[i].to_pylist() for i in range(3)), strict=True):
                 repeated[topic, partition] = count
-        kept = rows.only(~is_copy)
-        self._rows = self._rows.and_those(kept)
+        self._rows = self._rows.and_those(rows.only(~is_copy))
+        if self._rows.in_memory.exceeds(self.most):
+            self._rows = self._rows.to_disk()
         return repeated
 
     def _check_server(self, servers: Sequence[str], position: str) -> None:

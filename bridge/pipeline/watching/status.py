@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bridge.tso import tso_time
@@ -22,6 +22,7 @@ class Status:
     phases: where the time went since the last status, in seconds (`bridge.ends.phases`).
     waiting_for: what the target waits for, and why: an end that is away before anything else.
     paused: whether the operator has paused the pipeline.
+    by_transaction: the tables that were written one upstream transaction after the other, which is slow, and why.
     """
 
     applied_ts: int
@@ -44,6 +45,7 @@ class Status:
     phases: Mapping[str, float]
     waiting_for: str
     paused: bool = False
+    by_transaction: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def applied_time(self) -> str:

@@ -59,6 +59,7 @@ class StatusReporter:
             phases={phase: round(spent - before.get(phase, 0.0), 3) for phase, spent in phases.items()},
             waiting_for=self._ends.waiting_for or self._applier.waiting_for(),
             paused=self._applier.is_paused,
+            by_transaction=dict(writer.by_transaction),
         )
 
     def _lags(self, applied: int, resolved: int) -> tuple[float | None, float | None]:

@@ -14,7 +14,7 @@ import orjson
 from bridge.events import Code
 from bridge.protocols.debezium import json_numbers
 from bridge.protocols.debezium import values as values
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.literals import Converter
@@ -135,11 +135,11 @@ _TYPED: Final[dict[str, Converter]] = {
     "int8": literals.integer_number,
     "int16": literals.integer_number,
     "int32": literals.integer_number,
-    "float": literals.float32_number,
     "bytes": values.binary,
 }
 _OPEN: Final[dict[str, tuple[Converter, str]]] = {
     "int64": (literals.integer_number, "int64"),
+    "float": (literals.float32_number, "float32"),
     "double": (literals.double_number, "float64"),
     "string": (literals.text, "string"),
 }
@@ -160,6 +160,8 @@ def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> Col
         return ColumnReader(label, convert, "", declared)
     if kind in _OPEN:
         convert, form = _OPEN[kind]
+        if kind == "float" and modes is TICDC_MODES:
+            return ColumnReader(label, convert, "", declared)
         return ColumnReader(label, convert, f"{form}:{modes}", declared)
     raise DecodeError(f"column {shown(name)} is of the unknown type {shown(label)}", Code.UNKNOWN_TYPE)
 

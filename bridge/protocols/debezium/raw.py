@@ -2,8 +2,8 @@
 
 For a value of the form `json` only the JSON type is known (messages without a schema); the form's arguments are the
 connector's modes.  In the other forms the Connect schema is ambiguous: an `int64` may be a BIGINT UNSIGNED that has
-wrapped, a `float64` may be a DECIMAL, a `string` may be bytes or a DECIMAL, the date 1970-01-01 may be a zero date
-(`epoch`), and the ENUM '' the error value (`enum`).
+wrapped, a `float32` may be a REAL, a `float64` may be a DECIMAL, a `string` may be bytes or a DECIMAL, the date
+1970-01-01 may be a zero date (`epoch`), and the ENUM '' the error value (`enum`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,18 @@ _MILLIS_DIGITS: Final = 3
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
     "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{}"
+)
+
+_TEXT_OF_BYTES: Final = (
+    "{} is text in a binary column. If the connector has another binary.handling.mode than bytes, set it with --set"
+    " debezium.binary_handling_mode; otherwise the column is of the character set binary, of which the connector sends"
+    " no bytes: make it VARBINARY or BINARY upstream, or leave its table out with --filter"
+)
+
+_HALF: Final = (
+    "{} comes with the digits of a FLOAT, and the column is a DOUBLE: Debezium's connector sends a column so that was"
+    " made as REAL. Make it DOUBLE upstream, or leave its table out with --filter; a FLOAT upstream should be one"
+    " here"
 )
 
 _Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
@@ -81,6 +93,16 @@ def _float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConver
     return lambda literal: literals.float32_number(_real(literal))
 
 
+def _double_of_float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+    """Makes the converter of 32 bits for a DOUBLE: the connector sends a column that was made as REAL so (seen with
+    3.0.8)."""
+
+    def convert(literal: str) -> str:
+        raise DecodeError(_HALF.format(shown(literal)), Code.LOST_VALUE)
+
+    return convert
+
+
 def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
     return lambda literal: literals.double_number(_real(literal))
 
@@ -103,6 +125,20 @@ def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConver
         if _HEX.fullmatch(text) and len(text) % 4 == 0:
             raise DecodeError(_EITHER.format(shown(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
         return read(text)
+
+    return convert
+
+
+def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+    """Makes the converter of a string with a Connect schema.  In the default mode bytes have their own Connect type,
+    and a column that was made as VARCHAR or CHAR of the character set `binary` comes as text (seen with 3.0.8)."""
+    if modes.binary not in (None, "bytes"):
+        return _binary(modes, column, lost)
+
+    def convert(literal: str) -> str:
+        if text := _string(literal):
+            raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
+        return "''"
 
     return convert
 
@@ -195,12 +231,12 @@ def _epoch(literal: str, lost: Lost) -> str:
 
 _INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
 _REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
-_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary)}
+_STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary_text)}
 _ENUMS: Final[dict[str, _Rule]] = {"enum": _enum}
 _JSON: Final[dict[str, _Rule]] = {
     **_INTEGERS,
-    **_STRINGS,
     **_REALS,
+    **dict.fromkeys(BINARY_WORDS, _binary),
     "bit": _bit,
     "json": _document,
     "date": _date,
@@ -284,6 +320,7 @@ DEBEZIUM_USUAL: Final = {
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "int64": _form(_INTEGERS),
+    "float32": _form({"double": _double_of_float}),
     "float64": _form(_REALS),
     "string": _form(_STRINGS),
     "enum": _form(_ENUMS),

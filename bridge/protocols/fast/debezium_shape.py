@@ -11,6 +11,7 @@ import orjson
 
 from bridge.events import Event
 from bridge.protocols.debezium.avro.front import AvroFront
+from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
 from bridge.protocols.debezium.transactions import IN_FILE, head_of_place, id_of, text_before_file_number
 from bridge.protocols.decoder import DecodeError, DecodeOptions
@@ -39,6 +40,12 @@ class FastDebeziumDecoder(FastJsonDecoder):
         super().__init__(self._debezium)
         self._tells_transactions = options.transactions
         self._front = AvroFront(options.schemas, self._debezium.envelopes) if options.schemas else None
+        self._lots = AvroLots(self._front) if self._front else None
+
+    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:
+        """Gives the texts of a message's schemas as JSON, as far as they can be had; None where there are none."""
+        found = self._front.texts(key, value) if self._front else {}
+        return orjson.dumps(found).decode() if found else None
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Does as the base says, with messages in Avro as well."""
@@ -47,7 +54,7 @@ class FastDebeziumDecoder(FastJsonDecoder):
     def _prepared(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-        return self._front.all_in_json(keys, values) if self._front else (keys, values)
+        return self._lots.in_json(keys, values) if self._lots else (keys, values)
 
     def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         return _KINDS.kinds_of(texts)

@@ -60,6 +60,10 @@ class FastDecoder:
             self._loaded = Reader(self._plain.is_wanted)
         return self._loaded
 
+    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:
+        """Gives the schemas of a message in Avro as JSON; None where it has none."""
+        return self._plain.schemas_of(key, value)
+
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
         return self._plain.decode(key, value)

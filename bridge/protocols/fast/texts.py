@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -31,16 +31,18 @@ class Texts(NamedTuple):
     def of(cls, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None) -> Texts:
         """Joins the values of messages, each with its key before it if keys are given; a null one becomes an empty
         text."""
+        if isinstance(values, Parts):
+            return values.texts
         present = [value or b"" for value in values]
         if keys is not None:
             present = [text or b"" for pair in zip(keys, present, strict=True) for text in pair]
         bounds = np.zeros(len(present) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, present), np.int64, len(present)), out=bounds[1:])
-        return cls._between(b"".join([*present, bytes(BEHIND)]), bounds, keys is not None)
+        return cls.between(b"".join([*present, bytes(BEHIND)]), bounds, keys is not None)
 
     @classmethod
-    def _between(cls, content: bytes, bounds: Numbers, have_keys: bool) -> Texts:
-        """bounds: where each key and value begins, and the last one ends."""
+    def between(cls, content: bytes, bounds: Numbers, have_keys: bool) -> Texts:
+        """Gives texts that are joined already.  bounds: where each key and value begins, and the last one ends."""
         if have_keys:
             return cls(content, bounds[:-1:2].copy(), bounds[2::2].copy(), bounds[1::2].copy())
         starts = bounds[:-1]
@@ -67,9 +69,28 @@ class Texts(NamedTuple):
             return self
         out, out_bounds = np.empty(len(self.content), np.uint8), np.empty(count + 1, np.int64)
         size, _ = compact_texts(self.numbers(), bounds, count, out, out_bounds)
-        return Texts._between(out[:size].tobytes() + bytes(BEHIND), out_bounds, have_keys)
+        return Texts.between(out[:size].tobytes() + bytes(BEHIND), out_bounds, have_keys)
 
     def values(self) -> list[bytes]:
         """Gives the values alone."""
         starts, ends = self.key_ends.tolist(), self.ends.tolist()
         return [self.content[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+class Parts(Sequence[bytes | None]):
+    """The keys or the values of texts, None for an empty one."""
+
+    def __init__(self, texts: Texts, starts: Numbers, ends: Numbers) -> None:
+        self.texts, self._starts, self._ends = texts, starts, ends
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    @overload
+    def __getitem__(self, number: int) -> bytes | None: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[bytes | None]: ...
+    def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes | None] | None:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        return self.texts.content[self._starts[number] : self._ends[number]] or None

@@ -80,3 +80,10 @@ def _content(frame: LZ4FrameDecompressor, value: bytes, limit: int) -> bytes:
         if size > limit:
             raise DecodeError(f"the lz4 frame holds more than {limit} bytes")
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def packing(value: bytes) -> str:
+    """Tells how a value in JSON is compressed, in words behind a comma; "" for one that is not."""
+    if not value or value.lstrip()[:1] == b"{":
+        return ""
+    return ", lz4" if value.startswith(LZ4_MAGIC) else ", snappy"

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from bridge.events import SEP, Kind
-from bridge.model import Column, Table, TableName
+from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.keys.key_spellings import is_exact
@@ -43,8 +43,6 @@ _FEW: Final = 3
 """So many rows of one moment are deleted and inserted together; fewer are written over those that are there."""
 _LONG: Final = 64 * 1024
 """So many characters of a row are not written twice in one statement."""
-_said: Final[set[tuple[TableName, str]]] = set()
-"""The tables, with the reason, of which the log says that they go by transaction: once for each."""
 Numbered = tuple[int, Statement]
 """A statement with the number of the row change that it writes."""
 
@@ -141,7 +139,7 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
 
     Raises ApplyError when the target lacks a column of the messages.
     """
-    _say_once(net)
+    _note(net, rendering)
     if net.table.copies_zeros:
         yield from made_zero(net.table.name, rendering.scratch_schema)
     for moment in moments(net, rendering):
@@ -150,11 +148,11 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
             yield one._replace(joins=True) if is_plain else one
 
 
-def _say_once(net: OrderedChanges) -> None:
-    if (net.table.name, net.why) not in _said:
+def _note(net: OrderedChanges, rendering: Rendering) -> None:
+    if rendering.by_transaction.get(str(net.table.name)) != net.why:
         from structlog import get_logger  # late: executors do without
 
-        _said.add((net.table.name, net.why))
+        rendering.by_transaction[str(net.table.name)] = net.why
         get_logger().info("goes_by_transaction", table=str(net.table.name), why=net.why)
 
 

@@ -41,8 +41,7 @@ class Statement(NamedTuple):
     is_once: whether only the transaction that moves progress may run it, since it would have another effect the second
         time.
     load: the rows of a LOAD DATA, None for other statements.
-    joins: whether it may be sent together with others, in one exchange: it gives the same rows when it runs again, and
-        any number of rows is right.
+    joins: whether it may be sent together with others, in one exchange: any number of rows is right.
     otherwise: the statements that are tried one after the other where this one, and those before, match no row.
     is_part: whether the messages hold only parts of its rows.
     guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
@@ -110,6 +109,7 @@ class Rendering:
     piece: the number of this piece, where several are rendered apart and run by one session.
     loadable: the tables into which the target accepts loads.
     checked_types: the column lists whose types were found to fit.
+    by_transaction: the tables that have gone by transaction, and why; rendering adds to it.
     """
 
     scratch_schema: str
@@ -119,6 +119,7 @@ class Rendering:
     loadable: frozenset[TableName] = frozenset()
     in_order: frozenset[TableName] = frozenset()
     checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)
+    by_transaction: dict[str, str] = field(default_factory=dict, compare=False)
 
 
 def cut_to_rows(images: pa.Array) -> Iterator[bytes]:

@@ -27,19 +27,6 @@ def end_offsets(admin: AdminClient, partitions: Iterable[PartitionId], isolation
     return _offsets(admin, partitions, OffsetSpec.latest(), level)  # type: ignore[no-untyped-call]
 
 
-def offsets_since(admin: AdminClient, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
-    """Gives the first offset of each partition whose message is stamped with this moment or a later one;
-    UnansweredError when Kafka does not answer.
-
-    ms: since 1970.  Where no message is, as with stamps that are no times, the first offset of all.
-    """
-    partitions = list(partitions)
-    found = _offsets(admin, partitions, OffsetSpec.for_timestamp(ms))
-    without = [where for where, offset in found.items() if offset == _NONE]
-    earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-    return {**found, **_offsets(admin, without, earliest)}
-
-
 def _offsets(
     admin: AdminClient,
     partitions: Iterable[PartitionId],

@@ -7,9 +7,16 @@ HeaderSchemaIdSerializer (what else is the prefix).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from bridge.sources.source import KeyAndValue
+
+NAMES: Final = frozenset(
+    name
+    for part in ("key", "value")
+    for name in (f"__{part}_schema_id", f"apicurio.{part}.contentId", f"apicurio.{part}.globalId")
+)
+"""The names of such headers."""
 
 
 def have_ids(received: list[Any]) -> bool:
@@ -20,8 +27,11 @@ def have_ids(received: list[Any]) -> bool:
 
 def key_and_value(message: Any) -> KeyAndValue:
     """Gives the key and value of a message."""
-    key, value = message.key(), message.value()
-    headers = dict(message.headers() or ())
+    return with_ids(message.key(), message.value(), dict(message.headers() or ()))
+
+
+def with_ids(key: bytes | None, value: bytes | None, headers: Mapping[str, bytes | None]) -> KeyAndValue:
+    """Puts the ids that headers hold before a key and a value."""
     if not headers or (value and value.startswith(b"{")):  # JSON, with or without a schema
         return key, value
     return _prefixed(key, headers, "key"), _prefixed(value, headers, "value")

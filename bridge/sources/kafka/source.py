@@ -18,10 +18,10 @@ from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
 from bridge.sources.kafka.batches import KafkaBatch, KafkaPlanner
 from bridge.sources.kafka.client import check_login, client
-from bridge.sources.kafka.group_offsets import GroupNow, commit_offsets, group_client, read_group
+from bridge.sources.kafka.group_offsets import commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
-from bridge.sources.kafka.partition_offsets import end_offsets, offsets_since
+from bridge.sources.kafka.partition_offsets import end_offsets
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
 from bridge.sources.kafka.read_errors import AWAY, UNKNOWN_TOPIC, unknown_topic_error
 from bridge.sources.kafka.schema_headers import key_and_value
@@ -34,7 +34,6 @@ from bridge.sources.source import (
     MicroBatch,
     Pacing,
     Session,
-    Stamped,
     TopicNow,
     within_sample_bytes,
 )
@@ -44,7 +43,6 @@ _TIMEOUT_SECONDS = 15
 _GREETING_SECONDS = 3
 _MESSAGES_PER_READ = 1000
 _SAMPLE_SECONDS = 5
-_STAMPED_SECONDS = 3
 
 
 class KafkaSource:
@@ -93,24 +91,9 @@ class KafkaSource:
         """Asks Kafka which topics it compacts (`topic_guard.read_compacted`)."""
         return read_compacted(self._admin, list(self._topics))
 
-    def group(self, name: str) -> GroupNow:
-        """Asks Kafka for a consumer group; raises what `group_offsets.read_group` raises."""
-        return read_group(self._admin, name)
-
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Asks where these partitions end now."""
         return end_offsets(self._admin, partitions, self._properties["isolation.level"])
-
-    def since(self, partitions: Iterable[PartitionId], ms: int) -> dict[PartitionId, int]:
-        """Asks where the messages of this moment and later ones begin in these partitions."""
-        return offsets_since(self._admin, partitions, ms)
-
-    def stamped(self, starts: Mapping[PartitionId, int], count: int) -> list[Stamped]:
-        """Reads about so many messages of each partition from these offsets on, those that come within some seconds."""
-        with self._consumer() as consumer:
-            consumer.assign([TopicPartition(topic, partition, at) for (topic, partition), at in starts.items()])
-            came = _polled(consumer, count * len(starts), _STAMPED_SECONDS)
-            return [Stamped(message.timestamp()[1], *key_and_value(message)) for message in came]
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, the same at each call."""

@@ -11,13 +11,16 @@ from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
+from pydantic import ValidationError
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from bridge.config import RegistrySection
 from bridge.errors import UsageError
-from bridge.protocols import DecodeOptions, Decoder, make_decoder, recognise, require_protocol
+from bridge.protocols import DecodeOptions, Decoder, in_json, make_decoder, recognise, require_protocol
 from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.registry.client import SchemaRegistry
 from bridge.secret_settings import refuse_secrets, resolve
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.kafka.offset_planner import planned
@@ -31,6 +34,7 @@ from bridge.spark.source.plans import Offsets, flat, nested
 
 NAME: Final = "bridge"
 _KAFKA: Final = "source.kafka."
+_REGISTRY: Final = "source.registry."
 _SAMPLE: Final = 200
 _UNLIMITED: Final = 1 << 62
 _EARLIEST, _LATEST = "earliest", "latest"
@@ -40,8 +44,8 @@ _EARLIEST, _LATEST = "earliest", "latest"
 class SourceOptions:
     """The options of the data source.
 
-    kafka: properties of the Kafka client; secret ones as references (`env:NAME`, `file:PATH`), since Spark shows
-        options in plans, event logs and its UI.
+    kafka, registry: properties of the Kafka client, and settings of the schema registry; secret ones as references
+        (`env:NAME`, `file:PATH`), since Spark shows options in plans, event logs and its UI.
     most: the most messages of a micro-batch, None for no limit.
     """
 
@@ -53,13 +57,17 @@ class SourceOptions:
     starting_offsets: str = _EARLIEST
     most: int | None = None
     kafka: Mapping[str, str] = field(default_factory=dict)
+    registry: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
         """Reads and checks options, as Spark gives them; UsageError for one that is missing, unknown or secret."""
-        given = {name: value for name, value in options.items() if not name.startswith(_KAFKA)}
-        kafka = {name.removeprefix(_KAFKA): value for name, value in options.items() if name.startswith(_KAFKA)}
-        refuse_secrets({"source": {"kafka": kafka}}, "an option of the data source")
+        given = {name: value for name, value in options.items() if not name.startswith((_KAFKA, _REGISTRY))}
+        kafka, registry = (
+            {name.removeprefix(start): value for name, value in options.items() if name.startswith(start)}
+            for start in (_KAFKA, _REGISTRY)
+        )
+        refuse_secrets({"source": {"kafka": kafka}, "spark": registry}, "an option of the data source")
         given.pop("path", None)
         read = cls(
             given.pop("bootstrap_servers", ""),
@@ -70,11 +78,13 @@ class SourceOptions:
             given.pop("starting_offsets", _EARLIEST),
             _count(given.pop("max_messages_per_batch", None)),
             kafka,
+            registry,
         )
         if given:
             known = "bootstrap_servers, topic, input, protocol, timezone, starting_offsets, max_messages_per_batch"
             raise UsageError(
-                f"the data source has no option {', '.join(given)}", fix=f"known are {known} and {_KAFKA}*"
+                f"the data source has no option {', '.join(given)}",
+                fix=f"known are {known}, {_KAFKA}* and {_REGISTRY}*",
             )
         if bool(read.input) == bool(read.bootstrap_servers and read.topics):
             raise UsageError(
@@ -83,7 +93,17 @@ class SourceOptions:
         if read.starting_offsets not in {_EARLIEST, _LATEST}:
             raise UsageError(f"starting_offsets is {read.starting_offsets!r}", fix=f"give {_EARLIEST} or {_LATEST}")
         require_protocol(read.protocol)
+        read.schemas()
         return read
+
+    def schemas(self) -> SchemaRegistry | None:
+        """Makes the schema registry; None without one.  Raises UsageError for settings that are wrong."""
+        given: dict[str, Any] = resolve(dict(self.registry), "source.registry")
+        try:
+            return RegistrySection(**{**given, "urls": tuple(given.get("urls", "").split())}).registry()
+        except ValidationError as error:
+            wrong = ", ".join(_REGISTRY + str(one["loc"][0]) for one in error.errors())
+            raise UsageError(f"the data source cannot use {wrong}", fix="see [source.registry]") from None
 
     @property
     def properties(self) -> dict[str, str]:
@@ -107,7 +127,9 @@ class SourceOptions:
 
     def protocol_of(self, source: KafkaSource | CaptureSource) -> str:
         """Gives the protocol of the messages; UsageError where a sample does not tell it."""
-        return recognise(source.sample(_SAMPLE))[0] if self.protocol == "auto" else self.protocol
+        if self.protocol != "auto":
+            return self.protocol
+        return recognise(in_json(source.sample(_SAMPLE), self.schemas()))[0]
 
 
 def _count(text: str | None) -> int | None:
@@ -237,7 +259,7 @@ def _events(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordB
     runs one task without a plan."""
     if not isinstance(task, _Task):
         return
-    decoder = _decoder(task.protocol, options.timezone)
+    decoder = _decoder(task.protocol, options.timezone, options.schemas())
     for messages in _messages(options, task.wanted):
         yield from event_rows(decode_messages(decoder, messages)).to_batches()
 
@@ -255,6 +277,6 @@ def _one(message: Message) -> Messages:
 
 
 @cache
-def _decoder(protocol: str, timezone: str | None) -> Decoder:
+def _decoder(protocol: str, timezone: str | None, schemas: SchemaRegistry | None) -> Decoder:
     """Gives this process's decoder: Spark's Python workers outlive their tasks."""
-    return make_decoder(protocol, DecodeOptions(timezone))
+    return make_decoder(protocol, DecodeOptions(timezone, schemas=schemas))

@@ -24,7 +24,7 @@ from bridge.model import (
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.filtering.wanted_changes import is_wanted
+from bridge.pipeline.wanted_changes import is_wanted
 from bridge.protocols.values.timezones import is_utc_or_unset
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms

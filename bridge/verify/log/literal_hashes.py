@@ -23,8 +23,6 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
-from bridge.protocols.fast.compiled.codes import DIGEST_ROOM
-from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.literal_offsets import buffers_of, to_numpy, whole
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
 from bridge.verify.log.expected_tables import numbers_of
@@ -38,11 +36,6 @@ _UNTOLD: Final = Fingerprint(1, 0, 0)
 _KEPT: Final = ("table_number", "key", "commit_ts", "by_time", "topic", "partition", "offset", "index")
 """What decides which step of a key is the last one."""
 HASHED_SCHEMA: Final = pa.schema([*(STEP_SCHEMA.field(name) for name in _KEPT), pa.field("image", pa.uint64())])
-_BLOCK: Final = 64
-_PADDING: Final = 8
-_MOST_SORTED: Final = 65_535
-"""Texts of more blocks come in any order, and are handled by themselves."""
-_READINESS: Final = Readiness()
 
 
 def literal(column: ColumnInfo, alias: str) -> str | None:
@@ -130,21 +123,7 @@ def hashed(steps: pa.Table) -> pa.Table:
 
 def text_hashes(texts: pa.Array) -> npt.NDArray[np.uint64]:
     """Gives the first 64 bits of the MD5 of each text (large strings); of nulls nothing that means something."""
-    return _together(texts) if _READINESS.pays(len(texts)) else _one_by_one(texts)
-
-
-def _one_by_one(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    some = texts.cast(pa.large_binary()).fill_null(b"").to_pylist()
-    digests = b"".join([md5(text, usedforsecurity=False).digest() for text in some])
-    return np.frombuffer(digests, ">u8")[::2].astype(np.uint64)
-
-
-def _together(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    from bridge.protocols.fast.compiled.functions import digest_texts
-
     offsets, data = buffers_of(texts)
-    blocks = np.minimum((np.diff(offsets) + _PADDING) // _BLOCK, _MOST_SORTED).astype(np.uint16)
-    order = np.argsort(blocks, kind="stable")
-    found = np.empty(len(texts), np.int64)
-    digest_texts(np.frombuffer(data, np.uint8), offsets, order, len(texts), np.empty(DIGEST_ROOM, np.uint8), found)
-    return found.view(np.uint64).byteswap()
+    view = memoryview(data)
+    digests = [md5(view[at:end], usedforsecurity=False).digest() for at, end in pairwise(offsets.tolist())]
+    return np.frombuffer(b"".join(digests), ">u8")[::2].astype(np.uint64)

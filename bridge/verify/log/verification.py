@@ -23,9 +23,9 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
-from bridge.mysql.state.routes_record import read_filters
+from bridge.mysql.state.routes_record import read_rules
 from bridge.mysql.table_definition import list_tables, list_views, load_definitions
-from bridge.protocols import MAY_HIDE_UPDATES
+from bridge.protocols import PROTOCOLS
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
@@ -91,7 +91,7 @@ class LogVerification:
             refuse_comparison(snapshot.progress, ids_of(self._source.topics()))
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
-            self._record = read_filters(self._look, self._table.schema, self._table.name)
+            self._record = read_rules(self._look, self._table.schema, self._table.name)
             folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
             log = self._log(spark, folder)
             stack.callback(log.close)
@@ -182,18 +182,18 @@ class LogVerification:
         self._state.forget()
 
     def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
-        eras = self._record.eras if self._record else ()
+        record = self._record
         return LogPlan(
             (), lineage.histories, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
             begins=topic_begins(progress.positions), identity=lineage.identity,
             filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
-            era=Reach(eras[-1].applied_ts, eras[-1].positions) if eras else None,
+            era=Reach(record.applied_ts, record.positions) if record and record.former is not None else None,
         )  # fmt: skip
 
     def _is_filtered(self, name: TableName) -> bool:
         """Tells whether event filters leave out row changes of a table of the target, or did."""
         record = self._record
-        rules = [self._options.row_rules, *((*(era.rules for era in record.eras), record.now) if record else ())]
+        rules = [self._options.row_rules, *((record.rules, record.former or record.rules) if record else ())]
         sources = list(self._options.row_rules.routes.sources(name))
         return any(one.ignored_kinds(*source) for source in sources for one in rules)
 
@@ -247,7 +247,7 @@ class LogVerification:
                     shapes_of.get(key, []),
                     is_whole=key in lineage.whole and not is_filtered,
                     since=since,
-                    hides_updates=self._protocol in MAY_HIDE_UPDATES,
+                    hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
                 )
             )
         missing = wanted.keys() - there.keys()

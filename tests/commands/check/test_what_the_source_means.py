@@ -125,7 +125,7 @@ def test_advice_is_for_the_sender_at_hand(real_senders: Path, tmp_path: Path, se
         )
     else:
         path = real_senders / sender
-    found = kafka.gather(CaptureSource(str(path)), "")
+    found = kafka.gather(CaptureSource(str(path)))
     name = protocol.guess(found)[0]
     advice = [
         f"{one.what} -> {one.fix}"

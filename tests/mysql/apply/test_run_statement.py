@@ -1,4 +1,4 @@
-"""Statements that are sent while the next one is made."""
+"""Statements that are sent while the next one is made, or together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from bridge.errors import ApplyError
+from bridge.errors import ApplyError, RefusedRowsError
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.run_statement import Ahead, execute_statement
 from bridge.mysql.connection.session import Session
@@ -85,3 +85,21 @@ def test_a_transaction_whose_next_statement_cannot_be_made(target: str, session:
         assert session.rows("SELECT id, (SELECT applied_ts FROM _bridge.progress) FROM m.t") == []
         pipeline.writer.apply(Advance(0, 5, {}), lambda _: [statement(f"INSERT INTO m.t VALUES ({n})") for n in (2, 3)])
     assert session.rows("SELECT id, (SELECT applied_ts FROM _bridge.progress) FROM m.t ORDER BY 1") == [(2, 5), (3, 5)]
+
+
+def test_a_warning_of_statements_that_are_sent_together(target: str, session: Session) -> None:
+    """It cannot be asked for any more: the transaction is written again, statement by statement.  What the server has
+    cut is refused then, as of a statement alone, and is not taken for a value that was there already."""
+
+    def joined(*texts: str) -> list[Statement]:
+        return [statement(text)._replace(joins=True) for text in texts]
+
+    session.execute("CREATE TABLE m.w (id INT PRIMARY KEY, c VARCHAR(3))")
+    with opened(target, [("cdc", 0)]) as pipeline:
+        noted = joined("INSERT INTO m.w VALUES (1, 'a')", "DELETE IGNORE FROM m.w WHERE id = 1 AND c = 2")
+        pipeline.writer.apply(Advance(0, 5, {}), lambda _: noted)
+        cut = joined("DELETE FROM m.w WHERE id = 2", "INSERT INTO m.w VALUES (2, 'abc ')")
+        with pytest.raises(RefusedRowsError, match="truncated"):
+            pipeline.writer.apply(Advance(5, 6, {}), lambda _: cut)
+        assert pipeline.writer.counts.safe_mode == 0
+    assert session.rows("SELECT id FROM m.w") == [(1,)]

@@ -1,4 +1,4 @@
-"""The routes that a pipeline ran with, in the target."""
+"""The routes and filters of a pipeline, which are fixed once it has written something."""
 
 from __future__ import annotations
 
@@ -14,172 +14,126 @@ from bridge.events import Position
 from bridge.filters.routes import Routes
 from bridge.filters.row_rules import RowRules
 from bridge.model import Entry, SchemaChange
+from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.quarantine import QuarantineState, add_entries, list_entries
-from bridge.mysql.state.routes_record import keep_routes
+from bridge.mysql.state.quarantine import add_entries
+from bridge.mysql.state.routes_record import keep_rules, read_rules
 from tests.support.command import bridge
-from tests.support.pipelines import admin, ran_with, sql
+from tests.support.pipelines import admin, ran_with
 from tests.support.upstreams import row_change
 
 BEGUN = Progress("bridge", 1, 50, 10, {}, ())
+EVERY = ("m.*", "n.*")
 
 
-def routes(*texts: str) -> RowRules:
-    return Settings(route=texts, filter=("m.*", "n.*")).row_rules
+def rules(*routes: str, tables: tuple[str, ...] = EVERY, ignored: tuple[str, ...] = ()) -> RowRules:
+    given = [EventFilterTable.model_validate({"matcher": ["m.t"], "ignore-event": ignored})] if ignored else []
+    return Settings(route=routes, filter=tables, event_filters=tuple(given)).row_rules
 
 
-def test_routes_that_would_divide_a_table(target: str) -> None:
-    """Are refused until what is there was moved.  A pipeline that has written nothing takes any; so does one without
-    routes on record."""
+def accept(session: Session, now: RowRules, progress: Progress = BEGUN) -> None:
+    keep_rules(session, "_bridge", progress, now, accepts_change=True)
+
+
+@pytest.mark.parametrize(
+    ("now", "what"),
+    [
+        (rules("m.x -> r.x"), "routes"),
+        (rules(tables=("m.*",)), "filter"),
+        (rules(ignored=("delete",)), "event filters"),
+        (rules("m.x -> r.x", tables=("*.*",)), "routes and filter"),
+    ],
+)
+def test_others_have_to_be_accepted(target: str, now: RowRules, what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once: then they are those of the pipeline, and the former ones are others.  A pipeline that has written nothing
+    takes any."""
     with admin(target) as session:
-        table = ProgressTable("bridge")
-        table.create(session)
-        session.execute("CREATE DATABASE r")
-        session.execute("CREATE TABLE r.t (id INT PRIMARY KEY)")
-        keep_routes(session, "_bridge", BEGUN, routes("m.t -> x.t"))
-        keep_routes(session, "_bridge", replace(BEGUN, applied_ts=10), routes("m.t -> r.t"))
-        keep_routes(session, "_bridge", BEGUN, routes("m.t -> r.t", "n.t -> r.of_n"))
-        for other in (routes(), routes("m.t -> s.t", "m.* -> r.*")):
-            with pytest.raises(UsageError, match=r"m\.t went to r\.t, and would go to [ms]\.t") as refused:
-                keep_routes(session, "_bridge", BEGUN, other)
-            assert refused.value.where == "pipeline bridge"
-        session.execute("CREATE DATABASE s")
-        session.execute("RENAME TABLE r.t TO s.t")
-        keep_routes(session, "_bridge", BEGUN, routes("m.t -> s.t"))
-        with pytest.raises(UsageError):
-            keep_routes(session, "_bridge", BEGUN, routes())
-        keep_routes(session, "_bridge", replace(BEGUN, name="other"), routes())
-        table.begin(session, 10)
-        assert table.forget(session)
-        assert sql(target, "SELECT name FROM _bridge.routes") == [("other",)]
+        ProgressTable("bridge").create(session)
+        keep_rules(session, "_bridge", replace(BEGUN, applied_ts=10), now)
+        keep_rules(session, "_bridge", replace(BEGUN, applied_ts=10), rules())
+        keep_rules(session, "_bridge", BEGUN, rules())
+        with pytest.raises(UsageError, match=f"ran with other {what};") as refused:
+            keep_rules(session, "_bridge", BEGUN, now)
+        assert "--accept-change" in refused.value.fix
+        assert "filters_changed" not in capsys.readouterr().out
+        accept(session, now)
+        said = capsys.readouterr().out
+        assert "filters_changed" in said
+        assert "not read again" in said
+        keep_rules(session, "_bridge", BEGUN, now)
+        with pytest.raises(UsageError, match=f"ran with other {what};"):
+            keep_rules(session, "_bridge", BEGUN, rules())
 
 
-def test_a_step_that_was_interrupted_counts(target: str) -> None:
-    """Parts of the first step of several connections are on the target, although progress has not moved."""
+def test_from_when_event_filters_hold(target: str) -> None:
+    """It stays on record for verify, with those before, until they change again."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        keep_rules(session, "_bridge", BEGUN, rules())
+        accept(session, rules(ignored=("delete",)), replace(BEGUN, applied_ts=60))
+        accept(session, rules("m.x -> r.x", ignored=("delete",)), replace(BEGUN, applied_ts=70))
+        record = read_rules(session, "_bridge", "bridge")
+        assert record is not None
+        assert record.former is not None
+        assert (record.applied_ts, len(record.rules.ignored), len(record.former.ignored)) == (60, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "what"),
+    [
+        (rules("m.t -> r.t"), rules(), "m.t went to r.t, and would go to m.t"),
+        (rules("m.t -> r.t"), rules("m.t -> s.t", "m.* -> r.*"), "m.t went to r.t, and would go to s.t"),
+        (rules("m.t => r.t"), rules("m.t -> r.t"), "shards went to r.t"),
+        (rules("m.t -> r.t", tables=("m.t",)), rules("m.u -> r.t", tables=("m.u",)), "m.u would go there"),
+        (rules("m.t -> r.t"), rules("m.* => r.t"), "shards would go there"),
+    ],
+)
+def test_rows_are_never_divided_nor_mixed(target: str, before: RowRules, now: RowRules, what: str) -> None:
+    """Not even when that is accepted, until what is there was moved; parts of a step count as well."""
     with admin(target) as session:
         ProgressTable("bridge").create(session)
         session.execute("CREATE DATABASE r")
         session.execute("CREATE TABLE r.t (id INT PRIMARY KEY)")
-        begun = replace(BEGUN, applied_ts=10)
-        keep_routes(session, "_bridge", begun, routes("m.t -> r.t"))
-        with pytest.raises(UsageError, match="would go to"):
-            keep_routes(session, "_bridge", replace(begun, applying_ts=20), routes())
+        keep_rules(session, "_bridge", BEGUN, before)
+        with pytest.raises(UsageError, match=what) as refused:
+            accept(session, now)
+        assert refused.value.where == "pipeline bridge"
+        session.execute("RENAME TABLE r.t TO r.old")
+        accept(session, now)
 
 
-def test_tables_that_a_filter_left_out(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are named at the start with a filter that wants them, where the target has them and the pipeline has begun:
-    what came of them until then is not read again."""
+def test_within_a_step_nothing_changes(target: str) -> None:
+    """Parts of it are on the target, as the rules were when it began."""
     with admin(target) as session:
         ProgressTable("bridge").create(session)
-        for statement in (
-            "CREATE DATABASE m",
-            "CREATE DATABASE r",
-            "CREATE TABLE r.t (id INT)",
-            "CREATE TABLE m.u (a INT)",
-        ):
-            session.execute(statement)
-
-        def kept(*rules: str, progress: Progress = BEGUN) -> list[str]:
-            keep_routes(session, "_bridge", progress, Settings(route=("m.t -> r.t",), filter=rules).row_rules)
-            lines = capsys.readouterr().out.splitlines()
-            return [name for line in lines if "tables_were_left_out" in line for name in ("m.t", "m.u") if name in line]
-
-        assert kept("m.u", progress=replace(BEGUN, applied_ts=10)) == []
-        assert kept("m.*", progress=replace(BEGUN, applied_ts=10)) == []
-        assert kept("m.u") == []
-        assert kept("m.u", "m.t") == ["m.t"]
-        assert kept("m.u", "m.t") == []
-        assert kept("*.*", "!m.*", "!r.*") == []
-        assert kept("*.*", "!r.*") == ["m.t", "m.u"]
+        progress = replace(BEGUN, applied_ts=10, applying_ts=20)
+        keep_rules(session, "_bridge", progress, rules())
+        with pytest.raises(UsageError, match="began to write a step") as refused:
+            accept(session, rules("m.x -> r.x"), progress)
+        assert "at least 20" in refused.value.fix
 
 
-def test_the_quarantine_follows_a_table_that_was_moved(target: str) -> None:
-    """Row changes that are held there have the names of the target; another table may come to the former place."""
+def test_routes_stay_while_names_of_the_target_are_kept(target: str) -> None:
+    """Of row changes in the quarantine, and in what operators wrote: another table may come to their place."""
     with admin(target) as session:
         ProgressTable("bridge").create(session)
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (a INT PRIMARY KEY, b INT)")
-        session.execute("CREATE TABLE m.u (a INT PRIMARY KEY, b INT)")
-        keep_routes(session, "_bridge", BEGUN, routes())
-        for offset, table in enumerate("tu"):
-            change = row_change(9, table, ("a", "b"), ("a",), after=(1, 2))
-            position = Position("cdc", 0, offset)
-            add_entries(session, "_bridge", "bridge", [Entry(position, "refused", "too long", 9, change=change)])
-
-        def places() -> list[str]:
-            entries = list_entries(session, "_bridge", "bridge", [*QuarantineState])
-            return [f"{one.change.schema}.{one.change.table}" for one in entries if one.change]
-
-        assert places() == ["m.t", "m.u"]
-        session.execute("RENAME TABLE m.t TO m.moved")
-        keep_routes(session, "_bridge", BEGUN, routes("m.t -> m.moved"))
-        assert places() == ["m.moved", "m.u"]
-        session.execute("RENAME TABLE m.u TO m.t")
-        keep_routes(session, "_bridge", BEGUN, routes("m.t -> m.moved", "m.u -> m.t"))
-        assert places() == ["m.moved", "m.t"]
+        keep_rules(session, "_bridge", BEGUN, rules())
+        change = row_change(9, "t", ("a",), ("a",), after=(1,))
+        add_entries(session, "_bridge", "bridge", [Entry(Position("cdc", 0, 1), "refused", "x", 9, change=change)])
+        with pytest.raises(UsageError, match="the routes cannot change any more"):
+            accept(session, rules("m.t -> m.moved"))
+        accept(session, rules(tables=("m.*",)))
+        session.execute("DELETE FROM _bridge.quarantine")
+        journal = Journal("bridge", "_bridge")
+        journal.record(session, SchemaChange(20, "m", "t", "ALTER TABLE t ADD a INT", "cdc/0/1"), JournalState.HELD)
+        accept(session, rules("m.x -> m.y", tables=("m.*",)))
+        journal.release(session, journal.entries(session)[0], JournalState.REPLACED, "", "ALTER TABLE t ADD b INT")
+        with pytest.raises(UsageError, match="the routes cannot change any more"):
+            accept(session, rules("m.t -> m.moved", tables=("m.*",)))
 
 
-def test_a_place_that_another_table_would_take(target: str) -> None:
-    """It is refused while rows of a table are there that was left out, now or by an earlier start; a copy may come
-    once the bridge has seen that nothing was there."""
-    with admin(target) as session:
-        ProgressTable("bridge").create(session)
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.a (id INT)")
-
-        def keep(*rules: str, route: str = "m.b -> m.a") -> None:
-            keep_routes(session, "_bridge", BEGUN, Settings(route=(route,), filter=rules).row_rules)
-
-        keep("m.a", "m.c")
-        for _ in range(2):
-            with pytest.raises(
-                UsageError, match=r"m\.a holds the rows of m\.a, which is left out, and m\.b would go there"
-            ):
-                keep("m.b", "m.c")
-            keep("m.c")
-        keep("m.a", "m.c")
-        keep("m.c")
-        session.execute("RENAME TABLE m.a TO m.old")
-        keep("m.c")
-        session.execute("CREATE TABLE m.a (id INT)")
-        keep("m.b", "m.c")
-        keep("m.b", "m.c")
-
-
-def test_rows_that_an_event_filter_left_out(target: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """They are named in the same way, by table and kind, at the start without the filter or with a narrower one."""
-    with admin(target) as session:
-        ProgressTable("bridge").create(session)
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE DATABASE r")
-        session.execute("CREATE TABLE r.t (id INT)")
-        session.execute("CREATE TABLE m.u (a INT)")
-
-        def kept(*filters: tuple[str, list[str]], progress: Progress = BEGUN, rules: tuple[str, ...] = ()) -> list[str]:
-            given = tuple(
-                EventFilterTable.model_validate({"matcher": [of], "ignore-event": events}) for of, events in filters
-            )
-            settings = Settings(route=("m.t -> r.t",), filter=rules, event_filters=given)
-            keep_routes(session, "_bridge", progress, settings.row_rules)
-            lines = [line for line in capsys.readouterr().out.splitlines() if "rows_were_left_out" in line]
-            return [
-                name for line in lines for name in ("m.t: delete", "m.t: update", "m.u: update, delete") if name in line
-            ]
-
-        every = ("m.*", ["delete", "update", "truncate table"])
-        assert kept(every, progress=replace(BEGUN, applied_ts=10)) == []
-        assert kept(progress=replace(BEGUN, applied_ts=10)) == []
-        assert kept(every) == []
-        assert kept(every) == []
-        assert kept(("m.t", ["delete"])) == ["m.t: update", "m.u: update, delete"]
-        assert kept(("m.t", ["truncate table"])) == ["m.t: delete"]
-        assert kept() == []
-        assert kept(every, rules=("m.t",)) == []
-        assert kept(rules=("m.u",)) == []
-
-
-def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
+def test_no_command_takes_routes_that_divide(target: str, tmp_path: Path) -> None:
     """Neither a start nor a comparison with the upstream; it says which table would be divided.  A pipeline that is not
     known has no routes."""
     with admin(target) as session:
@@ -187,69 +141,11 @@ def test_no_command_takes_them(target: str, tmp_path: Path) -> None:
         session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
         ran_with(session, Routes())
     (tmp_path / "one.jsonl").write_text('{"partition":0,"offset":0,"timestamp":0,"key":null,"value":null}\n')
-    replay = ("replay", "--input", str(tmp_path), "--protocol", "canal-json")
+    replay = ("replay", "--input", str(tmp_path), "--protocol", "canal-json", "--accept-change")
     verify = ("verify", "--against", "upstream", "--upstream", target, "--filter", "m.*")
     for command in (replay, verify):
         ended = bridge(*command, "--target", target, "--route", "m.t -> r.t")
-        said = "bridge: the routes are not those that the pipeline ran with: m.t went to m.t, and would go to"
         assert ended.code == 2, ended.err
-        assert f"{said} r.t; at pipeline bridge" in ended.last_line
-        assert "(--route, or the settings file of the pipeline)" in ended.last_line
+        assert "that the pipeline ran with: m.t went to m.t, and would go to r.t; at pipeline bridge" in ended.last_line
     assert bridge(*verify, "--target", target).code == 0
     assert bridge(*verify, "--target", target, "--route", "m.t -> r.t", "--name", "other").code == 1
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "written", "now"),
-    [
-        ((), ("m.t -> r.t",), "ALTER TABLE t ADD b INT", "ALTER TABLE `r`.`t` ADD b INT"),
-        (("m.t -> r.t",), ("m.t -> r.u",), "ALTER TABLE r.t ADD b INT", "ALTER TABLE `r`.`u` ADD b INT"),
-        (("m.* -> r.*",), ("m.t -> m.gone", "m.gone -> r.other"), "RENAME TABLE r.t TO r.gone",
-         "RENAME TABLE `m`.`gone` TO `r`.`other`"),
-        (("m.t -> r.t",), ("m.t -> r.u",), "ALTER TABLE r.helper ADD b INT", "ALTER TABLE r.helper ADD b INT"),
-        (("m.t -> r.t",), ("m.t -> r.t", "n.t -> r.n"), "ALTER TABLE r.t ADD b INT", "ALTER TABLE r.t ADD b INT"),
-    ],
-)  # fmt: skip
-def test_what_an_operator_wrote_follows_a_table(
-    target: str, before: tuple[str, ...], after: tuple[str, ...], written: str, now: str
-) -> None:
-    """It still has to run, or verify reads it as a part of the table's history; what was sent stays as it was."""
-    statement = "RENAME TABLE m.t TO m.gone" if written.startswith("RENAME") else "ALTER TABLE t ADD a INT"
-    change, journal = SchemaChange(20, "m", "t", statement, "cdc/0/1"), Journal("bridge", "_bridge")
-    with admin(target) as session:
-        ProgressTable("bridge").create(session)
-        keep_routes(session, "_bridge", BEGUN, routes(*before))
-        journal.record(session, change, JournalState.HELD)
-        journal.release(session, journal.entries(session)[0], JournalState.REPLACED, "", written)
-        keep_routes(session, "_bridge", BEGUN, routes(*after))
-        [entry] = journal.entries(session)
-        assert (entry.replacement, entry.run_text, entry.statement) == (now, "", statement)
-
-
-def test_tables_that_trade_places(target: str) -> None:
-    """Nothing tells whether they have done so: it is refused, and the error says the way by a third name, each step of
-    which is taken and moves what is held."""
-    with admin(target) as session:
-        ProgressTable("bridge").create(session)
-        session.execute("CREATE DATABASE m")
-        for table in "ab":
-            session.execute(f"CREATE TABLE m.{table} (id INT PRIMARY KEY, of_{table} INT)")
-        keep_routes(session, "_bridge", BEGUN, routes("m.a -> m.b", "m.b -> m.a"))
-        for offset, table in enumerate("ba"):
-            change = row_change(9, table, ("id",), ("id",), after=(1,))
-            add_entries(session, "_bridge", "bridge", [Entry(Position("cdc", 0, offset), "x", "x", 9, change=change)])
-
-        def places() -> list[str]:
-            entries = list_entries(session, "_bridge", "bridge", [*QuarantineState])
-            return [one.change.table for one in entries if one.change]
-
-        with pytest.raises(UsageError, match=r"m\.\w went to m\.\w, and would go to m\.\w") as refused:
-            keep_routes(session, "_bridge", BEGUN, routes())
-        assert "As m.b is there, too, nothing tells whether" in refused.value.fix
-        assert "start once with a route from m.b to that name" in refused.value.fix
-        steps = (("a", "c", ("m.a -> m.b", "m.b -> m.c")), ("b", "a", ("m.b -> m.c",)), ("c", "b", ()))
-        for was, now, given in steps:
-            session.execute(f"RENAME TABLE m.{was} TO m.{now}")
-            keep_routes(session, "_bridge", BEGUN, routes(*given))
-        assert places() == ["a", "b"]
-        keep_routes(session, "_bridge", BEGUN, routes())

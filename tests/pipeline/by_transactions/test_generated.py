@@ -16,9 +16,11 @@ from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
+from bridge.rows.amount import Amount
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.by_transactions.said import EMPTY, TOPIC, Said, begin, change, end, events, row
 from tests.pipeline.by_transactions.test_restarts import Died, apply_due
@@ -242,9 +244,13 @@ def net(rows: pa.Table) -> dict[tuple[str, int], int | None]:
 
 
 def order_of(
-    target: Target, partitions: list[PartitionId], ends: Callable[[], dict[PartitionId, int]], clock: Clock
+    target: Target,
+    partitions: list[PartitionId],
+    ends: Callable[[], dict[PartitionId, int]],
+    clock: Clock,
+    most: Amount,
 ) -> TransactionOrder:
-    """The order of a new process."""
+    """The order of a new process, of whose rows no more wait in memory than `most`."""
     progress = target.progress()
     return TransactionOrder(
         progress,
@@ -255,6 +261,7 @@ def order_of(
         tables=TableFilter(),
         counts=Counts(),
         grace_seconds=1e9,
+        most=most,
         clock=clock,
     )
 
@@ -275,7 +282,7 @@ def run_bridge(target: Target, sent: pa.Table, draw: random.Random, deaths: int,
             if life == 0:
                 raise Died
 
-        order = order_of(target, feed.partitions, feed.sent, clock)
+        order = order_of(target, feed.partitions, feed.sent, clock, Amount(draw.choice((0, 1000)), 1 << 20))
         feed.begin({where: start.offset for where, start in order.positions.items()})
         try:
             while (batch := feed.next()) is not None:
@@ -325,7 +332,7 @@ def test_an_interrupted_step_never_ends_in_a_transaction(begun_ts: int) -> None:
     first = [row("u:1", 1 + number, 10 + number, "s.a") for number in range(4)]
     second = [row("u:2", 1 + number, 20 + number, "s.a") for number in range(3)]
     sent = events([begin("u:1", 0), *first, end("u:1", 1, a=4), begin("u:2", 2), *second, end("u:2", 3, a=3)])
-    order = order_of(target, [TOPIC, ("p.s.a", 0)], dict, clock)
+    order = order_of(target, [TOPIC, ("p.s.a", 0)], dict, clock, MOST_IN_MEMORY)
     order.take(order.batch(sent, {TOPIC: 4, ("p.s.a", 0): 240}, is_cut=False))
     order.end()
     for due in order.due():

@@ -10,6 +10,7 @@ import pytest
 from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
+from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, mark, row
 
@@ -354,3 +355,14 @@ def test_rows_that_all_have_one_place() -> None:
     assert fed(begin(id_, 0), *rows[:2], begin(id_, 1), *rows[:2], end(id_, 2, a=2), now=100) == []
     assert fed(now=200) == []
     assert fed.queue.is_short
+
+
+def test_rows_of_a_long_transaction_wait_on_disk() -> None:
+    """Beyond what memory is to hold they wait in mapped files, whatever comes and goes before them."""
+    fed = Fed(queue(most=Amount(2, 1 << 20)))
+    rows = [[row("1", 1, 10)], [row("2", n, 20 + n) for n in range(1, 4)], [row("2", n, 20 + n) for n in range(4, 8)]]
+    assert [fed(*some) for some in rows] == [[], [], []]
+    assert (fed.queue.rows, fed.queue.bytes_in_memory) == (8, 0)
+    assert fed(end("1", 1, a=1)) == ["100"]
+    assert fed(end("2", 2, a=7)) == [f"{20 + n}0" for n in range(1, 8)]
+    assert fed.queue.is_empty

@@ -52,10 +52,10 @@ _AFTER_LOADING = """
 import sys
 import bridge.protocols.fast.loading
 before = set(sys.modules)
-from bridge.protocols import DECODERS, DecodeOptions
+from bridge.protocols import PROTOCOLS, DecodeOptions, make_decoder
 import bridge.protocols.batch_decode
-for make in DECODERS.values():
-    make(DecodeOptions("UTC"))
+for name in PROTOCOLS:
+    make_decoder(name, DecodeOptions("UTC"))
 print(*sorted(set(sys.modules) - before))
 """
 

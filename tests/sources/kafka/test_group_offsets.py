@@ -5,14 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
-from types import SimpleNamespace
-from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from bridge.local import Kafka
-from bridge.sources.kafka.group_offsets import read_group
 
 COMMITS = 200
 COMMITTER = f"""
@@ -33,30 +29,6 @@ while taken < {COMMITS}:
 """
 """Commits again and again; a process of its own, since a client in which an assertion fails takes its process with
 it."""
-
-
-class Beginning:
-    """An admin whose first answer comes from a broker that is not the group's coordinator yet."""
-
-    def __init__(self) -> None:
-        self.answers: list[object] = [
-            KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)),
-            SimpleNamespace(authorized_operations=(), members=(1, 2)),
-        ]
-
-    def describe_consumer_groups(self, groups: list[str], **_: object) -> dict[str, Future[object]]:
-        answer: Future[object] = Future()
-        one = self.answers.pop(0)
-        if isinstance(one, BaseException):
-            answer.set_exception(one)
-        else:
-            answer.set_result(one)
-        return {groups[0]: answer}
-
-
-def test_a_coordinator_that_begins_is_asked_again() -> None:
-    """Kafka answers so for a moment after its start, and when a coordinator moves."""
-    assert read_group(cast("Any", Beginning()), "shown").members == 2
 
 
 def test_a_broker_that_restarts_ends_no_committer(kafka: Kafka, topic: Callable[..., str]) -> None:

@@ -18,7 +18,6 @@ def test_a_sample_ends_where_the_partitions_do(
 ) -> None:
     """Nobody waits for more messages than there are: a small topic took five seconds of each start."""
     monkeypatch.setattr(module, "_SAMPLE_SECONDS", 600)
-    monkeypatch.setattr(module, "_STAMPED_SECONDS", 600)
     name = topic(4)
     producer = ordered_producer(kafka.bootstrap_servers)
     for number in range(5):
@@ -27,4 +26,3 @@ def test_a_sample_ends_where_the_partitions_do(
     source = KafkaSource(kafka.bootstrap_servers, [name], {})
     assert sorted(value or b"" for _, value in source.sample(200)) == [b"0", b"1", b"2", b"3", b"4"]
     assert len(source.sample(3)) == 3
-    assert [one.value for one in source.stamped({(name, 0): 1, (name, 3): 0}, 100)] == [b"2", b"4"]

@@ -16,13 +16,12 @@ from bridge.config import Settings
 from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import UsageError
 from bridge.events import Event, Kind
-from bridge.mysql.state.routes_record import read_filters
 from bridge.protocols.ruled_rows import ruled
 from bridge.verify.log import verification
 from bridge.verify.report import TableResult
 from tests.generated.verifying import InProcess, OfEvents, verify_events
 from tests.support.clients import run_file
-from tests.support.pipelines import admin, run_all, sql
+from tests.support.pipelines import run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 COLUMNS = ["id", "v"]
@@ -159,31 +158,3 @@ def test_another_filter_waits_for_the_end_of_a_step(target: str) -> None:
         run(target, [*EARLY, *LATE], "delete")
     assert "at least 25" in refused.value.fix
     run(target, [*EARLY, *LATE])
-
-
-def test_what_is_kept_of_filters(target: str) -> None:
-    """A filter with which nothing was applied is not kept; the last one is not over."""
-    sql(target, "CREATE DATABASE m")
-    with admin(target) as session:
-
-        def kept() -> list[int]:
-            found = read_filters(session, "_bridge", "bridge")
-            assert found is not None
-            return [era.applied_ts for era in found.eras]
-
-        for kinds, events, eras in (
-            ([], EARLY, []), (["insert"], EARLY, [20]), (["update"], EARLY, [20]),
-            (["update"], [*EARLY, *LATE], [20]), ([], [*EARLY, *LATE], [20, 30]),
-        ):  # fmt: skip
-            run(target, [*events], *kinds)
-            assert kept() == eras
-
-
-def test_an_earlier_version_kept_nothing_of_filters(target: str) -> None:
-    """The filters that are given now count for what it applied: it may have run with them."""
-    sql(target, "CREATE DATABASE m")
-    run(target, EARLY, "delete")
-    sql(target, "UPDATE _bridge.routes SET routes = JSON_REMOVE(routes, '$.ignored')")
-    assert verified(target, "delete").is_equal
-    run(target, [*EARLY, *LATE], "delete")
-    assert verified(target, "delete").is_equal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """Takes bytes and a place in them, and gives the value there and the place behind it.  Raises ValueError, or IndexError
@@ -97,7 +97,7 @@ def _base64(content: bytes, at: int) -> tuple[str, int]:
     return binascii.b2a_base64(part, newline=False).decode(), at
 
 
-PRIMITIVES: Final[Mapping[str, Read]] = {
+_PRIMITIVES: Final[Mapping[str, Read]] = {
     "null": _null,
     "boolean": _boolean,
     "int": _number(_MOST_INT),
@@ -109,8 +109,50 @@ PRIMITIVES: Final[Mapping[str, Read]] = {
 }
 
 
-def union(branches: Sequence[Read]) -> Read:
-    """Makes the reader of a union."""
+class Union(NamedTuple):
+    """A type of which a value is of one of these."""
+
+    branches: list[Plan]
+
+
+class Record(NamedTuple):
+    """A record: the names of its fields, and their types."""
+
+    fields: list[tuple[str, Plan]]
+
+
+class Array(NamedTuple):
+    """An array of items of a type."""
+
+    item: Plan
+
+
+class Enum(NamedTuple):
+    """A type whose values are names."""
+
+    symbols: list[str]
+
+
+Plan = str | Union | Record | Array | Enum
+"""A type of Avro's, without its properties; the name of a primitive one."""
+
+
+def reader(plan: Plan) -> Read:
+    """Makes what reads values of a type.  Raises KeyError for a type that there is not, ValueError for a union of more
+    than two."""
+    match plan:
+        case Record(fields):
+            return _record([(name, reader(one)) for name, one in fields])
+        case Union(branches):
+            return _union([reader(branch) for branch in branches])
+        case Array(item):
+            return _array(reader(item))
+        case Enum(symbols):
+            return _enum(symbols)
+    return _PRIMITIVES[plan]
+
+
+def _union(branches: Sequence[Read]) -> Read:
     if len(branches) > 2:
         raise ValueError(f"a union of {len(branches)} types")
 
@@ -123,9 +165,7 @@ def union(branches: Sequence[Read]) -> Read:
     return read
 
 
-def enum(symbols: Sequence[str]) -> Read:
-    """Makes the reader of an enum, which gives names."""
-
+def _enum(symbols: Sequence[str]) -> Read:
     def read(content: bytes, at: int) -> tuple[str, int]:
         number, at = _unsigned(content, at, _MOST_INT)
         if number & 1:
@@ -135,9 +175,7 @@ def enum(symbols: Sequence[str]) -> Read:
     return read
 
 
-def record(fields: Sequence[tuple[str, Read]]) -> Read:
-    """Makes the reader of a record.  More fields may be added to the list while no value is read."""
-
+def _record(fields: Sequence[tuple[str, Read]]) -> Read:
     def read(content: bytes, at: int) -> tuple[dict[str, Any], int]:
         values = {}
         for name, one in fields:
@@ -147,9 +185,7 @@ def record(fields: Sequence[tuple[str, Read]]) -> Read:
     return read
 
 
-def array(item: Read) -> Read:
-    """Makes the reader of an array."""
-
+def _array(item: Read) -> Read:
     def read(content: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
         while True:

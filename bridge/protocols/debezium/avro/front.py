@@ -14,14 +14,18 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.events import Code
+from bridge.protocols.debezium.avro.binary import Plan
 from bridge.protocols.debezium.avro.framing import framed, is_framed
 from bridge.protocols.debezium.avro.schemas import WrittenSchema, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, SchemaId, SchemaLookup, explain, shown
+from bridge.protocols.foreign import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""
+_PAYLOAD: Final = b',"payload":'
 _ENVELOPE, _KEY = "Envelope", "Key"
+_CLOUD_EVENTS: Final = ".CloudEvents.Envelope"
 _SCHEMA_CHANGE_KEY: Final = "SchemaChangeKey"
 _WITHOUT_ROW: Final = ("SchemaChangeValue", "TransactionMetadataValue", "TransactionValue", "Heartbeat")
 """How the names of Debezium's other records end (SchemaFactory, TransactionStructMaker)."""
@@ -90,13 +94,41 @@ class AvroFront:
     def all_in_json(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Gives messages in JSON; those that cannot be read stay as they are, and all behind one whose schema cannot be
-        had: whoever decodes these one by one learns why."""
+        """Gives messages in JSON; those that cannot be read become null, and all behind one whose schema cannot be had:
+        whoever decodes these one by one learns why."""
         pairs = list[Pair]()
         with suppress(BridgeError):
-            pairs.extend(_in_json(self, zip(keys, values, strict=True)))
-        done = len(pairs)
-        return [*(key for key, _ in pairs), *keys[done:]], [*(value for _, value in pairs), *values[done:]]
+            for key, value in zip(keys, values, strict=True):
+                try:
+                    pairs.append(self.in_json(key, value))
+                except DecodeError:
+                    pairs.append((None, None))
+        pairs += [(None, None)] * (len(values) - len(pairs))
+        return [key for key, _ in pairs], [value for _, value in pairs]
+
+    def learned(self, key: bytes | None, value: bytes) -> tuple[Plan | None, Plan, bytes, tuple[str, str]]:
+        """Tells how a message is read that has a row: the types of its key, None for one that is no Avro, and of its
+        value, what stands before its payload in JSON, and the table.  Raises DecodeError for other messages, and those
+        that cannot be read, and what `lookup` raises."""
+        _, text = self.in_json(key, value)
+        id_, start = framed(value, "the value")
+        schema = self._schema(id_)
+        if not schema.name.endswith(_ENVELOPE):
+            raise DecodeError("a message without a row")
+        source = self._record(value, start, schema, id_, "the value")["source"]
+        member, comma, _ = (text or b"").partition(_PAYLOAD)
+        of_key = self._schema(framed(key, "the key")[0]).plan if key is not None and is_framed(key) else None
+        return of_key, schema.plan, b"" if schema.connect is None else member + comma, (source["db"], source["table"])
+
+    def texts(self, *contents: bytes | None) -> dict[str, str]:
+        """Gives the texts of the schemas that keys and values name, by `SchemaId.name`, as far as they can be had."""
+        found = {}
+        for content in contents:
+            if content is not None and is_framed(content):
+                with suppress(BridgeError, DecodeError):
+                    id_, _ = framed(content, "it")
+                    found[id_.name] = self._lookup.text(id_)
+        return found
 
     def _key(self, key: bytes) -> tuple[bytes, str]:
         id_, start = framed(key, "the key")
@@ -142,6 +174,8 @@ class AvroFront:
             raise DecodeError(_PLAIN_TICDC)
         if schema.name.endswith(_WITHOUT_ROW):
             return
+        if schema.name.endswith(_CLOUD_EVENTS):
+            raise DecodeError(f"the value is {CLOUD_EVENTS.what}: {CLOUD_EVENTS.fix}")
         if not schema.name.endswith(_ENVELOPE):
             raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
         source = payload.get("source")
@@ -166,12 +200,12 @@ class AvroFront:
         row = orjson.dumps(payload)
         if schema.connect is None:
             return row
-        name = f"{id_.kind}/{id_.number}"
+        name = id_.name
         if whole:
             return orjson.dumps({"schema": {**schema.connect, "avro": name}, "payload": orjson.Fragment(row)})
         member = _MARK + name.encode() + b'"}'
         self._envelopes.named[member] = schema.connect
-        return member + b',"payload":' + row + b"}"
+        return member + _PAYLOAD + row + b"}"
 
 
 def in_json(sample: Sequence[Pair], lookup: SchemaLookup | None) -> list[Pair]:
@@ -184,15 +218,19 @@ def _in_json(front: AvroFront, messages: Iterable[Pair], *, whole: bool = False)
     for key, value in messages:
         try:
             yield front.in_json(key, value, whole=whole)
-        except DecodeError:
+        except DecodeError as failure:
+            if value is not None and is_framed(value):
+                value = Unread(value)
+                value.why = str(failure)
             yield key, value
 
 
 def _names(record: str, table: str) -> bool:
     """Tells whether the name of a record may be that of a table (schema.name.adjustment.mode: `_` or `_u0041` for what
-    is no letter, digit or `_`, and `_` before a digit)."""
+    is no letter, digit or `_`, and `_` before a digit; topic.delimiter)."""
     plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), record)
-    return any(f".{_bare(name)}".endswith(f".{_bare(table)}") for name in (record, plain))
+    wanted, joined = f".{_bare(table)}", "_" + _bare(table).replace(".", "_")
+    return any(f".{_bare(name)}".endswith((wanted, joined)) for name in (record, plain))
 
 
 def _bare(name: str) -> str:

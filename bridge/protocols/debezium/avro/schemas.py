@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from bridge.protocols.debezium.avro.binary import PRIMITIVES, Read, array, enum, record, union
+from bridge.protocols.debezium.avro.binary import Array, Enum, Plan, Read, Record, Union, reader
 from bridge.protocols.decoder import FAILURES, DecodeError, explain, shown
 
 _TYPES: Final = {
@@ -30,12 +30,14 @@ class WrittenSchema(NamedTuple):
     """A schema with which keys or values were written.
 
     read: reads them, without logical types: these have neither all DECIMALs nor a TIME of a day or more.
+    plan: the record's type.
     connect: the Connect schema from which it was made; None where it does not tell Connect's types.
     name: the record's.
     is_plain_ticdc: whether it is of TiCDC's protocol avro, whose records are bare rows.
     """
 
     read: Read
+    plan: Plan
     connect: dict[str, Any] | None
     name: str
     is_plain_ticdc: bool
@@ -45,32 +47,33 @@ def read_schema(text: str) -> WrittenSchema:
     """Reads the text that a registry has.  Raises DecodeError for one that no converter of Debezium's messages has."""
     try:
         schema = json.loads(text)
-        connect, read = _Schemas().of_record(schema)
+        connect, plan = _Schemas().of_record(schema)
+        read = reader(plan)
     except (*FAILURES, DecodeError) as failure:
         raise DecodeError(f"its schema is not one of Connect's in Avro: {explain(failure)}") from failure
     has_types, columns = _CONNECT in text or _TIDB in text, {field["field"] for field in connect["fields"]}
     is_plain = _TIDB in text and not {"before", "after"} & columns
-    return WrittenSchema(read, connect if has_types else None, connect["name"], is_plain)
+    return WrittenSchema(read, plan, connect if has_types else None, connect["name"], is_plain)
 
 
 class _Schemas:
-    """Makes Connect schemas and readers; remembers those that have a name, as Avro defines each at its first place."""
+    """Makes Connect schemas and plans; remembers those that have a name, as Avro defines each at its first place."""
 
     def __init__(self) -> None:
-        self._named: dict[str, tuple[dict[str, Any], Read]] = {}
+        self._named: dict[str, tuple[dict[str, Any], Plan]] = {}
 
-    def of_record(self, schema: Any) -> tuple[dict[str, Any], Read]:
+    def of_record(self, schema: Any) -> tuple[dict[str, Any], Plan]:
         """Takes the record that a whole key or value is."""
         if not isinstance(schema, dict) or schema.get("type") != "record":
             raise DecodeError(f"it describes {shown(schema)}, not a record")
-        connect, read = self._of(schema, "")
-        return {**connect, "name": _full_name(schema, "")}, read
+        connect, plan = self._of(schema, "")
+        return {**connect, "name": _full_name(schema, "")}, plan
 
-    def _of(self, schema: Any, space: str) -> tuple[dict[str, Any], Read]:
+    def _of(self, schema: Any, space: str) -> tuple[dict[str, Any], Plan]:
         if isinstance(schema, list):
-            made = [({}, PRIMITIVES["null"]) if branch == "null" else self._of(branch, space) for branch in schema]
+            made = [({}, branch) if branch == "null" else self._of(branch, space) for branch in schema]
             [only] = [connect for connect, _ in made if connect]
-            return {**only, "optional": True}, union([read for _, read in made])
+            return {**only, "optional": True}, Union([plan for _, plan in made])
         if isinstance(schema, str):
             if schema not in _TYPES:
                 return self._named[f"{space}.{schema}" if space and "." not in schema else schema]
@@ -78,6 +81,7 @@ class _Schemas:
         kind = schema["type"]
         if not isinstance(kind, str):  # {"type": {"type": ...}}
             return self._of(kind, space)
+        plan: Plan
         connect: dict[str, Any] = {"type": schema.get("connect.type") or _TYPES[kind], "optional": False}
         for ours, theirs in (("name", "connect.name"), ("parameters", "connect.parameters")):
             if theirs in schema:
@@ -87,26 +91,26 @@ class _Schemas:
             case "record":
                 fields = [self._field(field, name.rpartition(".")[0]) for field in schema["fields"]]
                 connect |= {"name": name, "fields": [field for field, _ in fields]}
-                read = record([(field["field"], one) for field, one in fields])
+                plan = Record([(field["field"], one) for field, one in fields])
             case "array":
                 connect["items"], item = self._of(schema["items"], space)
-                read = array(item)
+                plan = Array(item)
             case "enum":
-                read = enum(schema["symbols"])
+                plan = Enum(schema["symbols"])
             case _:
-                read = PRIMITIVES[kind]
+                plan = kind
         if name:
-            self._named[name] = connect, read
-        return connect, read
+            self._named[name] = connect, plan
+        return connect, plan
 
-    def _field(self, field: dict[str, Any], space: str) -> tuple[dict[str, Any], Read]:
-        connect, read = self._of(field["type"], space)
+    def _field(self, field: dict[str, Any], space: str) -> tuple[dict[str, Any], Plan]:
+        connect, plan = self._of(field["type"], space)
         connect = {**connect, "field": field.get("connect.field") or field["name"]}  # TiCDC: the column's own name
         if field.get("default") is not None:
             connect["default"] = field["default"]
         if "tidb_type" in field:
             connect["tidb_type"] = field["tidb_type"]
-        return connect, read
+        return connect, plan
 
 
 def _full_name(schema: dict[str, Any], above: str) -> str:

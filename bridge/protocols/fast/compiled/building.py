@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from bridge.protocols.fast.compiled.digests import digest_texts, sum_texts
+from bridge.protocols.fast.compiled.avro.writing import write_json
 from bridge.protocols.fast.compiled.frames import split
 from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
@@ -16,6 +16,7 @@ from bridge.protocols.fast.compiled.row_images.fitting import fit_images
 from bridge.protocols.fast.compiled.row_images.places import write_places
 from bridge.protocols.fast.compiled.row_images.writing import write_images
 from bridge.protocols.fast.compiled.searching import find_zeros, sum_kinds
+from bridge.protocols.fast.compiled.sums import sum_texts
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
 _ENTRIES: Final[dict[str, Any]] = {
@@ -25,7 +26,6 @@ _ENTRIES: Final[dict[str, Any]] = {
     "write_images": write_images,
     "convert_images": convert_images,
     "fit_images": fit_images,
-    "digest_texts": digest_texts,
     "sum_texts": sum_texts,
     "copy_texts": copy_texts,
     "find_zeros": find_zeros,
@@ -33,6 +33,7 @@ _ENTRIES: Final[dict[str, Any]] = {
     "write_places": write_places,
     "count_spaced": count_spaced,
     "compact_texts": compact_texts,
+    "write_json": write_json,
 }
 
 

@@ -32,6 +32,12 @@ and of a batch.
 ROW_OF_EVENT: reads the number of a row in its event of the binlog into the column INDEX: twice it, and the
 first number.
 """
+AVRO_TEXT, AVRO_BOOLEAN, AVRO_INT, AVRO_LONG, AVRO_FLOAT, AVRO_DOUBLE, AVRO_STRING, AVRO_BYTES = range(8)
+AVRO_NULLABLE, AVRO_SAME, AVRO_KEY_AS_IT_IS, AVRO_KEY_END, AVRO_END, AVRO_UNREADABLE = range(8, 14)
+"""What a step of a schema in Avro does: it writes a constant, where that begins and how many bytes it has; reads a
+value of a type and writes it; reads a union, where 0 or 2 stands for null, and goes on at a step behind it then;
+compares bytes with a constant; copies the key; ends the key or the value; refuses the message.
+"""
 NULL, PLAIN, WITH_EXPONENT, IN_QUOTES, ESCAPED, FROM_BASE64, BYTES_OF_LATIN1, BYTES_OF_BASE64, CONVERTED = range(9)
 FROM_ZONED, FROM_DAYS, FROM_MILLIS, FROM_MICROS, FROM_UNSCALED = range(9, 14)
 """How a value becomes a literal: it is NULL; as it stands; with an exponent of 0; in quotation marks; in quotation
@@ -65,9 +71,3 @@ INDEX: Final = PLACE_NUMBERS - 1
 """The column of an event's index among the numbers of its place."""
 PLACEHOLDERS: Final = (b"__debezium_unavailable_value", b"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 """Strings that Debezium's connector may write for a value that it does not have (`protocols.debezium.decoder`)."""
-
-LANES: Final = 64
-"""How many texts are digested at once (`digests`)."""
-DIGEST_ROOM: Final = LANES * (4 * (16 + 4 + 4) + 128)
-"""The bytes that `digest_texts` works in: of each lane a block, its state, the state before the block, and its last two
-blocks."""

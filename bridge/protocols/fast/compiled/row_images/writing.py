@@ -167,7 +167,8 @@ def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
 
 
 @inner
-def _hexadecimal_digit(number: Any) -> Any:
+def hexadecimal_digit(number: Any) -> Any:
+    """Gives the character of a number below 16."""
     return number + ZERO if number < 10 else number - 10 + _A
 
 
@@ -181,7 +182,7 @@ def put_bytes(content: Bytes, size: Any, out: Bytes, to: Any) -> Any:
     to += 1
     for at in range(size):
         byte = np.int64(content[at])
-        out[to], out[to + 1] = _hexadecimal_digit(byte >> 4), _hexadecimal_digit(byte & 15)
+        out[to], out[to + 1] = hexadecimal_digit(byte >> 4), hexadecimal_digit(byte & 15)
         to += 2
     out[to] = _APOSTROPHE
     return to + 1

@@ -1,1 +1,0 @@
-"""What filters mean for a pipeline."""

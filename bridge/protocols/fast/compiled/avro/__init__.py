@@ -1,0 +1,1 @@
+"""Writes messages in Avro as JSON."""

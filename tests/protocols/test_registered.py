@@ -1,0 +1,77 @@
+"""Every list that speaks of protocols has all of them: whoever adds one is told here what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from bridge.cli import options
+from bridge.protocols import PROTOCOLS
+from bridge.protocols.detect import recognise_message
+from tests.generated.wires import WIRES
+from tests.protocols.test_hostile_messages import FOLDERS
+from tests.protocols.test_left_out import MESSAGES
+from tests.protocols.test_reasons import ROW_OF, SCHEMA_CHANGE_OF
+
+ROOT = Path(__file__).parents[2]
+
+
+def page(path: str, pattern: str) -> Callable[[], Collection[str]]:
+    """What a page lists."""
+    return lambda: set(re.findall(pattern, (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def named(text: str) -> Collection[str]:
+    """The words of a text that look like the name of one."""
+    return set(re.findall(r"[a-z]+(?:-[a-z]+)*", text)) - {"auto", "or", "default"}
+
+
+def line_of(path: str, start: str) -> str:
+    """The line of a file that begins so."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    return next(line for line in lines if line.startswith(start))
+
+
+LISTS: dict[str, Callable[[], Collection[str]]] = {
+    "the help of --protocol": lambda: named(options.SETTINGS_FLAGS["protocol"].__metadata__[0].help),
+    "the example of the settings": lambda: named(line_of("conf/bridge.toml", "protocol = ").partition("#")[2]),
+    "the table of the manual": page("bridge/manual/protocols.md", r"^\| `([a-z][a-z-]*)` \|"),
+    "how the tests make a message": lambda: MESSAGES,
+    "the runs drawn at random": lambda: {wire.protocol for wire in WIRES.values()},
+    "hostile messages": lambda: FOLDERS,
+    "rows that cannot be decoded": lambda: ROW_OF,
+    "schema changes that cannot be decoded": lambda: [
+        *SCHEMA_CHANGE_OF,
+        *(name for name, one in PROTOCOLS.items() if one.twin),
+    ],
+}
+
+
+@pytest.mark.parametrize("listed", LISTS)
+def test_a_list_has_every_protocol(listed: str) -> None:
+    """Those that are registered, and no other."""
+    assert set(LISTS[listed]()) == set(PROTOCOLS)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_each_has_a_folder_of_its_own(name: str) -> None:
+    """With its facts, its README and its line in the README above; its decoder is there."""
+    protocol = PROTOCOLS[name]
+    files = (ROOT / "bridge/protocols").glob("*/recognition.py")
+    [folder] = [path.parent for path in files if f'Protocol(\n    "{name}",' in path.read_text(encoding="utf-8")]
+    assert (folder / "README.md").exists()
+    assert f"[{folder.name}]({folder.name}/README.md)" in (folder.parent / "README.md").read_text(encoding="utf-8")
+    module, made = protocol.decoder.split(":")
+    assert hasattr(import_module(f"bridge.protocols.fast.{module}"), made)
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_its_own_messages_are_recognised(name: str) -> None:
+    """By the protocol itself, not by one that is asked before it."""
+    seen = recognise_message(*MESSAGES[name]("d", 1))
+    assert seen is not None
+    assert seen.protocol == name
