@@ -265,6 +265,10 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
     """Gives the numbers of moments, the earliest first: by time, but those with comparable places whose times are in
     whole seconds by their places."""
     order = sorted(range(len(moments)), key=lambda number: (moments[number].ts, moments[number].places))
+
+    def compared(one: int, other: int) -> int:
+        return _order(moments[one], moments[other])
+
     groups: list[tuple[set[str], list[int]]] = []
     for at, number in enumerate(order):
         if moments[number].places and is_whole_second(moments[number].ts):
@@ -277,8 +281,7 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
                     names, slots = names | group[0], slots + group[1]
             groups = [*apart, (names, slots)]
     for _, slots in groups:
-        by_place = cmp_to_key(lambda one, other: _order(moments[one], moments[other]))
-        in_place = sorted((order[at] for at in sorted(slots)), key=by_place)
+        in_place = sorted((order[at] for at in sorted(slots)), key=cmp_to_key(compared))
         for at, number in zip(sorted(slots), in_place, strict=True):
             order[at] = number
     return order
