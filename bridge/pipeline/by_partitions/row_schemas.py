@@ -27,8 +27,7 @@ from bridge.rows.grouping import Bools
 from bridge.rows.moments import Moment, is_whole_second
 
 _NEVER: Final = 1 << 62
-_classified: Final = lru_cache(maxsize=256)(classify)
-"""The schema change that waits is asked about for each partition, and those behind it for each other."""
+_classified: Final = lru_cache(maxsize=256)(classify)  # each schema change is asked about for each partition
 _OF_NO_COLUMN: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 
 

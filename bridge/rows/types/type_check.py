@@ -76,7 +76,7 @@ class _ImagePattern:
     floats: tuple[int, ...]
 
 
-def _is_changed_to(name: str, sent: str) -> bool:
+def is_changed_to(name: str, sent: str) -> bool:
     """Tells whether Debezium may have changed a column's name to this one (Debezium's page on the connector for MySQL,
     field.name.adjustment.mode=avro); a backtick stays doubled, as in the statement (seen with 3.0.8)."""
     plain = "_" * name[:1].isdigit() + re.sub(r"[^a-z0-9_]", "_", name.replace("`", "``"))
@@ -91,7 +91,7 @@ def true_names(table: Table, sent: Sequence[str]) -> list[str]:
     """
     names = [name.lower() for name in sent]
     free = [name for name in table.columns if name not in names]
-    found = {name: [one for one in free if _is_changed_to(one, name)] for name in names if name not in table.columns}
+    found = {name: [one for one in free if is_changed_to(one, name)] for name in names if name not in table.columns}
     is_clear = len(names) == len(table.columns) and all(len(ones) == 1 for ones in found.values())
     if not is_clear or len({ones[0] for ones in found.values()}) < len(found):
         return list(sent)
@@ -101,7 +101,7 @@ def true_names(table: Table, sent: Sequence[str]) -> list[str]:
 def _fix_of_name(table: Table, missing: str) -> str:
     """Says what to do about a column that a table lacks, whose name Debezium may have changed."""
     for name in table.columns:
-        if _is_changed_to(name, missing):
+        if is_changed_to(name, missing):
             return (
                 f"if it is the column {name}, Debezium has changed its name (field.name.adjustment.mode): send the"
                 f" table as JSON, with field.name.adjustment.mode=none; otherwise {_FIX}"
