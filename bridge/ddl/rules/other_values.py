@@ -49,7 +49,14 @@ _KINDS: Final = {
 _ALIKE: Final = frozenset(
     {
         *(("integer", "exact"), ("integer", "fraction"), ("integer", "text"), ("exact", "integer"), ("exact", "text")),
-        *(("members", "text"), ("date", "moment"), ("date", "text"), ("time", "text"), ("moment", "text")),
+        *(
+            ("year", "integer"),
+            ("members", "text"),
+            ("date", "moment"),
+            ("date", "text"),
+            ("time", "text"),
+            ("moment", "text"),
+        ),
     }
 )
 """What all servers convert alike, besides a column that goes on holding the same.  Of other conversions TiDB, MariaDB
