@@ -29,6 +29,7 @@ from confluent_kafka.cimpl import NewTopic
 from hypothesis import settings
 
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
+from bridge.local.kafka import VERSION as KAFKA_VERSION
 from bridge.local.mariadb import OLD_VERSION
 from bridge.local.mysql import OLD_VERSION as OLD_MYSQL
 from bridge.local.server import Server, free_port
@@ -445,15 +446,43 @@ class MariaDBInDocker(InDocker):
 
 
 class KafkaInDocker(InDocker):
-    """testcontainers' Kafka image with the embedded broker's settings."""
+    """The image of Kafka that docker-compose.yml takes, in the embedded broker's version and with its settings."""
 
     def __init__(self) -> None:
-        from testcontainers.community.kafka import KafkaContainer
+        from testcontainers.core.container import DockerContainer
 
-        container = KafkaContainer().with_kraft()
-        container.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
-        container.with_env("KAFKA_MESSAGE_MAX_BYTES", str(64 << 20)).with_env("KAFKA_LOG_RETENTION_MS", "-1")
-        super().__init__(container, 9093)
+        container = DockerContainer(f"apache/kafka:{KAFKA_VERSION}")
+        super().__init__(container, 9092)
+        container.with_envs(
+            KAFKA_NODE_ID="1",
+            KAFKA_PROCESS_ROLES="broker,controller",
+            KAFKA_CONTROLLER_QUORUM_VOTERS="1@localhost:9093",
+            KAFKA_CONTROLLER_LISTENER_NAMES="CONTROLLER",
+            KAFKA_LISTENERS="PLAINTEXT://:9092,CONTROLLER://:9093",
+            KAFKA_LISTENER_SECURITY_PROTOCOL_MAP="CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR="1",
+            KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR="1",
+            KAFKA_TRANSACTION_STATE_LOG_MIN_ISR="1",
+            KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS="0",
+            KAFKA_AUTO_CREATE_TOPICS_ENABLE="false",
+            KAFKA_MESSAGE_MAX_BYTES=str(64 << 20),
+            KAFKA_LOG_RETENTION_MS="-1",
+        )
+        # Under which address it is reached is known once it has started.
+        container.with_command(
+            [
+                "sh",
+                "-c",
+                "until [ -s /tmp/address ]; do sleep 0.1; done; export KAFKA_ADVERTISED_LISTENERS=$(cat"
+                " /tmp/address); exec /etc/kafka/docker/run",
+            ]
+        )
+
+    def __enter__(self) -> Self:
+        self._container.start()
+        self._container.exec(["sh", "-c", f"echo PLAINTEXT://{self.bootstrap_servers} > /tmp/address"])
+        self._wait()
+        return self
 
     @property
     def bootstrap_servers(self) -> str:

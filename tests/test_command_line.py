@@ -24,6 +24,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.settings import load
 from tests.support.command import SECONDS, Ended, Process, bridge
 from tests.support.pipelines import admin
+from tests.support.shop import write_capture
 
 NOWHERE = "mysql://root@127.0.0.1:1/"
 KAFKA = ("--bootstrap-servers", "127.0.0.1:1", "--topic", "t")
@@ -382,6 +383,23 @@ def _quietly(run: Callable[[], Ended]) -> Ended:
         return run()
     finally:
         sys.stdin = before
+
+
+def test_inspect_says_that_there_is_nothing_to_show(tmp_path: Path) -> None:
+    """Instead of a head without lines, as where the first messages are of other tables."""
+    some = (
+        "inspect",
+        "--input",
+        str(write_capture(tmp_path / "shop")),
+        "--timezone",
+        "UTC",
+        "--offset",
+        "5",
+        "--limit",
+        "1",
+    )
+    assert "nothing to show" not in bridge(*some).err
+    assert "nothing to show" in bridge(*some, "--filter", "no.such").err
 
 
 def test_json_goes_alone_to_stdout(files: Path) -> None:

@@ -19,6 +19,7 @@ import yaml
 
 from bridge.cli.service_manager import TOLD_SECONDS
 from bridge.cli.stop_signals import END_SECONDS
+from bridge.local import kafka, mariadb
 from bridge.settings.load import load_settings
 from tests.support.kubernetes import service_links
 
@@ -227,6 +228,13 @@ def test_the_trial_goes_on_by_itself_unless_that_would_not_help() -> None:
     assert services["bridge"]["entrypoint"] == ["tini", *codes, "--", "bridge"]
     bounds = [services["kafka"]["environment"][f"KAFKA_LOG_RETENTION_{unit}"] for unit in ("MS", "BYTES")]
     assert all(int(bound) > 0 for bound in bounds)
+
+
+def test_the_trial_has_the_servers_that_the_tests_have() -> None:
+    """Kafka in one version everywhere; MariaDB of one series."""
+    services = yaml.safe_load((PROJECT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
+    assert services["kafka"]["image"] == f"apache/kafka:{kafka.VERSION}"
+    assert services["mariadb"]["image"] == f"mariadb:{mariadb.VERSION.rpartition('.')[0]}"
 
 
 def test_nothing_that_is_published_reaches_beyond_this_machine() -> None:

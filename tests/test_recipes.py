@@ -17,12 +17,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 IN_SUITE = {"a setting", "a module"}
-COPIED = (
-    *("bridge", "conf", "tests/support", "tests/conftest.py", "tests/test_*.py", "README.md", "pyproject.toml"),
-    *("tests/ddl", "tests/commands/check"),
-)
+COPIED = ("bridge", "conf", "tests", "README.md", "pyproject.toml")
 TOY_MESSAGE = (
-    b'TOY {"id":1,"database":"shop","table":"toys","pkNames":["id"],"isDdl":false,"type":"INSERT","es":1700000000000,'
+    b'{"id":1,"database":"shop","table":"toys","pkNames":["id"],"isDdl":false,"type":"INSERT","es":1700000000000,'
     b'"ts":1700000000001,"sql":"","sqlType":{"id":4},"mysqlType":{"id":"int"},"data":[{"id":"7"}],"old":null}'
 )
 
@@ -102,14 +99,23 @@ RECIPES = {
             Edit(
                 "bridge/protocols/toy/decoder.py",
                 "",
-                '"""Decodes toys: Canal-JSON behind a word."""\n\n'
+                '"""Decodes toys: Canal-JSON with a key."""\n\n'
                 "from bridge.protocols.canal.decoder import CanalJsonDecoder\n\n\n"
                 "class ToyDecoder(CanalJsonDecoder):\n"
                 '    """Decodes toys."""\n\n'
-                '    protocols = ("toy",)\n\n'
-                "    def parse(self, key, value):\n"
-                '        """Gives the events of one message."""\n'
-                '        return super().parse(key, (value or b"").removeprefix(b"TOY "))\n',
+                '    protocols = ("toy",)\n',
+            ),
+            Edit(
+                "bridge/protocols/toy/recognition.py",
+                "",
+                '"""The facts of toys."""\n\n'
+                "from bridge.protocols.protocol import Protocol, Recognised\n\n"
+                "TOY = Protocol(\n"
+                '    "toy",\n'
+                '    "toy_shape:FastToyDecoder",\n'
+                '    "have a toy as their key",\n'
+                '    of_key=lambda key, value: Recognised("toy", "a toy") if key == b"toy" else None,\n'
+                ")\n",
             ),
             Edit(
                 "bridge/protocols/fast/toy_shape.py",
@@ -123,38 +129,38 @@ RECIPES = {
                 "        super().__init__(ToyDecoder(options))\n",
             ),
             Edit(
-                "bridge/protocols/__init__.py",
-                '    "open-protocol": _of(',
-                '    "toy": _of("toy_shape", "FastToyDecoder"),\n',
+                "bridge/protocols/registered.py",
+                "from bridge.protocols.protocol import",
+                "from bridge.protocols.toy.recognition import TOY\n",
             ),
+            Edit("bridge/protocols/registered.py", "OPEN_PROTOCOL, CANAL_JSON,", "TOY, "),
         ],
         [
             Edit(
                 "bridge/protocols/toy/README.md",
                 "",
-                "# Toys\n\n| file | holds |\n| --- | --- |\n| `decoder.py` | toys |\n",
+                "# Toys\n\n| file | holds |\n| --- | --- |\n| `decoder.py` | toys |\n| `recognition.py` | facts |\n",
             ),
             Edit("bridge/protocols/README.md", "| [values](values", "| [toy](toy/README.md) | toys |\n"),
             Edit("bridge/protocols/fast/README.md", "| `canal_shape.py`, ", "| `toy_shape.py` | toys |\n"),
             Edit("bridge/manual/protocols.md", "| `ckafka` |", "| `toy` | a toy shop | nothing | nothing |\n"),
             Edit("bridge/cli/options.py", "ckafka, debezium or open-protocol.", "toy, "),
-            Edit(
-                "bridge/protocols/detect.py",
-                "    if key and key.startswith(OPEN_PROTOCOL_VERSION):",
-                '    if (value or b"").startswith(b"TOY "):\n        return Recognised("toy", "a toy")\n',
-            ),
-            Edit("bridge/protocols/detect.py", '    "ckafka": "have', '    "toy": "begin with TOY",\n'),
+            Edit("conf/bridge.toml", "open-protocol", "toy, "),
             Edit(
                 "toys.jsonl",
                 "",
-                '{"topic": "t", "partition": 0, "offset": 0, "timestamp": 1, "key": null, "value": "'
+                '{"topic": "t", "partition": 0, "offset": 0, "timestamp": 1, "key": "dG95", "value": "'
                 + base64.b64encode(TOY_MESSAGE).decode()
                 + '"}\n',
             ),
         ],
         [],
         [
-            "tests/test_manual.py::test_every_protocol_is_told",
+            *(
+                f"tests/protocols/test_registered.py::test_a_list_has_every_protocol[{name}]"
+                for name in ("the help of --protocol", "the example of the settings", "the table of the manual")
+            ),
+            "tests/protocols/test_registered.py::test_each_has_a_folder_of_its_own[toy]",
             *(
                 f"tests/test_readme.py::test_a_package_says_what_is_in_it[{name}]"
                 for name in ("protocols", "fast", "toy")

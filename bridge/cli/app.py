@@ -341,8 +341,12 @@ def inspect(
     if as_json:
         console.print_json([record.document() for record in records])
         return
+    lines = 0
     for line in table_lines(records):
         console.line(line)
+        lines += 1
+    if lines < 2:  # the head alone
+        console.note("nothing to show: no message was read, or each is of a table that --filter leaves out")
 
 
 @command(app, "demo", group=LEARN, example="bridge demo", exits={1: "target and upstream were different"})

@@ -46,7 +46,7 @@ def upstream_of(settings: Settings) -> Target:
     section = settings.upstream
     if not section.url:
         raise UsageError("no upstream server is given", fix="give --upstream mysql://user@host:port/")
-    return _reached_as(section, section.url, role="source")
+    return _reached_as(section, section.url, role="upstream")
 
 
 def _reached_as(section: TargetSection | UpstreamSection, url: str, *, role: str = "target") -> Target:

@@ -83,7 +83,7 @@ class Record:
         if self.event is None or self.event.columns is None or self.event.kind >= Kind.SCHEMA_CHANGE:
             return frozenset()
         names, forms = split_forms(self.event.columns)
-        return frozenset(name for name, form in zip(names.split(SEP), forms, strict=True) if form)
+        return frozenset(name for name, form in zip(names.split(SEP), forms, strict=True) if form not in ("", "avro"))
 
     @property
     def key(self) -> dict[str, str] | None:

@@ -250,9 +250,7 @@ class Quarantine:
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
-        schemas = self._options.schemas
-        if entry.schemas:
-            schemas = KeptSchemas(entry.schemas, schemas)
+        schemas = KeptSchemas(entry.schemas, self._options.schemas) if entry.schemas else self._options.schemas
         return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules, schemas=schemas))
 
     def _read(self, session: Session, id_: int) -> StoredEntry | None:

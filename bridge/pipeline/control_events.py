@@ -58,21 +58,11 @@ def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
     bad: list[BadMessage] = []
-    names = (
-        "topic",
-        "partition",
-        "offset",
-        "kind",
-        "commit_ts",
-        "schema",
-        "table",
-        "text",
-        "columns",
-        "before",
-        "after",
-        "key",
-    )
-    for topic, partition, offset, kind, commit_ts, schema, table, text, *content in _rows_of(others, names):
+    names = ("topic", "partition", "offset", "kind", "commit_ts", "schema", "table", "text")
+    content_of_bad = ("columns", "before", "after", "key")
+    for topic, partition, offset, kind, commit_ts, schema, table, text, *content in _rows_of(
+        others, names + content_of_bad
+    ):
         where, position = (topic, partition), Position(topic, partition, offset)
         if kind == Kind.BAD:
             bad.append(BadMessage(message_entry(position, text, *content), boundaries.get(where, 0)))

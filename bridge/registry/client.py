@@ -112,7 +112,8 @@ class SchemaRegistry:
             file = cached(self._name(schema_id), build) / _FILE
             text = file.read_text(encoding="utf-8")
             if time.time() - file.stat().st_mtime > _FRESH_SECONDS and self._is_another(schema_id, text):
-                raise SourceError(self._given_anew(schema_id), fix="see bridge help protocols")
+                what = "this machine has kept another schema than the schema registry gives now"
+                raise SourceError(f"{what}: {self._given_anew(schema_id)}", fix="see bridge help protocols")
             return text
         return self.asked(schema_id)
 
@@ -202,16 +203,15 @@ class KeptSchemas:
 
     def text(self, schema_id: SchemaId) -> str:
         """Gives a schema's text; raises what the registry raises, where it was not kept either."""
-        kept = self.kept.get(schema_id.name)
-        if self.registry is not None:
-            try:
+        try:
+            if self.registry is not None:
                 return self.registry.text(schema_id)
-            except (DecodeError, SourceError):
-                if kept is None:
-                    raise
-        if kept is None:
+        except (DecodeError, SourceError):
+            if schema_id.name not in self.kept:
+                raise
+        if schema_id.name not in self.kept:
             raise DecodeError(f"no schema registry is given, and the schema {schema_id.number} was not kept")
-        return kept
+        return self.kept[schema_id.name]
 
     def changed(self, schema_id: SchemaId) -> str:
         """Does as the registry does."""

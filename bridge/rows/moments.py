@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cmp_to_key, partial
+from functools import cmp_to_key, lru_cache
 from typing import Final
 
 import numpy as np
@@ -110,7 +110,7 @@ class Places:
                 is_sure = other == name
                 if is_sure or _are_of_snapshot(name, other):
                     here = (numbers != _ABSENT) & ~is_comparable
-                    is_behind = numbers > number
+                    is_behind = numbers >= number if of_change and is_sure else numbers > number
                     behind |= here & (is_behind if is_sure else is_behind & ~is_earlier)
                     is_comparable |= here if is_sure else here & ~(is_behind & is_earlier)
         if SENT in mine and SENT in self.numbers:
@@ -136,10 +136,8 @@ class Places:
         is_wider = (common == among) & (count > among) & (less == 0)
         is_tie = (greater == 0) & (less == 0) & ~is_wider
         behind = (common > 0) & ((greater > 0) | is_wider | (of_change & is_tie & (common == among)))
-        in_file = np.zeros(self.count, np.bool_)
-        for name, numbers in self.numbers.items():
-            if name.startswith(FILE) and name in place:
-                in_file |= numbers != _ABSENT
+        files = [numbers for name, numbers in self.numbers.items() if name.startswith(FILE) and name in place]
+        in_file = np.any([numbers != _ABSENT for numbers in files], axis=0)
         # Greater in one and less in another: histories that have nothing to do with each other.
         is_comparable = (common > 0) & ((greater == 0) | (less == 0)) & ~(is_tie & in_file)
         return is_comparable, behind & is_comparable
@@ -267,6 +265,10 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
     """Gives the numbers of moments, the earliest first: by time, but those with comparable places whose times are in
     whole seconds by their places."""
     order = sorted(range(len(moments)), key=lambda number: (moments[number].ts, moments[number].places))
+
+    def compared(one: int, other: int) -> int:
+        return _order(moments[one], moments[other])
+
     groups: list[tuple[set[str], list[int]]] = []
     for at, number in enumerate(order):
         if moments[number].places and is_whole_second(moments[number].ts):
@@ -279,16 +281,13 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
                     names, slots = names | group[0], slots + group[1]
             groups = [*apart, (names, slots)]
     for _, slots in groups:
-        in_place = sorted((order[at] for at in sorted(slots)), key=cmp_to_key(partial(_compare, moments)))
+        in_place = sorted((order[at] for at in sorted(slots)), key=cmp_to_key(compared))
         for at, number in zip(sorted(slots), in_place, strict=True):
             order[at] = number
     return order
 
 
-def _compare(moments: Sequence[Moment], one: int, other: int) -> int:
-    return _order(moments[one], moments[other])
-
-
+@lru_cache(maxsize=10_000)
 def _order(one: Moment, other: Moment) -> int:
     """Compares two moments that have a place each: below 0 when `one` is the earlier one."""
     for sign, (first, second) in ((1, (other, one)), (-1, (one, other))):

@@ -19,7 +19,7 @@ from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.chunk_stream import ChunkStream
-from bridge.sources.kafka.schema_headers import NAMES, with_ids
+from bridge.sources.kafka.schema_headers import ENDS, with_ids
 from bridge.sources.message_chunks import joined_chunks, latest_ms
 from bridge.sources.source import (
     Extent,
@@ -301,8 +301,9 @@ def _line(path: Path, line: bytes) -> _Line:
         topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
         position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
         key, value = (_decode_base64(fields.get(name)) for name in ("key", "value"))
-        if isinstance(headers := fields.get("headers"), dict) and (names := NAMES & headers.keys()):
-            key, value = with_ids(key, value, {name: _decode_base64(headers[name]) for name in names})
+        if isinstance(headers := fields.get("headers"), dict):
+            ids = {name: _decode_base64(text) for name, text in headers.items() if name.endswith(ENDS)}
+            key, value = with_ids(key, value, ids)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise _not_a_message(path, line.decode(errors="replace").strip()[:_SHOWN]) from error
     if min(position.partition, position.offset) < 0:

@@ -98,7 +98,7 @@ def _select(url: str) -> None:
 
 def _verify_source(source: str, target: str, rows: int) -> None:
     options = VerifyOptions(TableFilter(("bench.*",)))
-    places = Target(target), Target(source, role="source")
+    places = Target(target), Target(source, role="upstream")
     _checked(SourceVerification(*places, ProgressTable("bench"), options, Quiet()).run(), rows)
 
 

@@ -487,7 +487,7 @@ def test_rows_are_read_back_at_their_commit_ts(tidb_target: str, session: Sessio
         session.execute(statement)
         commits.append(int(session.value(COMMIT_TS)))
     session.execute("ALTER TABLE m.t DROP COLUMN v")
-    upstream = UpstreamRows(Target(tidb_target, role="source"), retry_seconds=5)
+    upstream = UpstreamRows(Target(tidb_target, role="upstream"), retry_seconds=5)
     try:
         found = [upstream.rows_at(ts, T, [{"id": "1"}])[0] for ts in (commits[0] - 1, *commits)]
     finally:

@@ -116,9 +116,9 @@ class Page:
         )
         assert self.value(waiting), f"{condition} has not come true: {self.value('document.body.innerText')}"
 
-    def screenshot(self, path: Path) -> None:
-        """Writes a picture of the whole page."""
-        answer = self.command("Page.captureScreenshot", captureBeyondViewport=True)
+    def screenshot(self, path: Path, **options: Any) -> None:
+        """Writes a picture of the whole page, or of `clip`."""
+        answer = self.command("Page.captureScreenshot", captureBeyondViewport=True, **options)
         path.write_bytes(base64.b64decode(answer["data"]))
 
 

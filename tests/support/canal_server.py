@@ -21,6 +21,7 @@ from bridge.local.server import HOST, Server, free_port
 from tests.support.pipelines import sql
 
 VERSION: Final = "1.1.7"
+"""The newest that Maven has: 1.1.8 is not there."""
 ARTIFACTS: Final = (
     Artifact("com.alibaba.otter", "canal.server", VERSION),
     Artifact("com.alibaba.otter", "connector.kafka", VERSION),

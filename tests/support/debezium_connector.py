@@ -57,6 +57,13 @@ LOSSLESS: Final = {
 _OF_CONVERTERS: Final = ("key.converter.", "value.converter.")
 _NAME: Final = "source"
 _JSON: Final = "org.apache.kafka.connect.json.JsonConverter"
+_AVRO: Final = "io.apicurio.registry.utils.converter.AvroConverter"
+_APICURIO: Final = Artifact("io.apicurio", "apicurio-registry-utils-converter", "2.6.13.Final")
+
+
+def apicurio_jars() -> Path:
+    """The folder of Apicurio's converter.  Raises LocalError where it cannot be fetched."""
+    return cached(f"{_APICURIO.name}-{_APICURIO.version}", lambda folder: retrieve(_APICURIO, folder))
 
 
 class DebeziumConnector(Server):
@@ -64,6 +71,7 @@ class DebeziumConnector(Server):
 
     prefix: its topic.prefix, which is also the name of its topic of schema changes.
     schemas: the converters' schemas.enable.
+    registry: the URL of a schema registry's own interface of Apicurio, whose converter then writes Avro.
     more: further properties of the connector, and of the converters; they win over the ones set here.
     """
 
@@ -79,6 +87,7 @@ class DebeziumConnector(Server):
         *,
         schemas: bool,
         release: Release = OLD,
+        registry: str = "",
         more: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
@@ -87,6 +96,12 @@ class DebeziumConnector(Server):
         self._worker = {"bootstrap.servers": bootstrap_servers, "offset.flush.interval.ms": "1000"}
         for part in ("key", "value"):
             self._worker |= {f"{part}.converter": _JSON, f"{part}.converter.schemas.enable": str(schemas).lower()}
+        self._jars = [release.jars()]
+        if registry:
+            self._jars.append(apicurio_jars())
+            for part in ("key", "value"):
+                settings = {"": _AVRO, ".apicurio.registry.url": registry, ".apicurio.registry.auto-register": "true"}
+                self._worker |= {f"{part}.converter{name}": value for name, value in settings.items()}
         of_worker = {name: value for name, value in (more or {}).items() if name.startswith(_OF_CONVERTERS)}
         self._worker |= of_worker  # a connector that names no converter gets the worker's, with the worker's settings
         self._connector = _connector(bootstrap_servers, port, database, prefix, release)
@@ -100,7 +115,13 @@ class DebeziumConnector(Server):
         _write(folder / "connector.properties", self._connector)
 
     def _command(self, folder: Path) -> list[str]:
-        flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{self._release.jars()}/*"]
+        flags = [
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xmx512m",
+            "-cp",
+            ":".join(f"{jars}/*" for jars in self._jars),
+        ]
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         return [java(), *flags, main, str(folder / "worker.properties"), str(folder / "connector.properties")]
 

@@ -51,6 +51,17 @@ class Registry:
             return 200, schema.encode()
         return 200, json.dumps({"schema": schema} | ({"schemaType": self.kind} if self.kind else {})).encode()
 
+    def register(self, content: bytes) -> bytes:
+        """Gives a schema its number, as Apicurio's own interface does (`POST .../artifacts`)."""
+        given = json.loads(content)
+        text = given["content"] if "content" in given else content.decode()
+        numbers = {schema: number for number, schema in self.schemas.items()}
+        number = numbers.get(text, len(numbers) + 1)
+        self.schemas[number] = text
+        return json.dumps(
+            {"id": f"a{number}", "version": "1", "type": "AVRO", "globalId": number, "contentId": number}
+        ).encode()
+
 
 def schemas_of(path: Path) -> dict[int, str]:
     """The schemas that stand beside a capture."""
@@ -65,8 +76,23 @@ def serving(schemas: Mapping[int, str], port: int = 0) -> Iterator[Registry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, content = registry.answer(self.path, self.headers["Authorization"])
+            self.answer(*registry.answer(self.path, self.headers["Authorization"]))
+
+        def do_POST(self) -> None:
+            self.answer(200, registry.register(self.content()))
+
+        def content(self) -> bytes:
+            if size := self.headers["Content-Length"]:
+                return self.rfile.read(int(size))
+            parts = []
+            while size := int(self.rfile.readline(), 16):  # chunks
+                parts.append(self.rfile.read(size))
+                self.rfile.readline()
+            return b"".join(parts)
+
+        def answer(self, status: int, content: bytes) -> None:
             self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

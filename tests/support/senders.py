@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bridge.commands.config_examples import example
 from bridge.local import Kafka, MariaDB, MySQL
 from bridge.local.mysql import OLD_VERSION
 from bridge.local.sql_server import SqlServer
@@ -19,7 +22,7 @@ from tests.support.canal_server import CanalServer
 from tests.support.captures import Line, encoded
 from tests.support.debezium_connector import LOSSLESS, DebeziumConnector, Release
 from tests.support.pipelines import sql
-from tests.support.upstream_writers import DATABASE, GHOSTS, NAMES
+from tests.support.upstream_writers import DATABASE, GHOSTS, NAMES, SIGNALS
 from tests.support.waiting import wait_for
 
 Sender = CanalServer | DebeziumConnector
@@ -34,6 +37,7 @@ SENT_SECONDS: Final = 120.0
 SHOWN: Final = 4000
 """Characters of a sender's log."""
 _IN_BINLOG: Final = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--default-time-zone=+00:00")
+_SNAPSHOTS: Final = {"signal.data.collection": f"{DATABASE}.{SIGNALS}", "incremental.snapshot.chunk.size": "20"}
 _FULL: Final = ("--binlog-row-image=FULL",)
 _GTIDS: Final = ("--gtid-mode=ON", "--enforce-gtid-consistency")
 
@@ -148,16 +152,27 @@ def sending(
         sender: Sender = CanalServer(servers, upstream.port, settings, begin=begin, gtids=gtids)
         topics = [name]
     else:
-        topics = [name, *(f"{name}.{DATABASE}.{table}" for table in (*NAMES, *GHOSTS, "_x", ENDING))]
+        topics = [name, *(f"{name}.{DATABASE}.{table}" for table in (*NAMES, *GHOSTS, "_x", ENDING, SIGNALS))]
         for topic in topics:
             kafka.create_topic(topic, 1 if topic == name else partitions)
         sender = DebeziumConnector(
-            servers, upstream.port, DATABASE, name, schemas=False, release=kind.release, more=LOSSLESS
+            servers, upstream.port, DATABASE, name, schemas=False, release=kind.release, more=LOSSLESS | _SNAPSHOTS
         )
     with sender:
         log, says = sender.folder / "server.log", STREAMS if kind.release else READS
         wait_for(lambda: says in log.read_text(errors="replace"), f"it has not said {says!r}", SENT_SECONDS)
         yield Round(kind, kafka, upstream, sender, topics)
+
+
+def example_settings(name: str, folder: Path, servers: str, target: str, upstream: str) -> tuple[Path, str]:
+    """Writes what `bridge config example` prints of that name, with these ends; returns the file, and its text."""
+    text = example(name)
+    text = re.sub(r'(bootstrap_servers = )".*?"', rf'\1"{servers}"', text)
+    for section, url in (("target", target), ("upstream", upstream)):
+        text = re.sub(rf'(\[{section}\].*\nurl = )".*?"', rf'\1"{url}"', text)
+    settings = folder / "bridge.toml"
+    settings.write_text(text, encoding="utf-8")
+    return settings, text
 
 
 def messages_until(bootstrap_servers: str, topics: Sequence[str], last: bytes) -> list[Line]:

@@ -18,6 +18,8 @@ DATABASE: Final = "shop"
 NAMES: Final = ("a", "b", "c", "d", "e", "f")
 """Of tables; not all are there at every moment.  Online migrations make others for a while."""
 GHOSTS: Final = tuple(name.format(table) for table in NAMES for name in ("_{}_gho", "_{}_del", "_{}_new", "_{}_old"))
+SIGNALS: Final = "signals"
+"""The table of Debezium's signals, of its incremental snapshots' watermarks too."""
 _KEYS: Final = (
     "id INT PRIMARY KEY",
     "id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY",
@@ -75,6 +77,7 @@ class Writer:
         self._for_canal = for_canal
         self._keys = _KEYS if has_keyless else _KEYS[:-1]
         self._session = Target(url).connect(autocommit=True)
+        self._session.execute("SET SESSION lock_wait_timeout = 3")  # Debezium may keep a table that it has read
         is_mariadb = "MariaDB" in str(self._session.value("SELECT VERSION()"))
         charsets = (" DEFAULT CHARSET=utf8mb4", " DEFAULT CHARSET=latin1")
         self._options = ["", " ENGINE=InnoDB COMMENT='it''s'"]
@@ -91,6 +94,8 @@ class Writer:
         self._session.execute(f"USE {DATABASE}")
         for name in NAMES[:4]:
             self._run(self._create(name))
+        if not self._for_canal:
+            self._run(f"CREATE TABLE {SIGNALS} (id VARCHAR(42) PRIMARY KEY, type VARCHAR(32), data VARCHAR(2048))")
 
     def work(self, transactions: int) -> None:
         """So many transactions of rows, with a schema change now and then."""
@@ -117,6 +122,7 @@ class Writer:
             (6, self._add), (3, self._drop_column), (3, self._modify), (2, self._rename_column), (3, self._truncate),
             (2, self._drop), (3, self._new), (2, self._rename), (1, self._swap), (2, self._index), (1, self._gh_ost),
             (1, self._pt_osc), (1, self._like), (1, self._default), (1, self._recreate), (1, self._harmless),
+            (0 if self._for_canal else 3, self._snapshot),
         ]  # fmt: skip
         weights, functions = zip(*kinds, strict=True)
         names = self._names() or [NAMES[0]]
@@ -264,6 +270,12 @@ class Writer:
 
     def _harmless(self, table: str) -> list[str]:
         return [self._random.choice((f"ANALYZE TABLE {table}", f"OPTIMIZE TABLE {table}", "FLUSH TABLES"))]
+
+    def _snapshot(self, table: str) -> list[str]:
+        """Asks Debezium for an incremental snapshot of the table."""
+        self._columns += 1
+        told = f'{{"data-collections": ["{DATABASE}.{table}"], "type": "incremental"}}'
+        return [f"INSERT INTO {DATABASE}.{SIGNALS} VALUES ('ask{self._columns}', 'execute-snapshot', '{told}')"]
 
     def _gh_ost(self, table: str) -> list[str]:
         """As gh-ost does it: a ghost table, altered, filled, and exchanged in one RENAME."""

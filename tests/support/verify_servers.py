@@ -92,7 +92,11 @@ class Pair:
         """Compares the target with the source."""
         told = VerifyOptions(TableFilter(rules), **{"shown_rows": 100, "fix_file": self.fix, **options})
         return SourceVerification(
-            Target(self.target), Target(self.source, role="source"), ProgressTable("bridge"), told, listener or Quiet()
+            Target(self.target),
+            Target(self.source, role="upstream"),
+            ProgressTable("bridge"),
+            told,
+            listener or Quiet(),
         ).run()
 
 

@@ -10,12 +10,13 @@ from threading import Thread
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from bridge.commands.config_examples import example
 from bridge.local import Kafka, LocalError, MySQL
 from tests.support.bridges import running
 from tests.support.command import SECONDS, Process, bridge
-from tests.support.debezium_connector import OLD, DebeziumConnector
+from tests.support.debezium_connector import OLD, DebeziumConnector, apicurio_jars
 from tests.support.pipelines import admin, sql
+from tests.support.registry import serving
+from tests.support.senders import example_settings
 from tests.support.waiting import wait_for
 from tests.system.test_native_debezium import CREATE, ROWS
 
@@ -97,18 +98,29 @@ def wait_for_topics(topics: set[str], servers: str) -> None:
     wait_for(lambda: set(client.list_topics(timeout=30).topics) >= topics, "the connector has made no topics", SECONDS)
 
 
-@pytest.mark.parametrize("schemas", [True, False])
-def test_snapshot_and_changes_end_equal(
-    upstream: MySQL, target: str, kafka: Kafka, tmp_path: Path, schemas: bool
-) -> None:
-    """As the manual says: an empty target, all topics of the connector, its topic of schema changes too."""
+@pytest.mark.parametrize("form", ["schemas", "bare", "avro"])
+def test_snapshot_and_changes_end_equal(upstream: MySQL, target: str, kafka: Kafka, tmp_path: Path, form: str) -> None:
+    """As the manual says: an empty target, all topics of the connector, its topic of schema changes too; in Avro by
+    Apicurio's own converter."""
     try:
         OLD.jars()
+        if form == "avro":
+            apicurio_jars()
     except LocalError as error:
         pytest.skip(str(error))
-    servers, prefix = kafka.bootstrap_servers, f"up{schemas:d}"
+    with serving({}) as registry:
+        registry.url += "/apis/registry/v2"
+        end_equal(upstream, target, kafka, tmp_path, form, registry.url if form == "avro" else "")
+        assert (form == "avro") == any("/ids/globalIds/" in path for path in registry.asked)
+
+
+def end_equal(upstream: MySQL, target: str, kafka: Kafka, folder: Path, form: str, registry: str) -> None:
+    """Rows and schema changes while the bridge runs, and a comparison at the end."""
+    servers, prefix = kafka.bootstrap_servers, f"up{form}"
     data = [f"{prefix}.shop.{table}" for table in TABLES]
-    with DebeziumConnector(servers, upstream.port, "shop", prefix, schemas=schemas) as connector:
+    with DebeziumConnector(
+        servers, upstream.port, "shop", prefix, schemas=form == "schemas", registry=registry
+    ) as connector:
         wait_for_topics({prefix, *data}, servers)
         more = [
             *(part for topic in data for part in ("--topic", topic)),
@@ -116,8 +128,9 @@ def test_snapshot_and_changes_end_equal(
             "debezium",
             "--set",
             "ddl.source=mysql-8",
+            *(("--registry", registry) if registry else ()),
         ]
-        with running(tmp_path / "bridge", servers, prefix, target, *more) as process:
+        with running(folder / "bridge", servers, prefix, target, *more) as process:
             write(upstream.url, range(20, 60))
             sql(upstream.url, "ALTER TABLE shop.pairs ADD COLUMN e VARCHAR(9) DEFAULT 'new'", "SELECT 1")
             write(upstream.url, range(60, 80))
@@ -148,13 +161,9 @@ def test_the_example_of_settings_is_right_for_the_connector(
         OLD.jars()
     except LocalError as error:
         pytest.skip(str(error))
-    text, servers = example("debezium-connector"), kafka.bootstrap_servers
+    servers = kafka.bootstrap_servers
+    settings, text = example_settings("debezium-connector", tmp_path, servers, target, upstream.url)
     options = dict(re.findall(r'^#   "(.*?)": "(.*?)",?$', text, re.MULTILINE))
-    for name, value in {"bootstrap_servers": servers, "target": target, "upstream": upstream.url}.items():
-        place = r'(bootstrap_servers = )".*?"' if name == "bootstrap_servers" else rf'(\[{name}\]\nurl = )".*?"'
-        text = re.sub(place, rf'\1"{value}"', text)
-    settings = tmp_path / "bridge.toml"
-    settings.write_text(text, encoding="utf-8")
     sql(upstream.url, *OF_THE_EXAMPLE, "SELECT 1")
     with DebeziumConnector(servers, upstream.port, "shop", options["topic.prefix"], schemas=True, more=options):
         wait_for_topics({"shop", "shop.shop.orders", "shop.shop.customers"}, servers)

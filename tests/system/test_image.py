@@ -11,10 +11,12 @@ import subprocess
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from tests.support.base_image import have_base
+from tests.support.golden import capture
 from tests.support.kubernetes import service_links
 from tests.support.shown_output import ROOT
 from tests.support.waiting import wait_for
@@ -107,3 +109,28 @@ def test_the_demo_runs_in_it() -> None:
     ended = ran("--memory", "6g", IMAGE, "demo", "--json")
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert json.loads(ended.stdout)["result"] == "equal"
+
+
+DATA_SOURCE = """
+import bridge
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+bridge.register(spark)
+events = spark.read.format("bridge").option("input", "/capture.jsonl").option("timezone", "UTC").load()
+print("kinds", sorted(row.kind for row in events.select("kind").distinct().collect()))
+"""
+
+
+def test_executors_write_and_other_jobs_read_in_it(target: str, golden: Path) -> None:
+    """A replay in parallel consistency is equal by verify, and the data source gives the same messages' events."""
+    # What the image holds of Spark is enough for all of it.
+    host = ("--network", "host", "--volume", f"{capture(golden, 'canal-ext', 'bank')}:/capture.jsonl:ro", *LIMITS)
+    ends = ("--input", "/capture.jsonl", "--target", target, "--timezone", "UTC")
+    parallel = ("--consistency", "parallel", "--set", "stream.driver_rows=0", "--set", "stream.rows_per_transaction=50")
+    replayed = ran(*host, IMAGE, "replay", *ends, *parallel)
+    assert replayed.returncode == 0, replayed.stderr[-3000:]
+    assert "executors_write" in replayed.stderr
+    verified = ran(*host, IMAGE, "verify", *ends)
+    assert verified.returncode == 0, verified.stdout + verified.stderr[-3000:]
+    read = ran(*host, "--entrypoint", "python", IMAGE, "-c", DATA_SOURCE)
+    assert "kinds ['boundary', 'insert'" in read.stdout, read.stdout + read.stderr[-3000:]

@@ -14,19 +14,31 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pymysql
 import pytest
 
+from bridge.config import Settings
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
 from bridge.local.sql_server import SqlServer
-from tests.support.captures import write_lines
+from tests.support.canal_server import CanalServer
+from tests.support.captures import Line, write_lines
 from tests.support.command import Process, bridge
 from tests.support.error_messages import entries
-from tests.support.pipelines import admin, drop_all, sql
-from tests.support.senders import KINDS, Round, say_last_words, sending
+from tests.support.pipelines import admin, decoded, drop_all, run_all, sql
+from tests.support.senders import (
+    KINDS,
+    LAST_WORDS,
+    READS,
+    Round,
+    example_settings,
+    messages_until,
+    say_last_words,
+    sending,
+)
 from tests.support.upstream_writers import DATABASE, Writer, contents
+from tests.support.waiting import wait_for
 
 CHAINS: Final = {"Canal, MySQL": "mysql_target", "Debezium, MySQL": "mysql_target", "Debezium, MariaDB": "target"}
 """The chains of the suite, each with a target of the upstream's kind."""
@@ -60,9 +72,15 @@ CHAIN: Final = (
     "DROP TABLE shop.d",
     "CREATE TABLE shop.d (id INT PRIMARY KEY, w VARCHAR(9))",
     "INSERT INTO d VALUES (1, 'again')",
+    "CREATE TABLE shop.c (PRIMARY KEY (id)) SELECT id, v FROM shop.a",
+    "UPDATE c SET v = 'c' WHERE id = 1",
 )
+Chain = tuple[dict[str, Any], list[Line]]
+"""What the upstream holds at the end, and the messages."""
 MINUTES: Final = float(os.environ.get("SENDERS_MINUTES", "30"))
 ROUND_SECONDS: Final = 60.0
+BOUNDARY_SECONDS: Final = 10
+"""As by default."""
 PATIENCE_SECONDS, HELD_SECONDS = 300.0, 60.0
 """For a bridge that has been killed to start, and after each line that it logs since, but those of its status: beside
 other work it may take minutes.  A schema change that is held is asked for sooner."""
@@ -91,7 +109,7 @@ def work(url: str, statements: tuple[str, ...]) -> None:
 
 
 @pytest.fixture(scope="module")
-def chains(kafka: Kafka) -> Iterator[dict[str, Round | LocalError]]:
+def chains(kafka: Kafka) -> dict[str, Chain | LocalError]:
     """What each sender has written of `BEFORE` and `CHAIN`, or why its jars cannot be had.
 
     The senders of one kind of server read the same one at once; servers and senders start side by side.
@@ -101,12 +119,12 @@ def chains(kafka: Kafka) -> Iterator[dict[str, Round | LocalError]]:
             pool.submit(chains_of, kafka, stack, [name for name in CHAINS if KINDS[name].source == source])
             for source in ("mysql-8", "mariadb")
         ]
-        yield {name: end for way in ways for name, end in way.result().items()}
+        return {name: end for way in ways for name, end in way.result().items()}
 
 
-def chains_of(kafka: Kafka, stack: ExitStack, names: Sequence[str]) -> dict[str, Round | LocalError]:
-    """What senders of one server, the first of which may be Canal, have written; they run on."""
-    ends: dict[str, Round | LocalError] = {}
+def chains_of(kafka: Kafka, stack: ExitStack, names: Sequence[str]) -> dict[str, Chain | LocalError]:
+    """What senders of one server, the first of which may be Canal, have written."""
+    ends: dict[str, Any] = {}
     upstream: SqlServer | None = None
     has_begun = False
     for name in names:
@@ -123,29 +141,60 @@ def chains_of(kafka: Kafka, stack: ExitStack, names: Sequence[str]) -> dict[str,
         topic = re.sub(r"\W+", "-", name).lower()
         partitions = 1 if kind.release else 3  # Debezium's rows without a key stop the bridge in several
         ends[name] = stack.enter_context(sending(kind, kafka, upstream, topic, partitions=partitions))
-    if upstream:
-        work(upstream.url, CHAIN if has_begun else BEFORE + CHAIN)
-        say_last_words(upstream)
-    for end in ends.values():
-        if isinstance(end, Round):
-            end.messages()
-    return ends
+    if upstream is None:
+        return ends
+    work(upstream.url, CHAIN if has_begun else BEFORE + CHAIN)
+    say_last_words(upstream)
+    right = contents(upstream.url)
+    return {name: end if isinstance(end, LocalError) else (right, end.messages()) for name, end in ends.items()}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("name", "server"), CHAINS.items(), ids=list(CHAINS))
 def test_what_a_real_sender_wrote_ends_equal(
-    chains: dict[str, Round | LocalError], name: str, server: str, request: pytest.FixtureRequest
+    chains: dict[str, Chain | LocalError], name: str, server: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Rows and schema changes of a second, in several partitions and topics: the target is the upstream's equal."""
     target = request.getfixturevalue(server)
-    round = chains[name]
-    if isinstance(round, LocalError):
-        pytest.skip(str(round))
-    ended = bridge(*round.arguments("replay", target))
+    chain = chains[name]
+    if isinstance(chain, LocalError):
+        pytest.skip(str(chain))
+    (right, lines), protocol = chain, KINDS[name].protocol
+    events = decoded(write_lines(tmp_path / "capture.jsonl", lines), protocol)
+    rules = Settings.model_validate({"timezone": "UTC", "ddl": {"source": KINDS[name].source}}).ddl_rules()
+    run_all(target, events, protocol=protocol, ddl=rules, boundary_seconds=BOUNDARY_SECONDS, cascades_are_lost=True)
+    assert contents(target) == right
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("upstream", ["Canal, MySQL"], indirect=True)
+def test_the_example_of_settings_is_right_for_canal(
+    upstream: SqlServer, target: str, kafka: Kafka, tmp_path: Path
+) -> None:
+    """`bridge config example canal-to-mariadb`: the properties of Canal that it names, and the bridge's own; but the
+    zone is that of Canal's process here."""
+    servers = kafka.bootstrap_servers
+    settings, text = example_settings("canal-to-mariadb", tmp_path, servers, target, upstream.url)
+    settings.write_text(text.replace("+08:00", "UTC"), encoding="utf-8")
+    properties = dict(re.findall(r"^#   (canal\.\S+) = (\S+)", text, re.MULTILINE))
+    partitions = int(properties["canal.mq.partitionsNum"])
+    kafka.create_topic("shop", partitions)
+    sql(upstream.url, "CREATE DATABASE other", "SELECT 1")
+    gtids = sql(upstream.url, "SELECT @@global.gtid_executed")[0][0]
+    of_sender = {name: value.replace("\\\\", "\\") for name, value in properties.items()}
+    with CanalServer(servers, upstream.port, of_sender, gtids=gtids) as canal:
+        wait_for(lambda: READS in (canal.folder / "server.log").read_text(errors="replace"), "it reads nothing", 120)
+        work(upstream.url, (*BEFORE, *CHAIN, "DROP DATABASE other"))
+        say_last_words(upstream)
+        messages = messages_until(servers, ["shop"], LAST_WORDS)
+    assert {line["partition"] for line in messages} == set(range(partitions))
+    ended = bridge("replay", "--config", str(settings))
     assert ended.code == 0, ended.err
-    assert contents(target) == contents(round.upstream.url)
+    assert contents(target) == contents(upstream.url)
+    ended = bridge("verify", "--against", "upstream", "--config", str(settings))
+    assert ended.code == 0, ended.out + ended.err
 
 
 @pytest.mark.soak

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.commands.check import databases, shards
@@ -23,6 +23,7 @@ from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.other_spellings import spelled_texts
+from bridge.rows.types.type_check import is_changed_to
 from bridge.tso import parse_moment
 
 _SHOWN: Final = 5
@@ -131,6 +132,13 @@ def _unsent(need: Needed, name: TableName, table: Table) -> Iterator[str]:
         yield from (f"{name}.{c.name}" for key, c in table.columns.items() if not c.generated and key not in sent)
 
 
+def _with_own_names(need: Needed, table: Table) -> Needed:
+    """Gives columns the names that they have on the target, where Debezium may have changed these."""
+    own = {sent: next((one for one in table.columns if is_changed_to(one, sent)), sent) for sent in need.columns}
+    images = frozenset(frozenset(own.get(sent, sent) for sent in image) for image in need.images)
+    return replace(need, columns=frozenset(own.values()), images=images)
+
+
 def _leaves_out(found: Decoded) -> str:
     """Names the setting by which a sender leaves columns out."""
     if not found.is_mysql_born:
@@ -142,7 +150,8 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed], found: Decoded) -
     mine = {_folded(name): (name, table) for name, table in facts.tables.items()}
     missing = [need for need in needed if _folded(need.name) not in mine]
     yield from _judge_missing(missing)
-    there = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
+    own = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
+    there = [(_with_own_names(need, table), name, table) for need, name, table in own]
     lacking = []
     for need, name, table in there:
         if absent := sorted(need.columns - table.columns.keys()):

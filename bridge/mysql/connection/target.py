@@ -29,7 +29,7 @@ class Target:
     """The address of a server, and how to open sessions on it.
 
     url: ``mysql://user@host:port/``; the password comes from the URL, ``password`` or ``password_file``.
-    role: target, or source for the upstream; the flag and the environment variable are named after it.
+    role: target or upstream; the flag and the environment variable are named after it.
     timeout_seconds: how long a server may be silent before it is asked what it does (`silence`).
     Raises UsageError for a URL that cannot be read, and for TLS settings or files that cannot be used.
     """

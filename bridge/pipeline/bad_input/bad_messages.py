@@ -97,13 +97,7 @@ def _ways_to_continue(entry: Entry, journal_id: str) -> str:
     return "leave its table out with --filter, or quarantine it with --on-bad-message quarantine"
 
 
-def message_entry(
-    position: Position,
-    reason: str | None,
-    code: str | None,
-    key: str | None,
-    value: str | None,
-    schemas: str | None = None,
-) -> Entry:
-    """Makes an entry from the fields of a BAD event."""
+def message_entry(position: Position, reason: str | None, code: str | None, *content: str | None) -> Entry:
+    """Makes an entry from the fields of a BAD event.  content: its key, its value, and its schemas, if it has any."""
+    key, value, schemas = (*content, None)[:3]
     return Entry(position, code or Code.MALFORMED, reason or "", key=key, value=value, schemas=schemas)

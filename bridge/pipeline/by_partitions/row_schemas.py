@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from bridge.rows.grouping import Bools
 from bridge.rows.moments import Moment, is_whole_second
 
 _NEVER: Final = 1 << 62
+_classified: Final = lru_cache(maxsize=256)(classify)  # each schema change is asked about for each partition
 _OF_NO_COLUMN: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 
 
@@ -48,7 +50,7 @@ class RowsAhead:
 
     def is_made_by(self, change: SchemaChange) -> bool:
         """Tells whether a schema change makes what the target lacks."""
-        known = classify(change.text, change.schema)
+        known = _classified(change.text, change.schema)
         if not isinstance(known, Classified) or self.table not in map(_lower, known.tables):
             return False
         if not self.columns or known.kind is not StatementKind.ALTER_TABLE:
@@ -76,7 +78,7 @@ class ColumnsTell:
     def of(cls, change: SchemaChange, moment: Moment) -> ColumnsTell | None:
         """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
         is exact, tells what is behind it."""
-        known = classify(change.text, change.schema)
+        known = _classified(change.text, change.schema)
         if (
             (moment.places and not moment.is_by_sending)
             or not is_whole_second(moment.ts)
@@ -91,7 +93,7 @@ class ColumnsTell:
 
     def may_be_undone_by(self, change: SchemaChange) -> bool:
         """Tells whether a column of such a name may come or go with a later schema change."""
-        known = classify(change.text, change.schema)
+        known = _classified(change.text, change.schema)
         if not isinstance(known, Classified) or self.table not in map(_lower, known.tables):
             return False
         if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:

@@ -42,6 +42,10 @@ sent first may be as many as the END of the rest counts."""
 _OF_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-")
 """The id of a transaction of MariaDB 11.4, all rows of which have one place in the binlog: where the connector began it
 twice, its rows are not told from their copies."""
+_BEGUN_TWICE: Final = (
+    "was begun twice: a connector before 3.7 was restarted in its midst, and since MariaDB gives all rows of a"
+    " transaction one place in its binlog, they are not told from their copies"
+)
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _CHANGE, _WHOLE, _LOOSE = range(3)
@@ -435,6 +439,8 @@ class TransactionQueue:
             ):
                 lacks = missing_rows(end.marks[0], {}) if one is None else found[one].missing(end.marks[0])
                 lacks = f"the transaction {told_id(end.id)} lacks rows: {lacks}"
+                if one is not None and not end.counts_all and not are_told_apart:
+                    lacks = f"the transaction {told_id(end.id)} {_BEGUN_TWICE}"
                 if told_id(end.id) not in self.incomplete:
                     self._blocked, self._is_short = lacks, True
                     break

@@ -300,7 +300,10 @@ def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumMode
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
     layout = make_layout(schema, handle, columns, without_names)
-    with_all = with_forms(layout.columns, [reader.form for reader in readers])
+    forms = [reader.form for reader in readers]
+    if "avro" in schema and modes is not TICDC_MODES and "" in forms and "_" in layout.columns:
+        forms[forms.index("")] = "avro"
+    with_all = with_forms(layout.columns, forms)
     return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
 
 

@@ -11,12 +11,8 @@ from typing import Any, Final
 
 from bridge.sources.source import KeyAndValue
 
-NAMES: Final = frozenset(
-    name
-    for part in ("key", "value")
-    for name in (f"__{part}_schema_id", f"apicurio.{part}.contentId", f"apicurio.{part}.globalId")
-)
-"""The names of such headers."""
+ENDS: Final = ("_schema_id", ".contentId", ".globalId")
+"""How the names of such headers end."""
 
 
 def have_ids(received: list[Any]) -> bool:

@@ -26,7 +26,7 @@ from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.tso import tso_ms
 from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey
 
@@ -319,7 +319,8 @@ def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _
         return None
     replicated = plan.tables[number]
     texts, forms = split_forms(group.columns)
-    names = texts.lower().split(SEP)
+    sent = texts.split(SEP)
+    names = [name.lower() for name in (true_names(replicated.table, sent) if "avro" in forms else sent)]
     kept = replicated.kept(names)
     kept_names = [names[i] for i in kept]
     has_key_or_row = set(replicated.key) <= set(kept_names) if replicated.key else replicated.columns <= set(kept_names)

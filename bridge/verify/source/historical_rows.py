@@ -86,7 +86,7 @@ class UpstreamRows:
                 f"the upstream does not show commit ts {commit_ts} any more, because it is older than"
                 f" tidb_gc_life_time: {server_words(error)}"
             )
-        what = "the source is not TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the source refused a query"
+        what = "the upstream is not TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the upstream refused a query"
         return SourceError(
             f"{what}: {server_words(error)}",
             where=f"{self._upstream}, table {name}, commit ts {commit_ts}",
@@ -95,7 +95,7 @@ class UpstreamRows:
 
     def _no_answer(self, error: BaseException) -> SourceError:
         return SourceError(
-            f"the source does not answer: {server_words(error)}",
+            f"the upstream does not answer: {server_words(error)}",
             where=str(self._upstream),
             fix="rows that were too large for the topic are read back from it; check --upstream and that it runs",
         )

@@ -195,6 +195,11 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "a topic that was made anew": (another_topic, "topics", "topic t, whose id was one and is now two"),
     "other routes": (other_routes, "routes", "d.t went to d.t, and would go to e.t"),
     "no transactions": (without_transactions, "target", "ALTER TABLE `_bridge`.`progress` ENGINE=InnoDB"),
+    "an upstream that refuses the login": (
+        lambda s: s.flags.update({"--upstream": s.url.replace("root@", "nobody@")}),
+        "upstream",
+        "the user in --upstream and the password in BRIDGE_UPSTREAM_PASSWORD",
+    ),
     "no upstream": (flag("--upstream", f"mysql://root@{nowhere()}/"), "upstream", "does not answer"),
 }
 

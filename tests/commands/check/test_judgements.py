@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check import kafka, machine, server, shards, upstream
+from bridge.commands.check import kafka, machine, server, shards, tables, upstream
 from bridge.commands.check.finding import Finding, Level
 from bridge.commands.check.grants import GrantFacts
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.machine import Folder, MachineFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, ServerFacts
+from bridge.commands.check.tables import Needed, TableFacts
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.config import Settings
 from bridge.events import Event, Kind
-from bridge.model import PartitionStart, Table, TableName
+from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.mysql.reach import Reach
 from bridge.mysql.state.progress import Progress
 from bridge.sources.source import Extent
@@ -232,3 +233,12 @@ def test_every_line_that_can_fail_is_in_a_test() -> None:
     failing = set(re.findall(r"\bfail(?:ed)?\(\s*\"([a-z-]+)\"", lines)) - {"version"}
     assert len(failing) > 20
     assert [name for name in sorted(failing) if f'"{name}"' not in tests] == []
+
+
+def test_names_that_debezium_changed() -> None:
+    """Are the target's own: neither column is lacking there, nor one without a value."""
+    table = Table(T, {name: Column(name, "int", None, False) for name in ("id", "a-b")})
+    need = Needed(T, frozenset({"id", "a_b"}), frozenset({frozenset({"id", "a_b"})}), True)
+    facts = TableFacts({T: table}, {T: frozenset({"a-b"})}, [], [], True)
+    found = tables._judge_tables(facts, [need], Decoded("debezium", {}, {}, True))
+    assert [one.what for one in found if one.check == "columns"] == []

@@ -355,6 +355,7 @@ def test_rows_that_all_have_one_place() -> None:
     assert fed(begin(id_, 0), *rows[:2], begin(id_, 1), *rows[:2], end(id_, 2, a=2), now=100) == []
     assert fed(now=200) == []
     assert fed.queue.is_short
+    assert "was begun twice: a connector before 3.7 was restarted in its midst" in fed.queue.reason
 
 
 def test_rows_of_a_long_transaction_wait_on_disk() -> None:

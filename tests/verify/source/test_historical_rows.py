@@ -38,7 +38,7 @@ def session(target: str) -> Iterator[Session]:
 
 @pytest.fixture
 def upstream(target: str) -> Iterator[UpstreamRows]:
-    upstream = UpstreamRows(Target(target, role="source"), retry_seconds=5)
+    upstream = UpstreamRows(Target(target, role="upstream"), retry_seconds=5)
     yield upstream
     upstream.close()
 
@@ -113,13 +113,13 @@ def test_a_moment_that_is_gone(session: Session, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("session")
 def test_a_source_that_is_no_tidb(upstream: UpstreamRows) -> None:
     """A server without snapshots cannot show a moment, and what it holds now is not taken instead."""
-    with pytest.raises(SourceError, match="the source is not TiDB"):
+    with pytest.raises(SourceError, match="the upstream is not TiDB"):
         upstream.rows_at(5, T, [{"id": "1"}])
 
 
 def test_a_source_that_does_not_answer() -> None:
     """It is asked again for a while, then the error names it, without its password."""
-    nowhere = UpstreamRows(Target("mysql://root:secret@127.0.0.1:1/", role="source"), retry_seconds=0.3)
+    nowhere = UpstreamRows(Target("mysql://root:secret@127.0.0.1:1/", role="upstream"), retry_seconds=0.3)
     with pytest.raises(SourceError, match="does not answer") as raised:
         nowhere.rows_at(5, T, [{"id": "1"}])
     assert "secret" not in str(raised.value)
@@ -127,8 +127,8 @@ def test_a_source_that_does_not_answer() -> None:
 
 def test_a_refused_login(target: str) -> None:
     """A wrong password is no reason to wait."""
-    with pytest.raises(TargetError, match="the source refused the login"):
-        UpstreamRows(Target(target, password="wrong", role="source"), retry_seconds=60).rows_at(5, T, [{"id": "1"}])
+    with pytest.raises(TargetError, match="the upstream refused the login"):
+        UpstreamRows(Target(target, password="wrong", role="upstream"), retry_seconds=60).rows_at(5, T, [{"id": "1"}])
 
 
 @pytest.mark.usefixtures("asked")

@@ -23,15 +23,8 @@ from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.texts import BEHIND, Numbers, Parts, Texts
 
-_KINDS: Final = {
-    "boolean": codes.AVRO_BOOLEAN,
-    "int": codes.AVRO_INT,
-    "long": codes.AVRO_LONG,
-    "float": codes.AVRO_FLOAT,
-    "double": codes.AVRO_DOUBLE,
-    "string": codes.AVRO_STRING,
-    "bytes": codes.AVRO_BYTES,
-}
+_PRIMITIVES: Final = ("boolean", "int", "long", "float", "double", "string", "bytes")
+"""In the order of their steps, from AVRO_BOOLEAN on."""
 _LETTERS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _TIMES: Final = 6
 """A byte becomes at most so many: a character that JSON escapes by its number."""
@@ -40,8 +33,6 @@ _MOST_HELD: Final = 16 << 20
 _NO_ID, _UNREADABLE = 0, np.iinfo(np.int64).min
 _Ids = tuple[int, int]
 """Of the schemas of a key and a value: those of eight bytes are below 0, and a key that is not Avro has none."""
-_Table = tuple[str, str]
-"""Of which database, and its name."""
 _Lists = tuple[Sequence[bytes | None], Sequence[bytes | None]]
 
 
@@ -69,10 +60,7 @@ class AvroLots:
             texts.numbers(), texts.starts, texts.key_ends, texts.ends, len(values), firsts, steps, consts, out, bounds
         )
         written = Texts.between(out[: size + BEHIND].tobytes(), bounds, have_keys=True)
-        made = (
-            Parts(written, written.starts, written.key_ends),
-            Parts(written, written.key_ends, written.ends),
-        )
+        made = Parts(written, written.starts, written.key_ends), Parts(written, written.key_ends, written.ends)
         left = np.flatnonzero(firsts == codes.NOT_READ).tolist()
         others = self._front.all_in_json([keys[number] for number in left], [values[number] for number in left])
         if not any(others[1]):
@@ -89,7 +77,7 @@ class AvroLots:
         of_keys, of_values = _ids(texts, texts.starts, texts.key_ends), _ids(texts, texts.key_ends, texts.ends)
         mixed = of_keys * np.int64(0x9E3779B97F4A7C1) + of_values
         _, samples, which = np.unique(mixed, return_index=True, return_inverse=True)
-        if len(self._firsts) + len(samples) > MAX_CACHED or self._steps.size > _MOST_HELD:
+        if len(self._firsts) + len(samples) > MAX_CACHED or len(self._steps.consts) > _MOST_HELD:
             self._forget()
         firsts = np.array([codes.NOT_READ] * len(samples), np.int32)
         with suppress(BridgeError):  # a registry that is away, of which whoever decodes one by one learns
@@ -125,31 +113,28 @@ class _Steps:
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, int]] = []
-        self._consts = bytearray(_LETTERS)
+        self.consts = bytearray(_LETTERS)
         self._text = bytearray()
         self._sizes: list[int] = []
         self._expected: dict[tuple[str, ...], str] = {}
         self._made: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Numbers] | None = None
-
-    @property
-    def size(self) -> int:
-        """How many bytes the constants have."""
-        return len(self._consts)
 
     def arrays(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Numbers]:
         """Gives all steps, the constants, and for each first step how many bytes its steps write at most of these."""
         if self._made is None:
             steps = np.array(self._rows, np.int32).reshape(-1, 3)
             sizes = np.array([*self._sizes, 0], np.int64)
-            self._made = steps, np.frombuffer(bytes(self._consts) + bytes(BEHIND), np.uint8), sizes
+            self._made = steps, np.frombuffer(bytes(self.consts) + bytes(BEHIND), np.uint8), sizes
         return self._made
 
-    def add(self, key: bytes, value: bytes, key_plan: Plan | None, plan: Plan, head: bytes, table: _Table) -> int:
+    def add(
+        self, key: bytes, value: bytes, key_plan: Plan | None, plan: Plan, head: bytes, table: tuple[str, str]
+    ) -> int:
         """Adds the steps of a message, and gives the first.
 
         key_plan: None for a key that is no Avro.  head: what comes before the payload.  table: of its rows.
         """
-        first, before = len(self._rows), len(self._consts)
+        first, before = len(self._rows), len(self.consts)
         if key_plan is None:
             self._add(codes.AVRO_KEY_AS_IT_IS)
         else:
@@ -163,7 +148,7 @@ class _Steps:
         self._expected = {}
         self._text += b"}" if head else b""
         self._add(codes.AVRO_END)
-        self._sizes += [len(self._consts) - before] * (len(self._rows) - first)
+        self._sizes += [len(self.consts) - before] * (len(self._rows) - first)
         self._made = None
         return first
 
@@ -180,7 +165,7 @@ class _Steps:
                 self._take(_number(len(text)) + text)
                 self._text += orjson.dumps(self._expected[path])
             case str():
-                self._add(_KINDS[plan])
+                self._add(codes.AVRO_BOOLEAN + _PRIMITIVES.index(plan))
             case Union(branches) if "null" in branches and len(branches) == 2:
                 null = branches.index("null")
                 if path in self._expected:
@@ -209,8 +194,8 @@ class _Steps:
             self._rows.append((codes.AVRO_TEXT, *self._const(text)))
 
     def _const(self, content: bytes) -> tuple[int, int]:
-        self._consts += content
-        return len(self._consts) - len(content), len(content)
+        self.consts += content
+        return len(self.consts) - len(content), len(content)
 
 
 def _number(number: int) -> bytes:

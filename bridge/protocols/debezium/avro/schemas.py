@@ -53,7 +53,7 @@ def read_schema(text: str) -> WrittenSchema:
         raise DecodeError(f"its schema is not one of Connect's in Avro: {explain(failure)}") from failure
     has_types, columns = _CONNECT in text or _TIDB in text, {field["field"] for field in connect["fields"]}
     is_plain = _TIDB in text and not {"before", "after"} & columns
-    return WrittenSchema(read, plan, connect if has_types else None, connect["name"], is_plain)
+    return WrittenSchema(read, plan, {**connect, "avro": True} if has_types else None, connect["name"], is_plain)
 
 
 class _Schemas:

@@ -8,23 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import (
-    AVRO_BOOLEAN,
-    AVRO_BYTES,
-    AVRO_DOUBLE,
-    AVRO_END,
-    AVRO_FLOAT,
-    AVRO_INT,
-    AVRO_KEY_AS_IT_IS,
-    AVRO_LONG,
-    AVRO_NULLABLE,
-    AVRO_SAME,
-    AVRO_STRING,
-    AVRO_TEXT,
-    AVRO_UNREADABLE,
-    MARK,
-    NOT_READ,
-)
+from bridge.protocols.fast.compiled import codes
+from bridge.protocols.fast.compiled.codes import MARK, NOT_READ
 from bridge.protocols.fast.compiled.json_text import BACKSLASH, BAD, MINUS, SPACE, ZERO, U, wide_end
 from bridge.protocols.fast.compiled.machine_bytes import (
     Bytes,
@@ -52,10 +37,8 @@ _CONTROLS: Final = tuple((value, ord(name)) for name, value in zip("nrtbf", (10,
 _NULL, _TRUE, _FALSE = (tuple(letters) for letters in (b"null", b"true", b"false"))
 _DOT, _PADDING = ord("."), ord("=")
 _MORE: Final = 0x80
-_MOST_BYTES: Final = 10
-"""Of a number of 64 bits."""
-_MOST_INT: Final = np.uint64((1 << 32) - 1)
-_MOST_POWER: Final = 6
+_LOW_HALF: Final = np.uint64((1 << 32) - 1)
+_MOST_BYTES, _MOST_POWER = 10, 6
 _MOST_EXACT: Final = 1e15
 """A decimal of at most 15 digits is the shortest one of its double."""
 _LEAST_PLAIN: Final = 1e-5
@@ -195,41 +178,35 @@ def _put_real(number: Any, out: Bytes, to: Any) -> Any:
 
 
 @inner
-def _bits(text: Bytes, at: Any, size: Any) -> Any:
-    """Gives the lowest of eight bytes as a number."""
-    return word(text, at) & (~_NONE >> np.uint64(64 - 8 * size))
-
-
-@inner
 def _value(kind: Any, text: Bytes, at: Any, end: Any, out: Bytes, to: Any, letters: Bytes) -> Any:
     """Reads a value of a type and writes it; gives where both go on, BAD for one that is not read."""
     bad = (np.int64(BAD), np.int64(BAD))
-    if kind == AVRO_BOOLEAN:
+    if kind == codes.AVRO_BOOLEAN:
         if at >= end or text[at] > 1:
             return bad
         return at + 1, _put_word(_TRUE, out, to) if text[at] == 1 else _put_word(_FALSE, out, to)
-    if kind == AVRO_DOUBLE:
+    if kind == codes.AVRO_DOUBLE:
         to = _put_real(np.uint64(word(text, at)).view(np.float64), out, to) if at + 8 <= end else np.int64(BAD)
         return at + 8, to
-    if kind == AVRO_FLOAT:
+    if kind == codes.AVRO_FLOAT:
         if at + 4 > end:
             return bad
-        return at + 4, _put_real(np.float64(np.uint32(_bits(text, at, 4)).view(np.float32)), out, to)
+        return at + 4, _put_real(np.float64(np.uint32(word(text, at) & _LOW_HALF).view(np.float32)), out, to)
     behind = _number_end(text, at, end)
     if behind == BAD:
         return bad
     number = _unsigned(text, at, behind)
-    if kind == AVRO_INT or kind == AVRO_LONG:
-        return bad if kind == AVRO_INT and number > _MOST_INT else (behind, _put_zigzag(number, out, to))
+    if kind == codes.AVRO_INT or kind == codes.AVRO_LONG:
+        return bad if kind == codes.AVRO_INT and number > _LOW_HALF else (behind, _put_zigzag(number, out, to))
     if number & _ONE or number >> _ONE > np.uint64(end - behind):
         return bad
     at, behind = behind, behind + np.int64(number >> _ONE)
     out[to] = MARK
-    if kind == AVRO_STRING:
+    if kind == codes.AVRO_STRING:
         to = _put_string(text, at, behind, out, to + 1)
         if to == BAD:
             return bad
-    elif kind == AVRO_BYTES:
+    elif kind == codes.AVRO_BYTES:
         to = _put_base64(text, at, behind, out, to + 1, letters)
     else:
         return bad
@@ -261,28 +238,28 @@ def write_json(
         while step != NOT_READ:
             kind, one, other = steps[step, 0], np.int64(steps[step, 1]), np.int64(steps[step, 2])
             step += 1
-            if kind == AVRO_TEXT:
+            if kind == codes.AVRO_TEXT:
                 to = copied(consts, one, one + other, out, to)
-            elif kind < AVRO_NULLABLE:
+            elif kind < codes.AVRO_NULLABLE:
                 at, to = _value(kind, text, at, end, out, to, consts)
                 if to == BAD:
                     break
-            elif kind == AVRO_NULLABLE:
+            elif kind == codes.AVRO_NULLABLE:
                 if at >= end or (text[at] != 0 and text[at] != 2):
                     break
                 if text[at] == one:
                     to, step = _put_word(_NULL, out, to), other
                 at += 1
-            elif kind == AVRO_SAME:
+            elif kind == codes.AVRO_SAME:
                 if end - at < other or not same(text, at, consts, one, other):
                     break
                 at += other
-            elif kind == AVRO_KEY_AS_IT_IS:
+            elif kind == codes.AVRO_KEY_AS_IT_IS:
                 copy_bytes(text, at, end - at, out, to)
                 at, to = end, to + end - at
-            elif at != end or kind == AVRO_UNREADABLE:
+            elif at != end or kind == codes.AVRO_UNREADABLE:
                 break
-            elif kind == AVRO_END:
+            elif kind == codes.AVRO_END:
                 is_read = True
                 break
             else:
