@@ -86,15 +86,15 @@ def test_it_gives_every_event_of_a_capture(
     assert in_order(read.collect()) == expected(list(read_lines(path)), protocol)
 
 
-def test_messages_in_avro(spark: SparkSession, avro_captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_in_avro(spark: SparkSession, avro_captures: Path, tmp_path: Path) -> None:
     """With a schema registry, whose password is a reference."""
-    monkeypatch.setenv("TEST_REGISTRY_PASSWORD", "hunter2")
+    (tmp_path / "password").write_text("hunter2", encoding="utf-8")
     bridge.register(spark)
     folder = avro_captures / "debezium-avro-wire"
     name = "my_types.apicurio-headers"
     with serving(schemas_of(folder / f"{name}.schemas.json")) as registry:
         registry.login = "Basic " + b64encode(b"ann:hunter2").decode()
-        of_registry = {"urls": registry.url, "user": "ann", "password": "env:TEST_REGISTRY_PASSWORD"}
+        of_registry = {"urls": registry.url, "user": "ann", "password": f"file:{tmp_path / 'password'}"}
         options = {"input": str(folder / f"{name}.jsonl")} | {f"source.registry.{k}": v for k, v in of_registry.items()}
         found = spark.read.format("bridge").options(**options).load().collect()
     kinds = Counter(row["kind"] for row in found)
