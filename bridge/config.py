@@ -327,8 +327,7 @@ class StreamSection(Section):
     driver_rows: int = Field(default=500_000, ge=0)
     """Row changes that the driver holds in memory; beyond it they stay on the executors."""
     driver_bytes: int = Field(default=384 << 20, ge=32 << 20)
-    """The bytes that they take there at most, decoded: whichever limit comes first.  A part of a micro-batch has a
-    quarter of that at most, a target transaction about an eighth."""
+    """The bytes that they take there at most, decoded (a quarter in a part of a micro-batch, an eighth in a window)."""
     idle_seconds: float = Field(default=10, ge=0)
     """Formats without boundaries: how long a partition may bring nothing before a schema change no longer waits for
     it."""

@@ -398,8 +398,8 @@ def test_inspect_says_that_there_is_nothing_to_show(tmp_path: Path) -> None:
         "--limit",
         "1",
     )
-    assert "nothing to show" not in bridge(*some).err
-    assert "nothing to show" in bridge(*some, "--filter", "no.such").err
+    assert "nothing to show" not in bridge(*some).out
+    assert "nothing to show" in bridge(*some, "--filter", "no.such").out
 
 
 def test_json_goes_alone_to_stdout(files: Path) -> None:

@@ -51,7 +51,6 @@ _GARBAGE_OBJECTS: Final = 50_000
 there took a tenth of the start's processor time (measured)."""
 OTHER_NAMES: Final = {"checksum": "verify", "compare": "verify", "diff": "verify"}
 """What other tools call a command."""
-BOTH_ENDS: Final = ("target", "source")
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
 app = page_app(
@@ -90,7 +89,7 @@ def _bridge(
     example="bridge run --config bridge.toml",
     exits={0: "stopped by SIGTERM or Ctrl-C", **OWNED},
 )
-@takes_settings(*RUN, needs=BOTH_ENDS)
+@takes_settings(*RUN, needs=("target", "source"))
 def run(
     settings: Settings,
     take_over: TakeOverFlag = False,
@@ -115,7 +114,7 @@ def run(
     example="bridge replay --input captures/ --target mysql://bridge@db:3306/",
     exits={4: STOPPED_EARLY, 5: OWNED[5]},
 )
-@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:], needs=BOTH_ENDS)
+@takes_settings("name", "from_", "from_dump", "until", *INPUT, *RUN[7:], needs=("target", "source"))
 def replay(
     settings: Settings,
     until: Annotated[
@@ -341,12 +340,8 @@ def inspect(
     if as_json:
         console.print_json([record.document() for record in records])
         return
-    lines = 0
     for line in table_lines(records):
         console.line(line)
-        lines += 1
-    if lines < 2:  # the head alone
-        console.note("nothing to show: no message was read, or each is of a table that --filter leaves out")
 
 
 @command(app, "demo", group=LEARN, example="bridge demo", exits={1: "target and upstream were different"})

@@ -149,9 +149,8 @@ def takes_settings(
     """Gives a command the flags in `order`, and passes it the settings that they make as its first argument.
 
     A name in `order` is one of SETTINGS_FLAGS, or a parameter of the command itself.  The help lists the flags in this
-    order, then --config, --set and those of the log, then the command's other parameters.
-
-    needs: the ends without which it raises UsageError, `target` and `source`.
+    order, then --config, --set and those of the log, then the command's other parameters.  Without the ends that it
+    `needs`, target or source, it raises UsageError.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

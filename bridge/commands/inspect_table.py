@@ -37,6 +37,8 @@ def table_lines(records: Iterable[Record]) -> Iterator[str]:
         yield _line(_cells(record))
         if record.around:
             yield from _dump(record.around)
+    if not any(shown):
+        yield "-- nothing to show: no message was read, or each is of a table that --filter leaves out"
 
 
 def _line(cells: Iterable[str]) -> str:

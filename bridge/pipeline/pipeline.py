@@ -263,14 +263,9 @@ class Pipeline:
             for attempt in attempts_to_start(end, target):
                 with attempt:
                     ownership.revive()
-                    with ownership.control.transaction():
-                        keep_rules(
-                            ownership.control,
-                            table.schema,
-                            progress,
-                            self._settings.row_rules,
-                            accepts_change=plan.accepts_change,
-                        )
+                    session, accepts = ownership.control, plan.accepts_change
+                    with session.transaction():
+                        keep_rules(session, table.schema, progress, self._settings.row_rules, accepts_change=accepts)
             yield _Owned(table, ownership, begins, progress)
 
     def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:

@@ -25,7 +25,7 @@ from tests.support.debezium_wire import (
     schema_change,
     ticdc,
 )
-from tests.support.wire import compact
+from tests.support.wire import compact, reason
 
 PLACE = place_in_binlog("mysql-server-1", "mysql-bin.000003", 484, 223344)
 COLUMNS = "id\0first_name\0last_name\0email"
@@ -69,6 +69,18 @@ def test_schema_change_topic() -> None:
         assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
         for snapshot in (True, "true", "first", "last", "incremental"):
             assert events_of(None, schema_change(ddl, snapshot)) == []
+
+
+def test_what_a_connector_calls_a_snapshots_and_is_of_a_servers_log() -> None:
+    """As a connector 3.5.0 did behind a kill within an incremental snapshot: statements and rows of the log are what
+    they are.  A drop in a snapshot's words may be a blocking snapshot's: it is not read."""
+    log = CUSTOMERS | {"snapshot": "true"}
+    for ddl in ("DROP TABLE `inventory`.`customers`", "TRUNCATE TABLE customers"):
+        [event] = events_of(None, schema_change(ddl, "true", source=log))
+        assert (event.text, event.place, event.commit_ts) == (ddl, PLACE, ms_tso(TS_MS))
+    for ddl in ("DROP TABLE IF EXISTS `inventory`.`customers`", "DROP DATABASE IF EXISTS `inventory`"):
+        assert "blocking snapshot" in reason(*events_of(None, schema_change(ddl, "true", source=log)))
+    assert event_of(native("d", CUSTOMER, source=log), None).index == 1
 
 
 def test_gtids_are_part_of_the_place() -> None:

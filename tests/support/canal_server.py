@@ -135,7 +135,11 @@ class CanalServer(Server):
             place |= {"journalName": self._begin[0], "position": str(self._begin[1])}
         if self._gtids:
             place["gtid"] = self._gtids
-        topic = {name.removeprefix("canal.mq."): value for name, value in self._settings.items() if ".mq." in name}
+        topic = {
+            name.removeprefix("canal.mq."): value
+            for name, value in self._settings.items()
+            if ".mq." in name and name != "canal.mq.flatMessage"  # of the server, not of the instance
+        }
         alarm = _bean(f"{_PACKAGE}.common.alarm.LogAlarmHandler", id="alarm")
         meta = _bean(f"{_PACKAGE}.meta.FileMixedMetaManager", id="meta", dataDir=str(folder), period="1000")
         store = _bean(

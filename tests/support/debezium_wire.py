@@ -95,7 +95,7 @@ def plain(kind: str, tidb_type: str | None = None) -> dict[str, Any]:
 
 
 def schema_change(ddl: str, snapshot: Any = "false", **fields: Any) -> bytes:
-    source = CUSTOMERS | {"snapshot": snapshot}
+    source = CUSTOMERS | {"snapshot": snapshot} | ({} if snapshot in {"false", False, None} else {"server_id": 0})
     content = {"source": source, "ts_ms": TS_MS + 5, "databaseName": "inventory", "schemaName": None, "ddl": ddl,
                "tableChanges": []}  # fmt: skip
     return compact({"schema": {"type": "struct", "fields": []}, "payload": content | fields})

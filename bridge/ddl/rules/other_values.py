@@ -46,12 +46,15 @@ _KINDS: Final = {
     "moment": _pattern(r"(?:datetime|timestamp)\b"),
 }
 """By the definition of a column, from its type on, what it holds; the first that matches."""
-_ALIKE: Final = frozenset(
-    {
-        *(("integer", "exact"), ("integer", "fraction"), ("integer", "text"), ("exact", "integer"), ("exact", "text")),
-        *(("members", "text"), ("date", "moment"), ("date", "text"), ("time", "text"), ("moment", "text")),
-    }
-)
+_ALIKE: Final = {
+    "integer": {"exact", "fraction", "text"},
+    "exact": {"integer", "text"},
+    "year": {"integer"},
+    "members": {"text"},
+    "date": {"moment", "text"},
+    "time": {"text"},
+    "moment": {"text"},
+}
 """What all servers convert alike, besides a column that goes on holding the same.  Of other conversions TiDB, MariaDB
 and MySQL make other values here and there (tried): 16777216 or 16777200, 0 or 0000, 2.67 or 2.68."""
 _FRACTION_DIGITS: Final = 6
@@ -150,7 +153,7 @@ def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _Oth
     where = "{0} IS NOT NULL"
     if before == after and after in {"time", "moment"}:
         where = _shortened(after, becomes, site)
-    elif (before == after and after != "scaled") or (before, after) in _ALIKE:
+    elif (before == after and after != "scaled") or after in _ALIKE.get(before, ()):
         where = ""
     if not where:
         return None

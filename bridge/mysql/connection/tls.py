@@ -17,8 +17,7 @@ TlsMode = Literal["off", "preferred", "required", "verify-ca", "verify-identity"
 VERIFIED: Final = frozenset({"verify-ca", "verify-identity"})
 _CUT: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """The connection ended during the handshake: like any other lost connection, it may come back."""
-_NO_TLS: Final = 2026
-"""The server offers no TLS (CR_SSL_CONNECTION_ERROR)."""
+_NO_TLS: Final = 2026  # CR_SSL_CONNECTION_ERROR
 _INSECURE: Final = frozenset({3159, 4031, 4086, 4155})
 """The server accepts no connections without TLS (MySQL, MariaDB)."""
 

@@ -29,7 +29,7 @@ class OnBadMessage:
     """
 
     quarantine: bool = False
-    protocol: str = ""
+    protocol: str = "canal-json"
     cut_rows: CutRows | None = None
     released: frozenset[str] = frozenset()
     settled: Mapping[str, str] = field(default_factory=dict)

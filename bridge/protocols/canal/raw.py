@@ -22,11 +22,7 @@ UTF8_FORM: Final = "utf8"
 """The form of texts that are bytes of the column's character set, decoded as UTF-8."""
 REPLACEMENT: Final = "\ufffd"
 """What a decoder of UTF-8 writes for bytes that it cannot read."""
-REPLACED: Final = (
-    "U+FFFD is what Canal writes for bytes that are no UTF-8: where the upstream's column is not utf8mb4, letters are"
-    " lost"
-)
-"""Why a text in a column of UTF-8 may be another one upstream: there it may hold this character too."""
+REPLACED: Final = "U+FFFD is what Canal writes for bytes that are no UTF-8, as in columns that are not utf8mb4 upstream"
 _UTF8: Final = frozenset({"", "utf8", "utf8mb3", "utf8mb4", "ascii"})
 _WIDE: Final = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 """Character sets in which ASCII has other bytes."""

@@ -320,6 +320,7 @@ CONVERTED = [
     ("INT COMMENT 'no zerofill'", "7", "MODIFY v VARCHAR(9)", NONE),
     ("DECIMAL(9,2)", "7", "MODIFY v VARCHAR(9)", NONE),
     ("ENUM('a', 'b')", "'b'", "MODIFY v VARCHAR(9)", NONE),
+    ("YEAR", "2024", "MODIFY v INT", NONE),
     ("FLOAT", "NULL", "ALTER v SET DEFAULT 5", NONE),
 ]
 """A column, its value, what it becomes, and the sources with which the operator is asked on MariaDB."""
