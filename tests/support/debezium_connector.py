@@ -102,10 +102,15 @@ class DebeziumConnector(Server):
             for part in ("key", "value"):
                 settings = {"": _AVRO, ".apicurio.registry.url": registry, ".apicurio.registry.auto-register": "true"}
                 self._worker |= {f"{part}.converter{name}": value for name, value in settings.items()}
-        of_worker = {name: value for name, value in (more or {}).items() if name.startswith(_OF_CONVERTERS)}
+        more = more or {}
+        of_worker = {
+            name: value
+            for name, value in more.items()
+            if name.startswith(_OF_CONVERTERS) and f"{name.partition('.')[0]}.converter" not in more
+        }
         self._worker |= of_worker  # a connector that names no converter gets the worker's, with the worker's settings
         self._connector = _connector(bootstrap_servers, port, database, prefix, release)
-        self._connector |= {name: value for name, value in (more or {}).items() if name not in of_worker}
+        self._connector |= {name: value for name, value in more.items() if name not in of_worker}
 
     def _prepare(self, folder: Path) -> None:
         self._rest_port = free_port()
