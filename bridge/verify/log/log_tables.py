@@ -207,6 +207,7 @@ def logged_table(
     is_whole, since: as of `LoggedTable`, as far as schema changes and filters tell.
     hides_updates: whether the format's inserts may be updates.
     """
+    shapes = [shape.of(table) for shape in shapes]
     key = choose_log_key(table, definition, shapes)
     columns = frozenset(name for name, one in table.columns.items() if not one.generated or name in key)
     lists = [shape.columns.split(SEP) for shape in shapes if shape.has_images]

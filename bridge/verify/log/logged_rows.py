@@ -249,6 +249,7 @@ class LoggedShape(NamedTuple):
     columns: in message order.  handle: the columns of the handle key.
     has_images: whether some change is more than a delete.
     updates: whether some change is an update; in_place: whether some goes by event time and may hold a part of its row.
+    in_avro: whether Debezium may have changed names.
     """
 
     schema: str
@@ -258,6 +259,16 @@ class LoggedShape(NamedTuple):
     has_images: bool = True
     updates: bool = False
     in_place: bool = False
+    in_avro: bool = False
+
+    def of(self, table: Table) -> LoggedShape:
+        """Gives it with the table's own names, where Debezium has changed them."""
+        sent = self.columns.split(SEP)
+        if not self.in_avro or table.columns.keys() >= set(sent):
+            return self
+        names = dict(zip(sent, true_names(table, sent), strict=True))
+        handle = (names.get(name, name) for name in self.handle.split(SEP))
+        return self._replace(columns=SEP.join(names.values()).lower(), handle=SEP.join(handle).lower())
 
 
 def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
@@ -267,11 +278,13 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
     flags = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
     by_group = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in flags]
-    return {
-        LoggedShape(*group.table, split_forms(group.columns)[0].lower(), group.key.lower().strip(SEP), *values)
-        for group, values in zip(groups, zip(*by_group, strict=True), strict=True)
-        if group.table is not None
-    }
+    found = set()
+    for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
+        names, forms = split_forms(group.columns)
+        if group.table is not None:
+            handle = group.key.lower().strip(SEP)
+            found.add(LoggedShape(*group.table, names.lower(), handle, *values)._replace(in_avro="avro" in forms))
+    return found
 
 
 class _Alike(NamedTuple):
