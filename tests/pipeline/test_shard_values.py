@@ -36,7 +36,6 @@ HELD = {
     "one less": (MADE, MADE, "MODIFY COLUMN v ENUM('a','c')"),
     "one in between, and another name": (MADE, MADE, "CHANGE v w ENUM('a','x','b','c')"),
     "a SET": (make("SET('a','b')"), make("SET('a','b')"), "MODIFY v SET('b','a')"),
-    "from a number": (make("INT"), make("INT"), "MODIFY v ENUM('a','b')"),
     "a shard that is made otherwise": (MADE, make("ENUM('b','a','c')"), ""),
     "a shard that is made with one more": (MADE, make("ENUM('a','b','c','d')"), ""),
 }

@@ -121,7 +121,8 @@ class Connector:
 
     def _source(self, snapshot: str = "false") -> dict[str, Any]:
         self._now += 1000
-        return NATIVE_SOURCE | {"db": "shop", "table": "t", "ts_ms": self._now, "snapshot": snapshot}
+        of_snapshot = {} if snapshot == "false" else {"server_id": 0}
+        return NATIVE_SOURCE | {"db": "shop", "table": "t", "ts_ms": self._now, "snapshot": snapshot} | of_snapshot
 
     def _send(self, topic: str, key: dict[str, Any], payload: dict[str, Any], schema: dict[str, Any]) -> None:
         wrapped = self._variant.fields is not None

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from bridge.config import Settings
-from bridge.errors import SourceError
+from bridge.errors import HeldError, SourceError
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.sources.source import TopicNow
 from bridge.verify.checkpoint import Checkpoint
 from tests.generated.verifying import InMemory, verify, verify_events
 from tests.support.clients import run_file
+from tests.support.command import bridge
 from tests.support.pipelines import run_all
 from tests.support.upstreams import Literal, boundary, events_table, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import execute
@@ -177,6 +178,9 @@ def test_members_that_became_bytes(target: str) -> None:
     ]
     events = in_one_partition([*log, boundary(91)])
     execute(target, "CREATE DATABASE m")
+    with pytest.raises(HeldError):
+        run_all(target, events)
+    assert bridge("ddl", "approve", "20", "--target", target).code == 0
     run_all(target, events)
     assert execute(target, "SELECT k FROM m.t ORDER BY k") == [(b"b",), (b"c",)]
     [found] = verify_events(target, events).tables
