@@ -96,7 +96,10 @@ class CanalServer(Server):
     def _launch(self) -> None:
         """Canal's parts are put together in the process that has just been started."""
         super()._launch()
-        gateway = JavaGateway(gateway_parameters=GatewayParameters(port=self._gateway_port))
+        # Without the collection of objects: what was killed had objects of the same names at the same port, and those
+        # of the server that takes its place would be given up in their stead.
+        parameters = GatewayParameters(port=self._gateway_port, enable_memory_management=False)
+        gateway = JavaGateway(gateway_parameters=parameters)
         try:
             canal = gateway.jvm.com.alibaba.otter.canal
             instances = canal.instance.spring.SpringCanalInstanceGenerator()
