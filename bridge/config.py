@@ -68,6 +68,10 @@ def _after(check: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(lambda value: _sound(value, lambda: check(value)))
 
 
+def _by_commas(value: Any) -> Any:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
 def _resolved(section: str) -> BeforeValidator:
     """Returns a validator that replaces references to secrets."""
 
@@ -105,9 +109,10 @@ class Section(BaseModel):
 class RegistrySection(Section):
     """The schema registry of messages in Avro."""
 
-    urls: Annotated[tuple[str, ...], _after(lambda urls: check_urls(urls))] = ()
-    """The servers of the registry, which are asked in turn: `http://host:port/path`, or https, with the path that
-    Debezium's converter has (Apicurio: `/apis/registry/v2` or `v3`, or `/apis/ccompat/v7` for ids that fit it)."""
+    url: Annotated[tuple[str, ...], BeforeValidator(_by_commas), _after(lambda urls: check_urls(urls))] = ()
+    """The registry's URL, or those of its servers (by commas), which are asked in turn: `http://host:port/path`, or
+    https, with the path that Debezium's converter has (Apicurio: `/apis/registry/v2` or `v3`, or `/apis/ccompat/v7` for
+    ids that fit it)."""
     user: str = ""
     """The registry's user, for HTTP Basic."""
     password: str | None = Field(default=None, repr=False)
@@ -128,13 +133,13 @@ class RegistrySection(Section):
 
     def registry(self) -> SchemaRegistry | None:
         """The registry, None without one; UsageError for a file that cannot be read."""
-        if not self.urls:
+        if not self.url:
             return None
         tls = Tls("verify-identity", self.tls_ca, self.tls_cert, self.tls_key, "source.registry")
         tls.driver_settings()  # refuses files that cannot be read
         password = read_secret(self.password_file, "source.registry.password_file") if self.password_file else ""
         token = read_secret(self.token_file, "source.registry.token_file") if self.token_file else ""
-        return SchemaRegistry(self.urls, self.user, password or self.password or "", token, tls, self.timeout_seconds)
+        return SchemaRegistry(self.url, self.user, password or self.password or "", token, tls, self.timeout_seconds)
 
 
 class SourceSection(Section):

@@ -31,7 +31,7 @@ _TRANSFORM: Final = "it is not read: take that out of the sender; Kafka's own co
 SIMPLE: Final = Foreign("TiCDC's Simple protocol", _TICDC)
 REGISTRY: Final = Foreign(
     "in Avro, or Protobuf, with a schema registry",
-    "give the registry's URL with --registry (source.registry.urls), and --protocol debezium; of these only Debezium's"
+    "give the registry's URL with --registry (source.registry.url), and --protocol debezium; of these only Debezium's"
     " Avro is read",
     is_read=True,
 )

@@ -23,7 +23,7 @@ SHORT_NAMES: Final[dict[str, Place]] = {
     "target": ("target", "url"),
     "target_password": ("target", "password"),
     "kafka_password": ("source", "kafka_password"),
-    "registry": ("source", "registry", "urls"),
+    "registry": ("source", "registry", "url"),
     "registry_password": ("source", "registry", "password"),
     "upstream": ("upstream", "url"),
     "source": ("upstream", "url"),

@@ -216,7 +216,7 @@ def test_urls_that_are_none(url: str) -> None:
 def test_the_settings_of_a_registry(tmp_path: Path) -> None:
     """By flag, variable and file; passwords by file or variable only."""
     (tmp_path / "password").write_text("hunter2\n")
-    made = RegistrySection(urls=("http://r",), user="ann", password_file=str(tmp_path / "password")).registry()
+    made = RegistrySection(url=("http://r",), user="ann", password_file=str(tmp_path / "password")).registry()
     assert made == SchemaRegistry(("http://r",), "ann", "hunter2", tls=made.tls if made else None)  # type: ignore[arg-type]
     given = load_settings(None, {"BRIDGE_REGISTRY_PASSWORD": "hunter3"}, {"registry": ["http://a", "http://b"]}, [])
     registry = given.decode_options().schemas

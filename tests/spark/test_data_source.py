@@ -94,7 +94,7 @@ def test_messages_in_avro(spark: SparkSession, avro_captures: Path, tmp_path: Pa
     name = "my_types.apicurio-headers"
     with serving(schemas_of(folder / f"{name}.schemas.json")) as registry:
         registry.login = "Basic " + b64encode(b"ann:hunter2").decode()
-        of_registry = {"urls": registry.url, "user": "ann", "password": f"file:{tmp_path / 'password'}"}
+        of_registry = {"url": registry.url, "user": "ann", "password": f"file:{tmp_path / 'password'}"}
         options = {"input": str(folder / f"{name}.jsonl")} | {f"source.registry.{k}": v for k, v in of_registry.items()}
         found = spark.read.format("bridge").options(**options).load().collect()
     kinds = Counter(row["kind"] for row in found)
@@ -177,9 +177,9 @@ REFUSED: list[tuple[dict[str, str], str]] = [
     ({"input": "x", "max_messages_per_batch": "0"}, "max_messages_per_batch is '0'"),
     ({"bootstrap_servers": "k:1", "topic": "t", "source.kafka.sasl.password": "hunter2"}, "holds a password"),
     ({"input": "x", "source.registry.password": "hunter2"}, "holds a password"),
-    ({"input": "x", "source.registry.urls": "hunter2"}, "source.registry.urls"),
+    ({"input": "x", "source.registry.url": "hunter2"}, "source.registry.url"),
     ({"input": "x", "source.registry.timeout_seconds": "soon"}, "source.registry.timeout_seconds"),
-    ({"input": "x", "source.registry.url": "http://r"}, "source.registry.url"),
+    ({"input": "x", "source.registry.urls": "http://r"}, "source.registry.urls"),
 ]
 
 

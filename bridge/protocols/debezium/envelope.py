@@ -25,7 +25,7 @@ _MAGIC: Final = b"\0"
 _WRAPPED: Final = {"schema", "payload"}
 _BINARY: Final = (
     "the message is not JSON but Avro, Protobuf or JSON Schema with a schema registry: give its URL with --registry"
-    " (source.registry.urls), which Avro needs, or set the connector's converter for JSON"
+    " (source.registry.url), which Avro needs, or set the connector's converter for JSON"
 )
 
 

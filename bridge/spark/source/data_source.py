@@ -100,7 +100,7 @@ class SourceOptions:
         """Makes the schema registry; None without one.  Raises UsageError for settings that are wrong."""
         given: dict[str, Any] = resolve(dict(self.registry), "source.registry")
         try:
-            return RegistrySection(**{**given, "urls": tuple(given.get("urls", "").split())}).registry()
+            return RegistrySection(**given).registry()
         except ValidationError as error:
             wrong = ", ".join(_REGISTRY + str(one["loc"][0]) for one in error.errors())
             raise UsageError(f"the data source cannot use {wrong}", fix="see [source.registry]") from None
