@@ -192,8 +192,13 @@ class TransactionQueue:
     """Transactions of which rows came again after they were due."""
     _statements: list[_Statement] = field(default_factory=list)
     _last_end: str = ""
+    _last_due: int = field(init=False)
+    """The file and position of the last transaction that was due, as far as this process knows."""
     _blocked: str = ""
     _is_short: bool = False
+
+    def __post_init__(self) -> None:
+        self._last_due = self.place.number
 
     @property
     def rows(self) -> int:
@@ -326,6 +331,9 @@ class TransactionQueue:
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
+        if (is_late := is_copy & (rows.numbers > self._last_due)).any():
+            topic, partition = where[codes[is_late][0]]
+            raise _behind_change(f"{topic}/{partition}/{offsets.to_numpy()[is_late][0]}")
         self._gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         if rows.is_loose.any():
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
@@ -516,6 +524,7 @@ class TransactionQueue:
                     numbers.append(np.arange(ts, ts + count))
                 starts_of_whole.append(ts)
                 place = Place(place.server, number, item.id)
+                self._last_due = number
                 next_ts = ts + max(1, count)
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
@@ -588,6 +597,16 @@ def _set_back(where: str) -> SourceError:
         " snapshot, or more than an hour younger; the upstream was set back (RESET MASTER, a backup)",
         where=where,
         fix="begin again there with a pipeline of another --name",
+    )
+
+
+def _behind_change(where: str) -> SourceError:
+    return SourceError(
+        "this row is of a transaction before a schema change that has run already, as nothing had come for"
+        " stream.idle_seconds: the connector was killed before it had sent it, and away for longer",
+        where=where,
+        fix="begin again behind a new snapshot with a pipeline of another --name; a larger stream.idle_seconds waits"
+        " longer for a connector",
     )
 
 

@@ -367,3 +367,13 @@ def test_rows_of_a_long_transaction_wait_on_disk() -> None:
     assert fed(end("1", 1, a=1)) == ["100"]
     assert fed(end("2", 2, a=7)) == [f"{20 + n}0" for n in range(1, 8)]
     assert fed.queue.is_empty
+
+
+def test_rows_behind_a_schema_change_that_did_not_wait_for_them() -> None:
+    """The connector was killed before it had sent them, and came back too late: they are no copies, and stop it."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 30)) == ["100"]
+    assert fed(idle=True) == ["ALTER"]
+    assert fed(row("1", 1, 10)) == []
+    with pytest.raises(SourceError, match="before a schema change that has run already"):
+        fed(row("2", 1, 20), end("2", 2, a=1))
