@@ -36,6 +36,8 @@ READS: Final = "the next step is binlog dump"
 SENT_SECONDS: Final = 120.0
 SHOWN: Final = 4000
 """Characters of a sender's log."""
+CAUSES: Final = 3
+"""Lines of it that name a cause, the innermost of the last error."""
 _IN_BINLOG: Final = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--default-time-zone=+00:00")
 _SNAPSHOTS: Final = {"signal.data.collection": f"{DATABASE}.{SIGNALS}", "incremental.snapshot.chunk.size": "20"}
 _FULL: Final = ("--binlog-row-image=FULL",)
@@ -102,12 +104,14 @@ class Round:
         return self.messages()
 
     def messages(self) -> list[Line]:
-        """Gives all messages, once the sender has sent the last row upstream.  Fails with the end of its log."""
+        """Gives all messages, once the sender has sent the last row upstream.  Fails with the causes in its log, and
+        the log's end."""
         try:
             return messages_until(self.kafka.bootstrap_servers, self.topics, LAST_WORDS)
         except AssertionError as error:
             log = (self.sender.folder / "server.log").read_text(errors="replace")
-            raise AssertionError(f"{error}; its log ends:\n{log[-SHOWN:]}") from None
+            causes = list(dict.fromkeys(line for line in log.splitlines() if line.startswith("Caused by: ")))
+            raise AssertionError("\n".join([str(error), *causes[-CAUSES:], "its log ends:", log[-SHOWN:]])) from None
 
     def arguments(self, command: str, target: str) -> list[str]:
         """`bridge run` or `bridge replay` of its topics."""
