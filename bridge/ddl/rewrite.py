@@ -65,6 +65,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     constraints.constraint_names,
     sql_modes.pipes,
     sql_modes.quoted_columns,
+    sql_modes.backslashes,
     other_values.refuse_other_values,
     time_zones.local_times,
     tables.hashed_partitions,

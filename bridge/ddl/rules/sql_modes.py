@@ -14,15 +14,16 @@ from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError
 _BEFORE_EXPRESSIONS: Final = frozenset({"AS", "DEFAULT", "CHECK"})
 _FIX: Final = (
     "by the sql_mode of the upstream's session, which no message tells: replace the statement by one that says it"
-    " without doubt; or approve it if that session had neither ANSI, PIPES_AS_CONCAT nor ANSI_QUOTES"
+    " without doubt; or approve it if that session did not have"
 )
+_ANSI: Final = f"{_FIX} ANSI, PIPES_AS_CONCAT or ANSI_QUOTES"
 
 
 def pipes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Refuses the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it."""
     pairs = pairwise(statement.tokens)
     if not site.is_approved and any(a.text == b.text == "|" and a.span[1] == b.span[0] for a, b in pairs):
-        raise UnsupportedError(f"|| joins texts or means OR, {_FIX}")
+        raise UnsupportedError(f"|| joins texts or means OR, {_ANSI}")
     yield from ()
 
 
@@ -38,7 +39,23 @@ def quoted_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
         name = token.text[1:-1] if token.text.startswith('"') else ""
         tables = known.reads.names if is_view else known.tables[:1]
         if name and (name in own or any(site.around.column_definition(table, name) is not None for table in tables)):
-            raise UnsupportedError(f"{token.text} is a column or a text, {_FIX}")
+            raise UnsupportedError(f"{token.text} is a column or a text, {_ANSI}")
+    yield from ()
+
+
+def backslashes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses a backslash in what rows hold by a definition: a member of an ENUM or SET, and the default of a column
+    that is added.  It begins an escape, but with NO_BACKSLASH_ESCAPES it is one.  Elsewhere it is read as an escape."""
+    if site.is_approved or site.is_from_tidb:
+        return
+    is_alter = statement.classified.kind is StatementKind.ALTER_TABLE
+    in_expressions = set(_of_expressions(statement))
+    for item in statement.items:
+        has_members = item.definition[1:2] and item.definition[1].word in {"ENUM", "SET"}
+        for before, token in pairwise(item.definition):
+            is_value = (has_members and before.text in {"(", ","}) or (is_alter and before.word == "DEFAULT")
+            if token.kind == "string" and "\\" in token.text and is_value and token not in in_expressions:
+                raise UnsupportedError(f"{token.text} holds an escape or a backslash, {_FIX} NO_BACKSLASH_ESCAPES")
     yield from ()
 
 
