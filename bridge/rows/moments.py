@@ -59,7 +59,7 @@ class Places:
         """Reads the places (`Event.place`) of events."""
         if texts.null_count == len(texts):
             return cls({}, len(texts))
-        whole = _whole(texts)
+        whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         if (alike := _read_alike(whole)) is not None:
             return cls(alike, len(texts))
         parts = pc.split_pattern(whole, COORDINATES_SEP)
@@ -415,7 +415,3 @@ def _read_alike(texts: pa.StringArray) -> dict[str, Longs] | None:
             told = told * 10 + (characters[:, at] - ord("0"))
         numbers[name], start = told, digits + NUMBER_DIGITS + 1
     return numbers
-
-
-def _whole(found: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found

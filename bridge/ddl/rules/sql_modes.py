@@ -14,48 +14,36 @@ from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError
 _BEFORE_EXPRESSIONS: Final = frozenset({"AS", "DEFAULT", "CHECK"})
 _FIX: Final = (
     "by the sql_mode of the upstream's session, which no message tells: replace the statement by one that says it"
-    " without doubt; or approve it if that session did not have"
+    " without doubt; or approve it if that session did not have "
 )
-_ANSI: Final = f"{_FIX} ANSI, PIPES_AS_CONCAT or ANSI_QUOTES"
+_ANSI: Final = f"{_FIX}ANSI, PIPES_AS_CONCAT or ANSI_QUOTES"
 
 
-def pipes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it."""
-    pairs = pairwise(statement.tokens)
-    if not site.is_approved and any(a.text == b.text == "|" and a.span[1] == b.span[0] for a, b in pairs):
-        raise UnsupportedError(f"|| joins texts or means OR, {_ANSI}")
-    yield from ()
+def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses, until it is approved, the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it; and
+    in an expression, or a view, the name of a column in double quotes: with ANSI_QUOTES it is the column, else a text.
 
-
-def quoted_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses an expression, or a view, that has the name of a column in double quotes: it is the column with
-    ANSI_QUOTES, and a text without it."""
+    So it does, but for TiDB's, with a backslash in what rows hold by a definition: a member of an ENUM or SET, and the
+    default of a column that is there or added.  It begins an escape, but with NO_BACKSLASH_ESCAPES it is one.
+    """
     if site.is_approved:
         return
-    known = statement.classified
-    is_view = known.kind is StatementKind.CREATE_VIEW
+    known, in_expressions = statement.classified, list(_of_expressions(statement))
+    if any(a.text == b.text == "|" and a.span[1] == b.span[0] for a, b in pairwise(statement.tokens)):
+        raise UnsupportedError(f"|| joins texts or means OR, {_ANSI}")
+    is_view, is_alter = (known.kind is kind for kind in (StatementKind.CREATE_VIEW, StatementKind.ALTER_TABLE))
+    tables = known.reads.names if is_view else known.tables[:1]
     own = {item.definition[0].name for item in statement.items if item.definition}
-    for token in statement.tokens if is_view else _of_expressions(statement):
+    for token in statement.tokens if is_view else in_expressions:
         name = token.text[1:-1] if token.text.startswith('"') else ""
-        tables = known.reads.names if is_view else known.tables[:1]
         if name and (name in own or any(site.around.column_definition(table, name) is not None for table in tables)):
             raise UnsupportedError(f"{token.text} is a column or a text, {_ANSI}")
-    yield from ()
-
-
-def backslashes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a backslash in what rows hold by a definition: a member of an ENUM or SET, and the default of a column
-    that is added.  It begins an escape, but with NO_BACKSLASH_ESCAPES it is one.  Elsewhere it is read as an escape."""
-    if site.is_approved or site.is_from_tidb:
-        return
-    is_alter = statement.classified.kind is StatementKind.ALTER_TABLE
-    in_expressions = set(_of_expressions(statement))
-    for item in statement.items:
-        has_members = item.definition[1:2] and item.definition[1].word in {"ENUM", "SET"}
+    for item in () if site.is_from_tidb else statement.items:
+        before_members = {"(", ","} if len(item.definition) > 1 and item.definition[1].word in {"ENUM", "SET"} else ()
         for before, token in pairwise(item.definition):
-            is_value = (has_members and before.text in {"(", ","}) or (is_alter and before.word == "DEFAULT")
-            if token.kind == "string" and "\\" in token.text and is_value and token not in in_expressions:
-                raise UnsupportedError(f"{token.text} holds an escape or a backslash, {_FIX} NO_BACKSLASH_ESCAPES")
+            is_value = before.text in before_members or (is_alter and before.word == "DEFAULT")
+            if is_value and token.kind == "string" and "\\" in token.text and token not in in_expressions:
+                raise UnsupportedError(f"{token.text} holds an escape or a backslash, {_FIX}NO_BACKSLASH_ESCAPES")
     yield from ()
 
 
