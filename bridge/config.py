@@ -159,8 +159,8 @@ class SourceSection(Section):
     `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge.  The progress
     keeps them, so it is enough to give them once; others, or `[]`, take their place."""
     transaction_grace_seconds: float = Field(default=60, gt=0)
-    """Debezium's connector, with its topic of transactions: how long a transaction may lack rows when everything was
-    read, before the bridge stops and names what lacks."""
+    """Debezium's connector, with its topic of transactions: how long a transaction may lack rows while later ones come,
+    before the bridge stops and names what lacks.  While nothing comes, the connector may be away, and is waited for."""
     incomplete_transactions: tuple[str, ...] = ()
     """Ids of transactions that are applied without the rows that they lack, since these will never come (a transform
     dropped them, or Kafka has).  Each is logged (`transaction_incomplete`), and its missing rows count as `late`."""
