@@ -1,17 +1,13 @@
 """Turns differences into the statements that fix them: the writer's own statements, in one transaction.
 
-A missing row of which the log does not hold every value is not written: what is left out would become NULL or a
-default, and no later comparison would see it.  The file names such a row in a comment, and then deletes no extra row of
-its table.  For an extra row may be the missing one, under another key or with another value, and so the only place that
-has the values which the log lacks.  Nor does the file write a row that the target would refuse because a row that stays
-may have its value of a further unique key; it names that row too.
+Of a table whose messages may lack columns (`add_updates`), only rows that are there are written: a row that is made
+would have NULL or a default in their place, and an extra one may be the last that holds their values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -26,7 +22,6 @@ from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
 from bridge.verify.compare.key_sql import any_of, key_parts, literal_of
 from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference, DifferenceKind
-from bridge.verify.unique_conflicts import unwritable
 
 
 def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
@@ -39,16 +34,14 @@ def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Diff
         return _keyless(table, shape, differences)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
     absent = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
-    by_columns: dict[str, tuple[list[str], list[str]]] = {}
+    images: tuple[list[str], list[str]] = [], []
     has_others = bool(other_uniques(table, key))
     for difference in differences:
         if difference.expected is not None:
-            images, freed = by_columns.setdefault(_names(shape, difference.expected), ([], []))
             is_freed = has_others or _is_in_the_way(shape, difference)
-            (freed if is_freed else images).append(_image(shape, difference.expected))
-    written = tuple(
-        WrittenRows(columns, *(pa.array(images, TEXT) for images in both)) for columns, both in by_columns.items()
-    )
+            images[is_freed].append(_image(shape, difference.expected))
+    names = SEP.join(column.name for column in shape.actual)
+    written = (WrittenRows(names, *(pa.array(some, TEXT) for some in images)),) if any(images) else ()
     return KeyedChanges(table, key, pa.array(absent, TEXT), written)
 
 
@@ -58,58 +51,6 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
         difference.finding is DifferenceKind.EXTRA
         or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
     )
-
-
-class _Sorted(NamedTuple):
-    """Differences by what becomes of them.
-
-    whole: fixed by writing or deleting whole rows.
-    parts: rows of the target that are updated in place, because only a part of their expected values is known.
-    unknown: missing rows that cannot be written.
-    kept: extra rows that stay, as each may be what became of an unknown one.
-    refused: rows whose values of a further unique key a row that stays may have.
-    """
-
-    whole: list[Difference]
-    parts: list[Difference]
-    unknown: list[ComparedRow]
-    kept: list[ComparedRow]
-    refused: list[Difference]
-
-
-def _sorted(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> _Sorted:
-    whole, parts, unknown = [], [], []
-    has_others = len(shape.actual) < sum(not column.generated for column in table.columns.values())
-    for difference in differences:
-        row = difference.expected
-        is_known = row is None or all(map(row.knows, range(len(row.values))))
-        if row and row.lacks and difference.actual is None and (has_others or not is_known):
-            unknown.append(row)
-        elif is_known or not shape.key or difference.actual is None:
-            whole.append(difference)
-        else:
-            parts.append(difference)
-    kept = [one.actual for one in whole if one.expected is None and one.actual] if unknown else []
-    whole = [one for one in whole if one.expected or not unknown]
-    refused = unwritable(table, shape, whole, parts, kept)
-    left = {id(one) for one in refused}
-    whole, parts = ([one for one in some if id(one) not in left] for some in (whole, parts))
-    return _Sorted(whole, parts, unknown, kept, refused)
-
-
-def _told(shape: ComparedColumns, row: ComparedRow) -> str:
-    """Writes what identifies a row: its key, or all that is known of it."""
-    told = shape.key or [i for i in range(len(row.values)) if row.knows(i)]
-    return ", ".join(literal_of(shape.actual[i], row.values[i]) for i in told)
-
-
-def _update(table: Table, shape: ComparedColumns, difference: Difference) -> Statement:
-    assert difference.expected is not None
-    assert difference.actual is not None
-    columns = [shape.actual[i] for i in shape.key]
-    condition = any_of(key_parts(columns, columns), [shape.key_of(difference.actual.values)])
-    row = difference.expected
-    return update_of_row(table, Image(_names(shape, row), _image(shape, row)), condition)
 
 
 def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> KeylessChanges:
@@ -123,11 +64,11 @@ def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Differe
 
 
 def _names(shape: ComparedColumns, row: ComparedRow) -> str:
-    return SEP.join(column.name for i, column in enumerate(shape.actual) if row.knows(i))
+    return SEP.join(column.name for i, column in enumerate(shape.actual) if row.has(i))
 
 
 def _image(shape: ComparedColumns, row: ComparedRow) -> str:
-    return SEP.join(literal_of(column, row.values[i]) for i, column in enumerate(shape.actual) if row.knows(i))
+    return SEP.join(literal_of(column, row.values[i]) for i, column in enumerate(shape.actual) if row.has(i))
 
 
 def _key_literals(shape: ComparedColumns, row: ComparedRow) -> str:
@@ -142,7 +83,7 @@ class FixFile:
         self._path = path
         self._before: list[str] = []
         self._after: list[str] = []
-        self._cannot: list[str] = []
+        self._cannot: dict[str, None] = {}  # of several parts of a table, in their order
         self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference]]] = {}
         self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
         try:
@@ -158,34 +99,31 @@ class FixFile:
 
     def add_impossible(self, words: str) -> None:
         """Takes a difference that no statement of the file fixes, and the reason."""
-        self._cannot.append(words)
+        self._cannot[words] = None
 
     def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Takes the differing rows of a table, or of a part of it."""
         self._differing.setdefault(table.name, (table, shape, []))[2].extend(differences)
 
+    def add_updates(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
+        """Takes the differing rows of a table with a key of which no message holds every column."""
+        columns = [shape.actual[i] for i in shape.key]
+        parts = key_parts(columns, columns)
+        for one in differences:
+            if one.expected and one.actual:
+                image = Image(_names(shape, one.expected), _image(shape, one.expected))
+                condition = any_of(parts, [shape.key_of(one.actual.values)])
+                self._statements[Stage.WRITE].append(update_of_row(table, image, condition))
+            else:
+                self.add_impossible(
+                    f"{table.name}: rows missing or extra stay so, since no message has all of its columns: compare it"
+                    " with the source (--against upstream)"
+                )
+
     def _render_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Makes the statements of a table, all at once: those of two parts would use one temporary table."""
-        found = _sorted(table, shape, differences)
-        for statement in render(net_changes(table, shape, found.whole), Rendering(table.name.schema)):
+        for statement in render(net_changes(table, shape, differences), Rendering(table.name.schema)):
             self._statements[statement.stage].append(statement)
-        self._statements[Stage.WRITE] += (_update(table, shape, part) for part in found.parts)
-        for row in found.unknown:
-            self._cannot.append(
-                f"{table.name} lacks the row {_told(shape, row)}, of which the log holds only a part: copy it by hand"
-            )
-        for row in found.kept:
-            self._cannot.append(
-                f"{table.name} has the row {_told(shape, row)} too much; it may be a damaged form of one that is to be"
-                " copied by hand, with values that the log lacks: when that is there, delete this one by hand, or have"
-                " verify write a new file"
-            )
-        for one in found.refused:
-            assert one.expected is not None
-            self._cannot.append(
-                f"{table.name}: the row {_told(shape, one.expected)} is not written, as a row that stays may have its"
-                " value of a further unique key: once that one is gone, have verify write a new file"
-            )
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""

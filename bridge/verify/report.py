@@ -168,7 +168,7 @@ def shown_row(
     else:
         row = expected or actual
         assert row is not None
-        numbers = [i for i in range(len(shape.actual)) if row.knows(i) and i not in shape.key]
+        numbers = [i for i in range(len(shape.actual)) if row.has(i) and i not in shape.key]
     cells = tuple(
         ShownCell(
             shape.actual[i].name,

@@ -32,17 +32,15 @@ class DifferenceKind(StrEnum):
 class ComparedRow:
     """A row as one side has it.
 
-    known: numbers of the columns whose values are known, None when all are.
-    lacks: whether the row had other values, which nobody knows.
+    columns: the numbers of those that it has, None when it has all.
     """
 
     values: KeyValues
-    known: frozenset[int] | None = None
-    lacks: bool = False
+    columns: frozenset[int] | None = None
 
-    def knows(self, i: int) -> bool:
-        """Tells whether the value of column i is known."""
-        return self.known is None or i in self.known
+    def has(self, i: int) -> bool:
+        """Tells whether the row has column i."""
+        return self.columns is None or i in self.columns
 
 
 @dataclass(frozen=True)
@@ -103,27 +101,23 @@ class ComparedColumns:
     def spelling(self, key: KeyValues) -> Hashable:
         """Gives the key in a form in which two keys are equal when the target may take them for the same key, because
         of how it compares letters and blanks."""
-        return self.spelled(self.key, key)
-
-    def spelled(self, columns: Sequence[int], values: KeyValues) -> Hashable:
-        """Gives the values of some columns in the form of `spelling`."""
         return tuple(
             _folded(value.decode(errors="replace"), self.actual[i].collation)
             if value is not None and self.actual[i].value_class is ValueClass.TEXT
             else self.comparable(i, value)
-            for i, value in zip(columns, values, strict=True)
+            for i, value in zip(self.key, key, strict=True)
         )
 
     def is_equal(self, expected: ComparedRow, actual: ComparedRow) -> bool:
-        """Tells whether the known values of two rows are equal."""
+        """Tells whether two rows are equal."""
         return not self.differing(expected, actual)
 
     def differing(self, expected: ComparedRow, actual: ComparedRow) -> list[int]:
-        """Gives the numbers of the columns whose known values differ."""
+        """Gives the numbers of the columns whose values differ."""
         return [
             i
             for i, (left, right) in enumerate(zip(expected.values, actual.values, strict=True))
-            if left != right and expected.knows(i) and self.comparable(i, left) != self.comparable(i, right)
+            if left != right and self.comparable(i, left) != self.comparable(i, right)
         ]
 
 
@@ -240,11 +234,11 @@ def as_multisets(
     shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]
 ) -> list[Difference]:
     """Tells what differs between rows without keys: equal rows are counted, and a row that differs is one missing and
-    one extra.  Of equal rows, one that lacks values stands for all."""
+    one extra."""
     left, right = list(expected), list(actual)
     balance = Counter(_identity_of(shape, row) for row in left)
     balance.subtract(_identity_of(shape, row) for row in right)
-    examples = {_identity_of(shape, row): row for row in (*right, *sorted(left, key=lambda row: row.lacks))}
+    examples = {_identity_of(shape, row): row for row in (*right, *left)}
     differences = []
     for identity, copies in balance.items():
         row = examples[identity]

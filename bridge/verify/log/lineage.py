@@ -2,8 +2,7 @@
 
 Pure.  Every table name in messages has a history, which the schema changes of that table cut.  The rows between two
 cuts are one span, which is in one table now.  A schema change that touches the key, the types or the columns of a table
-ends its spans: what the rows before it have become, only the upstream tells.  Columns that are added are the exception:
-rows from before do not tell their values, and are compared without them.
+ends its spans: what the rows before it have become, only the upstream tells.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from bridge.rows.moments import Moment, is_of_sending
 from bridge.tso import ms_tso, tso_ms
 
 NameKey = tuple[str, str]
+Span = tuple[NameKey, int]
+"""The name that messages give a table, for comparison, and the number of a span in its history."""
 _INDEXES: Final = frozenset({StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 WAITS_MS: Final = 600_000
 """For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
@@ -114,13 +115,13 @@ class NameHistory:
 class Touch(NamedTuple):
     """A schema change since which the rows of a table are compared.
 
-    spans: those that it ended, each by the name in messages and its number, where the log held every row of the table
-    until then: as long as these have no rows, it still does.  None where it did not.
+    spans: those that it ended, where the log held every row of the table until then: as long as these have no rows, it
+    still does.  None where it did not.
     """
 
     name: TableName
     change: LoggedChange
-    spans: frozenset[tuple[NameKey, int]] | None
+    spans: frozenset[Span] | None
 
 
 @dataclass
@@ -183,8 +184,8 @@ class Lineage:
         for history, i in self._held.pop(self.key_of(name), ()):
             history.spans[i] = None
 
-    def held_spans(self, name: TableName) -> set[tuple[NameKey, int]]:
-        """Gives the spans whose rows are in a table now, each by the name in messages and its number."""
+    def held_spans(self, name: TableName) -> set[Span]:
+        """Gives the spans whose rows are in a table now."""
         keys = {id(history): key for key, history in self.histories.items()}
         return {(keys[id(history)], i) for history, i in self._held.get(self.key_of(name), ())}
 
@@ -274,7 +275,7 @@ def _touch(lineage: Lineage, name: TableName, change: LoggedChange, *, brings_ro
     """Compares of a table only what comes after a schema change.  brings_rows: whether that may have brought rows."""
     key = lineage.key_of(name)
     before = lineage.touched.get(key)
-    earlier = frozenset[tuple[NameKey, int]]() if key in lineage.whole else before.spans if before else None
+    earlier = frozenset[Span]() if key in lineage.whole else before.spans if before else None
     spans = None if brings_rows or earlier is None else earlier | lineage.held_spans(name)
     _end(lineage, [name], _cut(change))
     lineage.whole.discard(key)
@@ -290,17 +291,16 @@ def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> Non
 
 
 def _changes_rows(lineage: Lineage, classified: Classified, text: str) -> bool:
-    """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away.  Columns
-    that are added with a constant or NULL in every row count for nothing."""
+    """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away."""
     if lineage.only_tables:
         return False
     effects = column_changes(text)
     has_primary = lineage.key_of(classified.tables[0]) in lineage.primary
     return bool(
-        effects.renamed
+        effects.made
+        or effects.renamed
         or effects.dropped
         or effects.retyped
-        or effects.undefaulted
         or effects.loses_rows
         or effects.converts_texts
         or (effects.changes_keys and not (has_primary and "PRIMARY" not in {token.word for token in tokens(text)}))

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import StoppedError, counted
+from bridge.errors import StoppedError
 from bridge.events import SEP
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -27,7 +27,6 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
@@ -36,7 +35,7 @@ from bridge.verify.compare.row_diff import Difference, DifferenceKind
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.expected_tables import COMMIT_TS, GONE, KNOWN, PLACE
+from bridge.verify.log.expected_tables import COMMIT_TS, PLACE
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.notes import table_notes
 from bridge.verify.options import ProgressListener, VerifyOptions
@@ -45,6 +44,7 @@ from bridge.verify.snapshot_reader import SnapshotReader
 
 _AHEAD: Final = 16
 """How many statements of a session may wait."""
+_PARTIAL: Final = "rows of which the last message holds only a part are not covered"
 
 
 @dataclass
@@ -182,13 +182,7 @@ class LoadedComparison:
         return result
 
     def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-        table = part.table
-        if not table.shape.actual:
-            _compare_unseen(table, reader, result)
-            result.notes = table_notes(table)
-            return
-        part, tally = self._tally(part, reader)
-        table = part.table
+        table, tally = part.table, self._compared(part, reader)
         differences = tally.differences
         if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
@@ -196,28 +190,13 @@ class LoadedComparison:
         result.count(differences)
         if not table.is_whole:
             result.not_covered = _not_covered(part, reader, result)
-        result.notes = *table_notes(table), *_part_notes(part, reader)
+        result.notes = table_notes(table)
+        if table.is_partial:
+            _add_partial_rows(part, reader, result)
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
         if self.fix and differences:
-            self.fix.add_rows(table.replicated.table, table.shape, differences)
-
-    def _tally(self, part: LoadedPart, reader: SnapshotReader) -> tuple[LoadedPart, Tally]:
-        """Compares a part; gives it as it was compared.
-
-        Rows that the log does not mention are told from others by matching all rows.  Where the target has as many
-        rows as it should have, there are mostly none of them, and the part is compared as if the log held every row.
-        If then no row is missing or extra, there were none indeed.
-        """
-        if part.table.is_matched:
-            closed = replace(part, table=replace(part.table, is_whole=True))
-            expected, actual = (
-                reader.rows(side.query("COUNT(*)"))[0][0] for side in closed.table.sides(reader, part.number)
-            )
-            if expected == actual:
-                tally = self._compared(closed, reader)
-                if all(one.finding is DifferenceKind.DIFFERENT for one in tally.differences):
-                    return closed, tally
-        return part, self._compared(part, reader)
+            add = self.fix.add_updates if table.may_lack else self.fix.add_rows
+            add(table.replicated.table, table.shape, differences)
 
     def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
         table = part.table
@@ -248,24 +227,12 @@ class LoadedComparison:
         return tally
 
 
-def _compare_unseen(table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
-    """Compares a table of which no message has a row."""
-    count = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
-    if table.is_whole:
-        result.extra = count
-    else:
-        result.not_covered = count
-
-
-def _part_notes(part: LoadedPart, reader: SnapshotReader) -> Iterator[str]:
-    """Notes that of some rows not all values are compared."""
-    expected = part.table.expected_table
-    if expected.is_partly_known:
-        is_part = f"{expected.own(KNOWN)} LIKE '%0%' AND {expected.own(GONE)}=0"
-        count = int(reader.rows(f"SELECT COUNT(*) FROM {expected.name} WHERE {is_part}")[0][0])
-        if count:
-            which = counted(count, "row") if len(part.table.ranges) == 1 else "some rows"
-            yield f"of {which} the last message holds only a part: their other values are not covered"
+def _add_partial_rows(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
+    """Notes rows of which the last message holds only a part, and counts those that the target lacks as not covered."""
+    [(count, lost)] = reader.rows(part.table.partial_query(part.number))
+    result.not_covered += int(lost)
+    if count:
+        result.notes += (_PARTIAL,)
 
 
 def _not_covered(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:

@@ -28,7 +28,7 @@ from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.tso import tso_ms
-from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey
+from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey, Span
 
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
@@ -41,14 +41,12 @@ STEP_SCHEMA: Final = pa.schema(
         *(EVENT_SCHEMA.field(name) for name in _POSITION),
         pa.field("image", TEXT),
         pa.field("names", pa.string()),
-        pa.field("lacks", pa.bool_()),
         pa.field("is_resent", pa.bool_()),
         pa.field("comes", pa.bool_()),
     ]
 )
 """table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
-row of a key goes; names: of the image's columns on the target, joined by SEP.  lacks: whether the row has values that
-the change does not hold.
+row of a key goes; names: of the image's columns on the target, joined by SEP.
 
 Of a table without a key the image is the key, too; comes: whether it comes or goes; is_resent: whether the producer had
 sent the change before."""
@@ -59,8 +57,7 @@ class ReplicatedTable:
     """A table of the target.
 
     key: lower-case names, () without a key.
-    columns: those that count; the others the target does not have or generates, or, where rows have no key, some
-        messages lack them.
+    columns: those that count; the others the target does not have, or generates.
     """
 
     table: Table
@@ -183,6 +180,7 @@ class _RowGroup(NamedTuple):
     table: where the rows are now, None where that is not known or they are gone.
     """
 
+    span: Span
     table: TableName | None
     columns: str
     key: str
@@ -199,7 +197,9 @@ def _row_groups(plan: LogPlan, changes: pa.Table) -> tuple[list[_RowGroup], Long
     groups = []
     for first in ends(numbers)[0].tolist():
         schema, table, columns, key = kinds[kind_of[first]]
-        groups.append(_RowGroup(plan.history(TableName(schema, table)).spans[epochs[first]], columns, key or ""))
+        name, number = TableName(schema, table), int(epochs[first])
+        span = plan.identity.key_of(name), number
+        groups.append(_RowGroup(span, plan.history(name).spans[number], columns, key or ""))
     return groups, numbers
 
 
@@ -233,27 +233,19 @@ def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
     return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
 
 
-def spans_with_rows(plan: LogPlan, events: pa.Table) -> set[tuple[NameKey, int]]:
-    """Gives the spans that have row changes which the target should hold, each by the name in messages and its number.
-    Events need no images."""
-    changes = in_target(plan, events)
-    names, name_of = distinct(changes, ("schema", "table"))
-    pairs = np.unique(np.stack([name_of, _epochs(plan, changes)], axis=1), axis=0).tolist()
-    return {(plan.identity.key_of(TableName(*names[name])), epoch) for name, epoch in pairs}
-
-
 class LoggedShape(NamedTuple):
     """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
 
-    schema, table: the table that holds the rows now.
+    span: the name in messages, and the number of the span in its history.
+    table: the table that holds the rows now, None when they are gone or not covered.
     columns: in message order.  handle: the columns of the handle key.
     has_images: whether some change is more than a delete.
     updates: whether some change is an update; in_place: whether some goes by event time and may hold a part of its row.
     in_avro: whether Debezium may have changed names.
     """
 
-    schema: str
-    table: str
+    span: Span
+    table: TableName | None
     columns: str
     handle: str
     has_images: bool = True
@@ -281,9 +273,9 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     found = set()
     for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
         names, forms = split_forms(group.columns)
-        if group.table is not None:
-            handle = group.key.lower().strip(SEP)
-            found.add(LoggedShape(*group.table, names.lower(), handle, *values)._replace(in_avro="avro" in forms))
+        handle = group.key.lower().strip(SEP)
+        shape = LoggedShape(group.span, group.table, names.lower(), handle, *values)
+        found.add(shape._replace(in_avro="avro" in forms))
     return found
 
 
@@ -293,7 +285,6 @@ class _Alike(NamedTuple):
     number: of the table in the plan.
     width: how many literals their images have.  kept: the positions of those that count; names: their columns.
     columns: their names with the forms of their values (`untyped`).
-    loses: whether the target has columns of theirs that do not count.
     """
 
     number: int
@@ -302,7 +293,6 @@ class _Alike(NamedTuple):
     kept: list[int]
     names: list[str]
     columns: str
-    loses: bool
 
 
 def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:
@@ -340,8 +330,7 @@ def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _
     if not (kept and has_key_or_row):
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    loses = not replicated.table.written_names.intersection(names).issubset(kept_names)
-    return _Alike(number, replicated, len(names), kept, kept_names, columns, loses)
+    return _Alike(number, replicated, len(names), kept, kept_names, columns)
 
 
 def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
@@ -404,15 +393,12 @@ def _step_table(
     comes: bool = True,
 ) -> pa.Table:
     groups, size = pa.array(group_of), changes.num_rows
-    may_lack = np.array([not one.replicated.table.written_names.issubset(one.names) for one in alike], np.bool_)
-    is_in_place = pc.and_(changes["by_time"], pc.equal(changes["kind"], int(Kind.UPDATE)))
     columns: dict[str, Any] = {
         "table_number": pa.array([one.number for one in alike], pa.int32()).take(groups),
         "key": key,
         **{name: changes[name].combine_chunks() for name in _POSITION},
         "image": image,
         "names": pa.array([SEP.join(one.names) for one in alike], pa.string()).take(groups),
-        "lacks": (may_lack[group_of] & is_in_place.to_numpy()) | np.array([one.loses for one in alike])[group_of],
         "is_resent": np.zeros(size, np.bool_) if is_resent is None else is_resent,
         "comes": np.full(size, comes),
     }

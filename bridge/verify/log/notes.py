@@ -25,9 +25,12 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
     """Notes what of a table is not compared, or not with certainty."""
     seen = {column.name.lower() for column in table.shape.actual}
     unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
-    which = "no message has" if table.replicated.key else "not every message has"
-    notes = [f"{which} the column {name}: its values are not covered" for name in unseen if seen]
-    if table.since:
+    notes = [f"no message has the column {name}: its values are not covered" for name in unseen if seen]
+    if table.uncovered:
+        notes.append(
+            f"{table.uncovered}: none of its rows are covered; compare it with the source (--against upstream)"
+        )
+    elif table.since:
         notes.append(
             f"{table.since}: rows that no later message mentions are not covered; compare the table with the source"
             " (--against upstream)"

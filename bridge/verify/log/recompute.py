@@ -29,7 +29,7 @@ from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
-from bridge.verify.log.lineage import Cut, LoggedChange, NameKey
+from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
@@ -37,7 +37,6 @@ from bridge.verify.log.logged_rows import (
     LogPlan,
     ReplicatedTable,
     shapes,
-    spans_with_rows,
     steps,
 )
 
@@ -128,11 +127,6 @@ class Log:
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`logged_rows.shapes`)."""
         found = self._exported.map(lambda events: shapes(plan, _imported(events.all, _NO_IMAGES)))
-        return set().union(*found.collect())
-
-    def spans_with_rows(self, plan: LogPlan) -> set[tuple[NameKey, int]]:
-        """Gives the spans that have rows (`logged_rows.spans_with_rows`)."""
-        found = self._exported.map(lambda events: spans_with_rows(plan, _imported(events.all, _NO_IMAGES)))
         return set().union(*found.collect())
 
     def fold(self, plan: LogPlan, events: int, size: int) -> FoldedLog:

@@ -136,12 +136,13 @@ class LogVerification:
             control.places,
         )
         plan = self._plan(control, progress, lineage)
-        if ended := {key: touch.spans for key, touch in lineage.touched.items() if touch.spans is not None}:
-            used = log.spans_with_rows(plan)
-            for key in (key for key, spans in ended.items() if not spans & used):  # so that nothing is older
+        shapes = log.shapes(plan)
+        used = {shape.span for shape in shapes}
+        for key, touch in list(lineage.touched.items()):
+            if touch.spans is not None and not touch.spans & used:  # nothing is older
                 lineage.whole.add(key)
                 del lineage.touched[key]
-        tables, report.tables = self._tables(log.shapes(plan), there, lineage, plan)
+        tables, report.tables = self._tables(shapes, there, lineage, plan, sessions[0])
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
@@ -218,47 +219,58 @@ class LogVerification:
         return {identity.key_of(name) for name, table in load_tables(self._look, names).items() if table.primary}
 
     def _tables(
-        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage, plan: LogPlan
+        self,
+        shapes: Iterable[LoggedShape],
+        present: Iterable[TableName],
+        lineage: Lineage,
+        plan: LogPlan,
+        session: Session,
     ) -> tuple[list[LoggedTable], list[TableResult]]:
-        """Gives the tables that can be compared, and results for those that cannot.  present: the target's tables."""
+        """Gives the tables whose rows can be compared, and the results of all others.
+
+        present: the target's tables; session: one that has the snapshot."""
         key_of = lineage.key_of
-        wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
+        shapes_of: dict[NameKey, list[LoggedShape]] = {}
+        wanted = dict(lineage.made)
+        for shape in sorted((shape for shape in shapes if shape.table), key=str):
+            assert shape.table
+            shapes_of.setdefault(key_of(shape.table), []).append(shape)
+            wanted.setdefault(key_of(shape.table), shape.table)
         there = {key_of(name): name for name in present}
-        touched = {key: touch.name for key, touch in lineage.touched.items() if key in there}
-        names = [there[key] for key in sorted(wanted | touched) if key in there]
+        names = [there[key] for key in sorted(wanted.keys() | lineage.touched.keys()) if key in there]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
-        shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
-        for shape in sorted(shapes):
-            shapes_of.setdefault(key_of(TableName(*shape[:2])), []).append(shape)
         begins_later = bool(plan.era or plan.start_ts or plan.begins)
         tables: list[LoggedTable] = []
+        results: list[TableResult] = []
         for name in names:
             key, is_filtered, since = key_of(name), begins_later and self._is_filtered(name), ""
             if is_filtered:
                 since = "event filters leave out some of its changes, and were changed, or began after its first ones"
             elif key in lineage.touched:
                 since = since_change(lineage.touched[key].change)
-            tables.append(
-                logged_table(
-                    len(tables),
-                    self._table.schema,
-                    catalog[name],
-                    definitions[name],
-                    shapes_of.get(key, []),
-                    is_whole=key in lineage.whole and not is_filtered,
-                    since=since,
-                    hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
-                )
+            table = logged_table(
+                len(tables),
+                self._table.schema,
+                catalog[name],
+                definitions[name],
+                shapes_of.get(key, []),
+                is_whole=key in lineage.whole and not is_filtered,
+                since=since,
+                hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
             )
+            if table.shape.actual and not table.uncovered:
+                tables.append(table)
+            else:
+                results.append(_uncompared(table, int(session.value(f"SELECT COUNT(*) FROM {table.actual}"))))
         missing = wanted.keys() - there.keys()
         if missing:
             missing -= {key_of(name) for name in list_views(self._look)} - shapes_of.keys() - lineage.whole
-        lost = [TableResult(wanted[key], schema=("the table is missing",)) for key in missing]
-        left = [
+        results += (TableResult(wanted[key], schema=("the table is missing",)) for key in missing)
+        results += (
             TableResult(there[key], schema=("the table was dropped upstream",))
             for key in lineage.dropped.keys() & there.keys() - wanted.keys()
-        ]
-        return tables, [*lost, *left]
+        )
+        return tables, results
 
     def _hashed(
         self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]
@@ -323,3 +335,14 @@ def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> 
     """Finds the partitions whose first messages Kafka no longer holds; gives for each the commit_ts (TSO) up to which
     the lost messages may reach."""
     return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
+
+
+def _uncompared(table: LoggedTable, rows: int) -> TableResult:
+    """Gives the result of a table of which no row is compared.  rows: how many it has."""
+    schema = tuple(f"column {name} is missing" for name in table.missing)
+    result = TableResult(table.name, schema=schema, notes=table_notes(table))
+    if table.is_whole and not table.uncovered:
+        result.extra = rows
+    else:
+        result.not_covered = rows
+    return result

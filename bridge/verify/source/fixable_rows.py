@@ -33,4 +33,4 @@ def rows_on_target(plan: ColumnPlan, differences: Sequence[Difference]) -> Seque
     if plan.shape.key or not plan.absent:
         return differences
     there = frozenset(range(len(plan.shape.actual))) - plan.absent.keys()
-    return [replace(one, actual=replace(one.actual, known=there) if one.actual else None) for one in differences]
+    return [replace(one, actual=replace(one.actual, columns=there) if one.actual else None) for one in differences]

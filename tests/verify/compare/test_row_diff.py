@@ -119,11 +119,6 @@ def test_what_may_be_one_key_to_the_target(collation: str, one: str, other: str,
     assert found == ({DifferenceKind.DIFFERENT} if same else {DifferenceKind.MISSING, DifferenceKind.EXTRA})
 
 
-def test_unknown_values_are_not_compared() -> None:
-    """A column that no message of the row has may hold anything."""
-    assert by_key(SHAPE, [ComparedRow((b"1", None), frozenset({0}))], rows("1,5")) == []
-
-
 def test_rows_that_two_servers_order_differently_are_not_wrong() -> None:
     """Missing in one range of keys and extra in another."""
     apart = [*by_key(SHAPE, rows("1,1", "2,2"), []), *by_key(SHAPE, [], rows("1,1", "2,3"))]
