@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
 from bridge.verify.compare.chunk_size import ChunkSize
 from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
@@ -20,7 +19,7 @@ from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
 from bridge.verify.log.literal_hashes import literals_query
-from bridge.verify.log.log_tables import LoggedTable, key_range
+from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _FIRST_ROWS: Final = 200_000
@@ -69,13 +68,12 @@ class HashedResult:
 class HashComparison:
     """Compares ranges on the target, each in chunks that take about `seconds`.
 
-    state: what an earlier verify has found equal; on_rows: is called with a range and how many rows of it were found
+    on_rows: is called with a range and how many rows of it were found
     equal.
     """
 
     throttle: Throttle
     seconds: float
-    state: Checkpoint
     on_rows: Callable[[HashedRange, int], None]
 
     def results(
@@ -108,13 +106,9 @@ class HashComparison:
     def result(self, one: HashedRange, reader: SnapshotReader) -> HashedResult:
         """Compares a range."""
         began = time.monotonic()
-        digest = comparison_digest(one.table.shape, one.table.order, key_range(one.numbers))
-        tally: Tally | None = self.state.tally(one.table.name, digest)
-        if not (tally and tally.is_done):
-            tally = self._equal_rows(one, reader)
+        tally = self._equal_rows(one, reader)
         if tally:
             self.on_rows(one, tally.rows)
-            self.state.keep(one.table.name, digest, tally)
         return HashedResult(one, tally, time.monotonic() - began)
 
     def _equal_rows(self, one: HashedRange, reader: SnapshotReader) -> Tally | None:

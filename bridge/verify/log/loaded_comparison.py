@@ -27,7 +27,6 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
@@ -141,14 +140,13 @@ def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, st
 class LoadedComparison:
     """Compares parts that are loaded, each in the session that has its temporary table.
 
-    state: what an earlier verify has found equal; fix: takes the statements that would fix what differs.
+    fix: takes the statements that would fix what differs.
     """
 
     target: Target
     options: VerifyOptions
     listener: ProgressListener
     throttle: Throttle
-    state: Checkpoint
     fix: FixFile | None
 
     def results(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> dict[int, list[TableResult]]:
@@ -201,20 +199,15 @@ class LoadedComparison:
     def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
         table = part.table
         expected, actual = table.sides(reader, part.number)
-        digest = comparison_digest(table.shape, table.order, table.ranges[part.number])
-        tally = self.state.tally(table.name, digest)
-        if tally.is_done:
-            return tally
         told = 0
 
         def on_chunk(tally: Tally) -> None:
             nonlocal told
             self.listener.done(table.name, tally.rows - told)
             told = tally.rows
-            self.state.keep(table.name, digest, tally)
 
         with ThreadPoolExecutor(1) as pool:
-            tally = TableComparison(
+            return TableComparison(
                 table.shape,
                 expected,
                 actual,
@@ -222,9 +215,7 @@ class LoadedComparison:
                 throttle=self.throttle,
                 seconds=self.options.chunk_seconds,
                 on_chunk=on_chunk,
-            ).run(tally)
-        self.state.keep(table.name, digest, tally)
-        return tally
+            ).run(Tally())
 
 
 def _add_partial_rows(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:

@@ -33,7 +33,6 @@ from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
-from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
@@ -152,24 +151,14 @@ class LogVerification:
         folded = log.fold(
             replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
         )
-        self._state = Checkpoint(
-            {
-                "target": str(self._target),
-                "source": str(self._source),
-                "pipeline": self._table.name,
-                "read as": self._read_as(),
-                "shards": self._options.shards,
-            },
-            resume=self._options.resume,
-        )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
         parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
         self._listener.stage("recomputing the last state of every key")
         load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
-        loaded = LoadedComparison(
-            self._target, self._options, self._listener, self._throttle(), self._state, self._fix
-        ).results(parts, sessions)
+        loaded = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
+            parts, sessions
+        )
         for part in parts:
             part.drop()
         report.tables += self._results(hashed, parts, loaded)
@@ -180,7 +169,6 @@ class LogVerification:
         report.notes += left_out_notes(control, self._options)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
-        self._state.forget()
 
     def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
         record = self._record
@@ -197,12 +185,6 @@ class LogVerification:
         rules = [self._options.row_rules, *((record.rules, record.former or record.rules) if record else ())]
         sources = list(self._options.row_rules.routes.sources(name))
         return any(one.ignored_kinds(*source) for source in sources for one in rules)
-
-    def _read_as(self) -> str:
-        """Writes the settings that decide what the messages say."""
-        given = self._settings
-        told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
-        return repr((self._protocol, *told, self._record))
 
     def _identity(self, names: Iterable[TableName]) -> NameIdentity:
         """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
@@ -287,7 +269,6 @@ class LogVerification:
         comparison = HashComparison(
             self._throttle(),
             self._options.chunk_seconds,
-            self._state,
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
         readers = [self._reader(session) for session in sessions]

@@ -18,7 +18,6 @@ from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import load_definitions
-from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
@@ -151,7 +150,7 @@ def hashed(logged: LoggedTable, folded: pa.Table, reader: SnapshotReader) -> lis
     cuts = [high for _, high in ranges if high is not None]
     nothing = [Fingerprint(0, 0, 0)] * len(ranges)
     expected = dict(fingerprints(with_hashes(folded), {logged.number: cuts})).get(logged.number, nothing)
-    comparison = HashComparison(Throttle({}, {}, print), 0.5, Checkpoint({}, resume=False), lambda *_: None)
+    comparison = HashComparison(Throttle({}, {}, print), 0.5, lambda *_: None)
     recomputed = Recomputed()
     recomputed.set_result({logged.number: expected})
     parts = (HashedRange(logged, numbers, place, recomputed) for place, numbers in enumerate(ranges))
