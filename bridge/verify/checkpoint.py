@@ -73,12 +73,12 @@ class Checkpoint:
         tables: dict[tuple[TableName, str], Tally] = {}
         for line in self._path.read_bytes().splitlines():
             try:
-                found = orjson.loads(line)
+                entry = orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue  # the last line of a process that was killed
-            upto = tuple(None if value is None else bytes.fromhex(value) for value in found["upto"])
-            tally = Tally(found["rows"], found["chunks"], [], upto or None, found["done"])
-            tables[TableName(*found["table"]), found["looks"]] = tally
+            upto = tuple(None if value is None else bytes.fromhex(value) for value in entry["upto"])
+            tally = Tally(entry["rows"], entry["chunks"], [], upto or None, entry["done"])
+            tables[TableName(*entry["table"]), entry["looks"]] = tally
         return tables
 
 

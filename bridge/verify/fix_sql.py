@@ -6,7 +6,7 @@ would have NULL or a default in their place, and an extra one may be the last th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,59 +20,65 @@ from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChan
 from bridge.rows.sql.render import render, update_of_row
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.verify.client_text import GUARD, OPTIONS, commented, sendable
-from bridge.verify.compare.key_sql import any_of, key_parts, literal_of
-from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference, DifferenceKind
+from bridge.verify.compare.key_sql import KeyValues, any_of, key_parts, literal_of
+from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 
-def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
+def net_changes(
+    table: Table, shape: ComparedColumns, differences: Sequence[Difference], absent: Collection[int] = ()
+) -> NetChanges:
     """Turns differences into the net changes that the writer would write.
+
+    absent: the numbers of columns by which rows without a key cannot be found, as the target lacks them.
 
     A row that is written is deleted first in two cases: it is in the target under another spelling of its key, or the
     table has other unique keys, whose values rows may have taken from one another.
     """
     if not shape.key:
-        return _keyless(table, shape, differences)
+        return _keyless(table, shape, differences, absent)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
-    absent = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
+    keys = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
     images: tuple[list[str], list[str]] = [], []
     has_others = bool(other_uniques(table, key))
     for difference in differences:
         if difference.expected is not None:
             is_freed = has_others or _is_in_the_way(shape, difference)
-            images[is_freed].append(_image(shape, difference.expected))
+            images[is_freed].append(_image(shape, difference.expected).literals)
     names = SEP.join(column.name for column in shape.actual)
-    written = (WrittenRows(names, *(pa.array(some, TEXT) for some in images)),) if any(images) else ()
-    return KeyedChanges(table, key, pa.array(absent, TEXT), written)
+    written = (WrittenRows(names, *(pa.array(group, TEXT) for group in images)),) if any(images) else ()
+    return KeyedChanges(table, key, pa.array(keys, TEXT), written)
 
 
 def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
     """Tells whether the target's row must go: it is extra, or has another spelling of the key."""
     return difference.actual is not None and (
         difference.finding is DifferenceKind.EXTRA
-        or shape.identity(shape.key_of(difference.actual.values)) != shape.identity(difference.key)
+        or shape.identity(shape.key_of(difference.actual)) != shape.identity(difference.key)
     )
 
 
-def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> KeylessChanges:
+def _keyless(
+    table: Table, shape: ComparedColumns, differences: Iterable[Difference], absent: Collection[int]
+) -> KeylessChanges:
     copies: dict[Image, int] = {}
     for difference in differences:
-        row = difference.expected or difference.actual
-        assert row is not None
-        image = Image(_names(shape, row), _image(shape, row))
-        copies[image] = copies.get(image, 0) + (difference.copies if difference.expected else -difference.copies)
+        if difference.expected is not None:
+            image, count = _image(shape, difference.expected), difference.copies
+        else:
+            assert difference.actual is not None
+            image, count = _image(shape, difference.actual, absent), -difference.copies
+        copies[image] = copies.get(image, 0) + count
     return KeylessChanges(table, {image: count for image, count in copies.items() if count})
 
 
-def _names(shape: ComparedColumns, row: ComparedRow) -> str:
-    return SEP.join(column.name for i, column in enumerate(shape.actual) if row.has(i))
+def _image(shape: ComparedColumns, row: KeyValues, absent: Collection[int] = ()) -> Image:
+    numbers = [i for i in range(len(row)) if i not in absent]
+    names = SEP.join(shape.actual[i].name for i in numbers)
+    return Image(names, SEP.join(literal_of(shape.actual[i], row[i]) for i in numbers))
 
 
-def _image(shape: ComparedColumns, row: ComparedRow) -> str:
-    return SEP.join(literal_of(column, row.values[i]) for i, column in enumerate(shape.actual) if row.has(i))
-
-
-def _key_literals(shape: ComparedColumns, row: ComparedRow) -> str:
-    return SEP.join(literal_of(shape.actual[i], row.values[i]) for i in shape.key)
+def _key_literals(shape: ComparedColumns, row: KeyValues) -> str:
+    return SEP.join(literal_of(shape.actual[i], row[i]) for i in shape.key)
 
 
 class FixFile:
@@ -84,7 +90,7 @@ class FixFile:
         self._before: list[str] = []
         self._after: list[str] = []
         self._cannot: dict[str, None] = {}  # of several parts of a table, in their order
-        self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference]]] = {}
+        self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference], Collection[int]]] = {}
         self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
         try:
             path.touch()
@@ -101,9 +107,15 @@ class FixFile:
         """Takes a difference that no statement of the file fixes, and the reason."""
         self._cannot[words] = None
 
-    def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Takes the differing rows of a table, or of a part of it."""
-        self._differing.setdefault(table.name, (table, shape, []))[2].extend(differences)
+    def add_rows(
+        self,
+        table: Table,
+        shape: ComparedColumns,
+        differences: Sequence[Difference],
+        absent: Collection[int] = (),
+    ) -> None:
+        """Takes the differing rows of a table, or of a part of it.  absent: as of `net_changes`."""
+        self._differing.setdefault(table.name, (table, shape, [], absent))[2].extend(differences)
 
     def add_updates(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
         """Takes the differing rows of a table with a key of which no message holds every column."""
@@ -111,24 +123,22 @@ class FixFile:
         parts = key_parts(columns, columns)
         for one in differences:
             if one.expected and one.actual:
-                image = Image(_names(shape, one.expected), _image(shape, one.expected))
-                condition = any_of(parts, [shape.key_of(one.actual.values)])
-                self._statements[Stage.WRITE].append(update_of_row(table, image, condition))
+                condition = any_of(parts, [shape.key_of(one.actual)])
+                update = update_of_row(table, _image(shape, one.expected), condition)
+                self._statements[Stage.WRITE].append(update)
             else:
                 self.add_impossible(
                     f"{table.name}: rows missing or extra stay so, since no message has all of its columns: compare it"
                     " with the source (--against upstream)"
                 )
 
-    def _render_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Makes the statements of a table, all at once: those of two parts would use one temporary table."""
-        for statement in render(net_changes(table, shape, differences), Rendering(table.name.schema)):
-            self._statements[statement.stage].append(statement)
-
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
-        for table, shape, differences in self._differing.values():
-            self._render_rows(table, shape, differences)
+        # Of a table all at once: the statements of two parts would use one temporary table.
+        for table, shape, differences, absent in self._differing.values():
+            net = net_changes(table, shape, differences, absent)
+            for statement in render(net, Rendering(table.name.schema)):
+                self._statements[statement.stage].append(statement)
         lines = list(self._lines(heading))
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))

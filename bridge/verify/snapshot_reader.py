@@ -41,18 +41,18 @@ class SnapshotReader:
 
     def _rows(self, ask: Callable[[str], list[tuple[Any, ...]]], sql: str) -> list[tuple[Any, ...]]:
         try:
-            found = ask(sql)
+            rows = ask(sql)
             if self._is_snapshot:
                 self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
         except (MySQLError, OSError) as error:
             raise self._stopped(error, sql) from error
-        return found
+        return rows
 
     def text(self, sql: str, column: int) -> str:
         """Gives one column of the only row of a query.  Bytes that are not UTF-8, such as those of a binary default,
         become surrogates.  Raises what `rows` does."""
-        found: bytes = self._rows(self._session.raw_rows, sql)[0][column]
-        return found.decode("utf-8", "surrogateescape")
+        content: bytes = self._rows(self._session.raw_rows, sql)[0][column]
+        return content.decode("utf-8", "surrogateescape")
 
     def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """Gives the rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""

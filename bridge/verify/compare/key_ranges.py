@@ -28,11 +28,11 @@ class Tally:
     is_done: bool = False
     """Whether the whole table has been compared."""
 
-    def add(self, chunk: KeyRange, rows: int, found: Sequence[Difference]) -> None:
+    def add(self, chunk: KeyRange, rows: int, differences: Sequence[Difference]) -> None:
         """Adds a chunk; all chunks before it must have been added."""
         self.rows += rows
         self.chunks += 1
-        self.differences += found
+        self.differences += differences
         if not self.differences and chunk[1] is not None:
             self.upto = chunk[1]
 
@@ -82,8 +82,8 @@ class RangeWalk:
             for chunk in self._chunks():
                 pause()
                 began = time.monotonic()
-                rows, found = compare(chunk.range)
-                self._done(chunk, rows, found, time.monotonic() - began)
+                rows, differences = compare(chunk.range)
+                self._done(chunk, rows, differences, time.monotonic() - began)
         except BaseException as error:
             with self._changed:
                 self._failure = self._failure or error
@@ -114,10 +114,10 @@ class RangeWalk:
             self._taken, self._is_last = number + 1, self._low is None
             return NumberedRange(number, (low, self._low))
 
-    def _done(self, chunk: NumberedRange, rows: int, found: Sequence[Difference], seconds: float) -> None:
+    def _done(self, chunk: NumberedRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
         with self._changed:
             self._size.took(seconds)
-            self._finished[chunk.number] = chunk.range, rows, found
+            self._finished[chunk.number] = chunk.range, rows, differences
             while self._counted in self._finished:
                 self.tally.add(*self._finished.pop(self._counted))
                 self._counted += 1

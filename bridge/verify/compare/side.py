@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from bridge.mysql.table_definition import ColumnInfo
 from bridge.verify.compare.checksums import readable, token
 from bridge.verify.compare.key_sql import KeyPart, KeyValues
-from bridge.verify.compare.row_diff import ComparedRow
 
 if TYPE_CHECKING:
     from bridge.verify.snapshot_reader import SnapshotReader  # brings the driver, which executors do without
@@ -49,10 +48,10 @@ class Side:
         """Tells how each value is written in its row's text; U where this side has no such column."""
         return [self._token(i, column) for i, column in enumerate(self.columns)]
 
-    def fetch(self, more: str) -> list[ComparedRow]:
+    def fetch(self, more: str) -> list[KeyValues]:
         """Gives the rows under a further condition."""
         values = [self._readable(i, column) for i, column in enumerate(self.columns)]
-        return [ComparedRow(unhexed(row)) for row in self.reader.rows(self.query(",".join(values), more))]
+        return [unhexed(row) for row in self.reader.rows(self.query(",".join(values), more))]
 
     def _token(self, i: int, column: ColumnInfo) -> str:
         if i in self.absent:

@@ -54,8 +54,8 @@ class AppliedChanges:
 
     def _is_wanted(self, change: LoggedChange) -> bool:
         logged = SchemaChange(change.commit_ts, change.schema, "", change.text, "")
-        found = classify(change.text, change.schema)
-        return type(found) is not Refused and is_wanted(logged, self.options.tables, set())
+        classified = classify(change.text, change.schema)
+        return type(classified) is not Refused and is_wanted(logged, self.options.tables, set())
 
 
 def as_run(
@@ -66,13 +66,14 @@ def as_run(
 
     entry: what the journal holds of it.  accepts: tells which tables are replicated; None when all are.
     """
-    found = classify(change.text, change.schema)
+    classified = classify(change.text, change.schema)
     if entry is not None and entry.ran_instead:
         yield replace(change, text=entry.ran_instead)
-    elif isinstance(found, Unclear):
+    elif isinstance(classified, Unclear):
         yield replace(change, is_unclear=not change.is_skipped)
     elif routed := target_statement(change.text, change.schema, routes):
-        taken = {accepts(*name) for name in found.tables} if accepts and isinstance(found, Classified) else set()
+        tables = classified.tables if accepts and isinstance(classified, Classified) else ()
+        taken = {accepts(*name) for name in tables} if accepts else set()
         is_unclear = entry is not None and entry.is_by_hand and len(taken) > 1
         yield replace(change, text=routed[0], schema=routed[1], is_unclear=is_unclear)
 

@@ -224,8 +224,8 @@ def find_cuts(session: Session, definition: Definition, key: Sequence[str], most
     table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
     while most is None or len(cuts) + 1 < most:
         behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
-        found = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
-        cut = int(bytes.fromhex(found[0][0])) if found else _CUT.stop
+        boundary = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
+        cut = int(bytes.fromhex(boundary[0][0])) if boundary else _CUT.stop
         if cut not in _CUT:
             break
         cuts.append(cut)

@@ -117,14 +117,14 @@ class HashComparison:
         side = one.table.actual_side(reader, one.numbers)
         if not one.table.is_whole and reader.rows(side.query("COUNT(*)"))[0][0] != one.expected.rows:
             return None
-        found = Fingerprint(0, 0, 0)
+        actual = Fingerprint(0, 0, 0)
 
         def compare(chunk: KeyRange) -> tuple[int, list[Difference]]:
-            nonlocal found
+            nonlocal actual
             rows = literals_query(one.table.literals, side.source(between(side.key, *chunk)))
-            mine = fingerprint_of(reader.rows(rows)[0])
-            found += mine
-            return mine.rows, []
+            fingerprint = fingerprint_of(reader.rows(rows)[0])
+            actual += fingerprint
+            return fingerprint.rows, []
 
         def boundary(low: KeyValues | None, rows: int) -> KeyValues | None:
             if one.is_cut or one.expected.rows <= _FIRST_ROWS:
@@ -134,10 +134,10 @@ class HashComparison:
 
         walk = RangeWalk(Tally(), boundary, ChunkSize(self.seconds, _FIRST_ROWS), lambda _: None)
         walk.work(compare, self.throttle.wait)
-        return walk.finished() if found == one.expected and found.is_whole else None
+        return walk.finished() if actual == one.expected and actual.is_whole else None
 
 
 def spans(ranges: Sequence[KeyNumbers], most: int) -> list[KeyNumbers]:
     """Gives at most `most` ranges that together hold these ones, which are in order."""
     size = max(1, -(-len(ranges) // most))
-    return [(some[0][0], some[-1][1]) for some in (ranges[i : i + size] for i in range(0, len(ranges), size))]
+    return [(group[0][0], group[-1][1]) for group in (ranges[i : i + size] for i in range(0, len(ranges), size))]

@@ -121,10 +121,10 @@ def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, st
         waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
 
         def begin(part: LoadedPart, work: Callable[[], None]) -> None:
-            mine = waiting[part.session]
-            if len(mine) >= _AHEAD:
-                mine.popleft().result()
-            mine.append(pools[part.session].submit(work))
+            queue = waiting[part.session]
+            if len(queue) >= _AHEAD:
+                queue.popleft().result()
+            queue.append(pools[part.session].submit(work))
 
         for part in parts:
             begin(part, part.create)
@@ -156,12 +156,12 @@ class LoadedComparison:
         def work(session: Session) -> list[tuple[int, int, TableResult]]:
             with workers.at_work():
                 reader = SnapshotReader(session, is_snapshot=True, place=f"target {self.target}")
-                mine = [part for part in parts if part.session is session]
-                return [(part.table.number, part.number, self._result(part, reader)) for part in mine]
+                own_parts = [part for part in parts if part.session is session]
+                return [(part.table.number, part.number, self._result(part, reader)) for part in own_parts]
 
-        found = workers.results([partial(work, session) for session in sessions], self.throttle)
+        of_parts = workers.results([partial(work, session) for session in sessions], self.throttle)
         results: dict[int, list[TableResult]] = {}
-        for number, _, result in sorted(found, key=itemgetter(0, 1)):
+        for number, _, result in sorted(of_parts, key=itemgetter(0, 1)):
             results.setdefault(number, []).append(result)
         return results
 
@@ -199,12 +199,12 @@ class LoadedComparison:
     def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
         table = part.table
         expected, actual = table.sides(reader, part.number)
-        told = 0
+        reported = 0
 
         def on_chunk(tally: Tally) -> None:
-            nonlocal told
-            self.listener.done(table.name, tally.rows - told)
-            told = tally.rows
+            nonlocal reported
+            self.listener.done(table.name, tally.rows - reported)
+            reported = tally.rows
 
         with ThreadPoolExecutor(1) as pool:
             return TableComparison(
@@ -246,6 +246,6 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
     )
     if not rows:
         return shown_row(table.shape, difference)
-    [(ts, found)] = rows[:1]
-    topic, partition, offset, _ = bytes.fromhex(found).decode().rsplit(SEP, 3)
+    [(ts, place_hex)] = rows[:1]
+    topic, partition, offset, _ = bytes.fromhex(place_hex).decode().rsplit(SEP, 3)
     return shown_row(table.shape, difference, ts, f"{topic}/{int(partition)}/{int(offset)}")

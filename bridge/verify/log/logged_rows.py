@@ -270,13 +270,13 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
     flags = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
     by_group = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in flags]
-    found = set()
+    logged_shapes = set()
     for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
         names, forms = split_forms(group.columns)
         handle = group.key.lower().strip(SEP)
         shape = LoggedShape(group.span, group.table, names.lower(), handle, *values)
-        found.add(shape._replace(in_avro="avro" in forms))
-    return found
+        logged_shapes.add(shape._replace(in_avro="avro" in forms))
+    return logged_shapes
 
 
 class _Alike(NamedTuple):
@@ -303,15 +303,15 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
     changes = in_target(plan, events)
     groups, group_of = _row_groups(plan, changes)
     all_alike = [_alike(plan, group, wanted) for group in groups]
-    made = [STEP_SCHEMA.empty_table()]
+    tables = [STEP_SCHEMA.empty_table()]
     for make, is_keyed in ((_keyed_steps, True), (partial(_copies, plan), False)):
         is_one = np.array([one is not None and bool(one.replicated.key) is is_keyed for one in all_alike], np.bool_)
         alike = [one for one, is_taken in zip(all_alike, is_one, strict=True) if one is not None and is_taken]
         if alike:
             rows = masked(changes, is_one[group_of])
             of_rows = (np.cumsum(is_one) - 1)[group_of[is_one[group_of]]]
-            made += make(alike, of_rows, _typed(alike, of_rows, rows))
-    return pa.concat_tables(made)
+            tables += make(alike, of_rows, _typed(alike, of_rows, rows))
+    return pa.concat_tables(tables)
 
 
 def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _Alike | None:
@@ -350,8 +350,8 @@ def _keyed_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) ->
     widths = [len(one.names) for one in alike]
     images = [whole(changes[image]) for image in _IMAGES]
     old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
-    made = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
-    yield made.filter(pc.is_valid(made["key"])) if made["key"].null_count else made
+    key_steps = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
+    yield key_steps.filter(pc.is_valid(key_steps["key"])) if key_steps["key"].null_count else key_steps
     moves = pc.fill_null(pc.not_equal(old, new), False)
     if pc.any(moves).as_py():
         moved, groups = changes.filter(moves), group_of[moves.to_numpy(zero_copy_only=False)]
@@ -363,8 +363,8 @@ def _copies(plan: LogPlan, alike: Sequence[_Alike], group_of: Longs, changes: pa
     is_resent = changes["commit_ts"].to_numpy() < _boundaries_before(plan, changes)
     for image, comes in zip(_IMAGES, (False, True), strict=True):
         images = whole(changes[image])
-        made = _step_table(alike, group_of, changes, images, images, is_resent, comes=comes)
-        yield made.filter(pc.is_valid(made["key"]))
+        copy_steps = _step_table(alike, group_of, changes, images, images, is_resent, comes=comes)
+        yield copy_steps.filter(pc.is_valid(copy_steps["key"]))
 
 
 def _boundaries_before(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:

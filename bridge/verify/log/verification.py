@@ -113,8 +113,8 @@ class LogVerification:
     def _log(self, spark: SparkSession, folder: str | None) -> Log:
         self._listener.stage("decoding the messages")
         tables = self._options.tables
-        given = self._settings.decode_options(tables if tables.rules else None)
-        decode = event_decoder(self._protocol, replace(given, cut_rows=True, tells_unwanted=True))
+        options = self._settings.decode_options(tables if tables.rules else None)
+        decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
         self._extents = self._source.extents(lambda: spark)
         count = sum(extent.high - extent.low for extent in self._extents.values())
         return Log(spark, self._source.everything(self._extents), decode, folder, count)
@@ -122,26 +122,12 @@ class LogVerification:
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
         cut = _cut_partitions(self._extents, control)
-        there = list_tables(self._look)
-        journal = Journal(self._table.name, self._table.schema)
-        identity = self._identity([*there, *control.names])
-        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
-        lineage = trace(
-            control.names,
-            changes,
-            max(cut.values(), default=0),
-            identity,
-            self._with_primary_keys(there, identity, {*control.names, *(TableName(one.schema, "") for one in changes)}),
-            control.places,
-        )
+        present = list_tables(self._look)
+        lineage = self._lineage(control, progress, present, max(cut.values(), default=0))
         plan = self._plan(control, progress, lineage)
         shapes = log.shapes(plan)
-        used = {shape.span for shape in shapes}
-        for key, touch in list(lineage.touched.items()):
-            if touch.spans is not None and not touch.spans & used:  # nothing is older
-                lineage.whole.add(key)
-                del lineage.touched[key]
-        tables, report.tables = self._tables(shapes, there, lineage, plan, sessions[0])
+        lineage.settle({shape.span for shape in shapes})
+        tables, report.tables = self._tables(shapes, present, lineage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
@@ -170,6 +156,19 @@ class LogVerification:
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
 
+    def _lineage(self, control: Control, progress: Progress, present: Sequence[TableName], since: int) -> Lineage:
+        """Traces the tables.  since: up to this commit_ts (TSO) the log may have lost messages."""
+        is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
+        # A target that does not tell names apart by the case of their letters has one table for all of them.
+        identity = NameIdentity() if is_folding else NameIdentity.among([*present, *control.names])
+        journal = Journal(self._table.name, self._table.schema)
+        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
+        schemas = {name.schema for name in control.names} | {change.schema for change in changes}
+        logged = set(map(identity.schema_key, schemas))
+        catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
+        primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
+        return trace(control.names, changes, since, identity, primary, control.places)
+
     def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
         record = self._record
         return LogPlan(
@@ -186,40 +185,26 @@ class LogVerification:
         sources = list(self._options.row_rules.routes.sources(name))
         return any(one.ignored_kinds(*source) for source in sources for one in rules)
 
-    def _identity(self, names: Iterable[TableName]) -> NameIdentity:
-        """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
-        apart by the case of their letters has one table for all of them."""
-        is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
-        return NameIdentity() if is_folding else NameIdentity.among(names)
-
-    def _with_primary_keys(
-        self, present: Iterable[TableName], identity: NameIdentity, met: Iterable[TableName]
-    ) -> set[NameKey]:
-        """Gives the tables with a primary key among those of the databases that the messages name."""
-        schemas = {identity.schema_key(name.schema) for name in met}
-        names = [name for name in present if identity.schema_key(name.schema) in schemas]
-        return {identity.key_of(name) for name, table in load_tables(self._look, names).items() if table.primary}
-
     def _tables(
         self,
         shapes: Iterable[LoggedShape],
         present: Iterable[TableName],
         lineage: Lineage,
         plan: LogPlan,
-        session: Session,
+        reader: SnapshotReader,
     ) -> tuple[list[LoggedTable], list[TableResult]]:
         """Gives the tables whose rows can be compared, and the results of all others.
 
-        present: the target's tables; session: one that has the snapshot."""
+        present: the target's tables."""
         key_of = lineage.key_of
         shapes_of: dict[NameKey, list[LoggedShape]] = {}
-        wanted = dict(lineage.made)
+        wanted = dict(lineage.required)
         for shape in sorted((shape for shape in shapes if shape.table), key=str):
             assert shape.table
             shapes_of.setdefault(key_of(shape.table), []).append(shape)
             wanted.setdefault(key_of(shape.table), shape.table)
-        there = {key_of(name): name for name in present}
-        names = [there[key] for key in sorted(wanted.keys() | lineage.touched.keys()) if key in there]
+        on_target = {key_of(name): name for name in present}
+        names = [on_target[key] for key in sorted(wanted.keys() | lineage.starts.keys()) if key in on_target]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         begins_later = bool(plan.era or plan.start_ts or plan.begins)
         tables: list[LoggedTable] = []
@@ -228,8 +213,8 @@ class LogVerification:
             key, is_filtered, since = key_of(name), begins_later and self._is_filtered(name), ""
             if is_filtered:
                 since = "event filters leave out some of its changes, and were changed, or began after its first ones"
-            elif key in lineage.touched:
-                since = since_change(lineage.touched[key].change)
+            elif key in lineage.starts:
+                since = since_change(lineage.starts[key].change)
             table = logged_table(
                 len(tables),
                 self._table.schema,
@@ -243,14 +228,15 @@ class LogVerification:
             if table.shape.actual and not table.uncovered:
                 tables.append(table)
             else:
-                results.append(_uncompared(table, int(session.value(f"SELECT COUNT(*) FROM {table.actual}"))))
-        missing = wanted.keys() - there.keys()
+                [(rows,)] = reader.rows(f"SELECT COUNT(*) FROM {table.actual}")
+                results.append(_uncompared(table, int(rows)))
+        missing = wanted.keys() - on_target.keys()
         if missing:
             missing -= {key_of(name) for name in list_views(self._look)} - shapes_of.keys() - lineage.whole
         results += (TableResult(wanted[key], schema=("the table is missing",)) for key in missing)
         results += (
-            TableResult(there[key], schema=("the table was dropped upstream",))
-            for key in lineage.dropped.keys() & there.keys() - wanted.keys()
+            TableResult(on_target[key], schema=("the table was dropped upstream",))
+            for key in lineage.dropped.keys() & on_target.keys() - wanted.keys()
         )
         return tables, results
 
@@ -283,10 +269,9 @@ class LogVerification:
             differ[one.range.table.number] += [one.range.numbers] * (one.tally is None)
         for table in tables:
             if table.number not in differ:
-                key = table.replicated.key if table.shape.actual else ()
-                yield table.divided(ranges_of(find_cuts(self._look, table.definition, key, count)))
-            elif found := differ[table.number]:
-                yield table.divided(spans(sorted(found, key=lambda one: -inf if one[0] is None else one[0]), count))
+                yield table.divided(ranges_of(find_cuts(self._look, table.definition, table.replicated.key, count)))
+            elif ranges := differ[table.number]:
+                yield table.divided(spans(sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]), count))
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
@@ -309,7 +294,7 @@ class LogVerification:
                 result.rows, result.chunks = result.rows + one.tally.rows, result.chunks + one.tally.chunks
         for number, result in equal.items():
             loaded.setdefault(number, []).append(result)
-        return [TableResult.of_parts(some, self._options.shown_rows) for _, some in sorted(loaded.items())]
+        return [TableResult.of_parts(loaded[number], self._options.shown_rows) for number in sorted(loaded)]
 
 
 def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:

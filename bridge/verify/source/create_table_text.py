@@ -18,14 +18,14 @@ _INDEX: Final = re.compile(rf"  (?P<kind>PRIMARY KEY|(?:UNIQUE |FULLTEXT |SPATIA
 
 def column_lines(create: str) -> dict[str, str]:
     """Gives each column by lower-case name: its line of the CREATE TABLE."""
-    found = (match for line in create.splitlines() if (match := _COLUMN.match(line)))
-    return {match["name"].replace("``", "`").lower(): f"`{match['name']}` {match['rest']}" for match in found}
+    matches = (match for line in create.splitlines() if (match := _COLUMN.match(line)))
+    return {match["name"].replace("``", "`").lower(): f"`{match['name']}` {match['rest']}" for match in matches}
 
 
 def index_lines(create: str) -> dict[str, str]:
     """Gives each index by name, PRIMARY among them: its line of the CREATE TABLE."""
-    found = (match for line in create.splitlines() if (match := _INDEX.match(line)))
-    return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in found}
+    matches = (match for line in create.splitlines() if (match := _INDEX.match(line)))
+    return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in matches}
 
 
 def create_statements(source: Definition, create: str, name: TableName) -> list[str]:
@@ -36,8 +36,12 @@ def create_statements(source: Definition, create: str, name: TableName) -> list[
 
 def column_statements(table: Definition, create: str, missing: Sequence[str], changed: Sequence[str]) -> list[str]:
     """Writes the statements that add missing columns, and modify those of another type."""
-    found = column_lines(create)
-    lines = {name: _with_collation(found[name], table.columns[name]) for name in (*missing, *changed) if name in found}
+    definitions = column_lines(create)
+    lines = {
+        name: _with_collation(definitions[name], table.columns[name])
+        for name in (*missing, *changed)
+        if name in definitions
+    }
     alter = f"ALTER TABLE {quote_name(*table.name)}"
     return [
         *(f"{alter} ADD COLUMN {lines[name]}{_place(table, name)}" for name in missing if name in lines),

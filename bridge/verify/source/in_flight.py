@@ -56,10 +56,10 @@ def read_motion(session: Session, table: ProgressTable, *, by_partition: bool) -
     if not rows or rows[0][0] is None or float(rows[0][0]) > _HEARTBEAT_SECONDS:
         return None
     silent, applied = float(rows[0][0]), int(rows[0][2])
-    said: Mapping[str, Any] = orjson.loads(rows[0][1] or b"{}")
-    mark = (applied, said.get("messages"), said.get("rows"))
-    waiting_for = str(said.get("waiting_for", ""))
-    lags = said_lags(said) if by_partition else None
+    state: Mapping[str, Any] = orjson.loads(rows[0][1] or b"{}")
+    mark = (applied, state.get("messages"), state.get("rows"))
+    waiting_for = str(state.get("waiting_for", ""))
+    lags = said_lags(state) if by_partition else None
     if lags is None:
         return Motion(now, max(0.0, now - tso_ms(applied) / 1000), mark, waiting_for)
     return Motion(now - max(0.0, silent), sum(lags), mark, waiting_for)
@@ -112,6 +112,6 @@ class InFlight:
             )
             self.stuck += f" ({motion.waiting_for})" if motion.waiting_for else ""
             return
-        left = max(0.0, self._deadline - now)
+        seconds = max(0.0, self._deadline - now)
         why = f"the target is {motion.lag:,.0f} s behind" if is_behind else "their changes may be on their way"
-        self._say(f"reading {counted(rows, 'row')} again for {left:,.0f} s at most: {why}")
+        self._say(f"reading {counted(rows, 'row')} again for {seconds:,.0f} s at most: {why}")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 
 from bridge.verify.compare.key_sql import KeyValues
-from bridge.verify.compare.row_diff import ComparedColumns, ComparedRow, Difference
+from bridge.verify.compare.row_diff import ComparedColumns, Difference
 
 Left = Callable[[int], float]
 """Gives for how many more seconds rows may differ, of so many that differ now."""
@@ -33,22 +33,22 @@ def settle(
     """
     pause = _FIRST_PAUSE
     seen: dict[KeyValues, set[Hashable]] = {}
-    left = list(differences)
-    while left:
-        is_last = seconds_left(len(left)) <= 0
-        now = look([difference.key for difference in left])
-        left = [d for d in now if _state(shape, d.actual) not in seen.get(d.key, ())]
-        for difference in left:
+    remaining = list(differences)
+    while remaining:
+        is_last = seconds_left(len(remaining)) <= 0
+        now = look([difference.key for difference in remaining])
+        remaining = [d for d in now if _state(shape, d.actual) not in seen.get(d.key, ())]
+        for difference in remaining:
             seen.setdefault(difference.key, set()).add(_state(shape, difference.expected))
-        if is_last or not left:
+        if is_last or not remaining:
             break
-        time.sleep(_FEW_PAUSE if len(left) <= _FEW else pause)
+        time.sleep(_FEW_PAUSE if len(remaining) <= _FEW else pause)
         pause = min(_LONGEST_PAUSE, pause * 2)
-    return left
+    return remaining
 
 
-def _state(shape: ComparedColumns, row: ComparedRow | None) -> Hashable:
-    return None if row is None else tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
+def _state(shape: ComparedColumns, row: KeyValues | None) -> Hashable:
+    return None if row is None else tuple(shape.comparable(i, value) for i, value in enumerate(row))
 
 
 def persistent(
@@ -56,10 +56,10 @@ def persistent(
 ) -> list[Difference]:
     """Gives what differed at every look, for a table without a key, whose rows cannot be looked up."""
     pause = _FIRST_PAUSE
-    left = list(differences)
-    while left and (seconds := seconds_left(len(left))) > 0:
+    remaining = list(differences)
+    while remaining and (seconds := seconds_left(len(remaining))) > 0:
         time.sleep(min(pause, seconds))
         pause = min(_LONGEST_PAUSE, pause * 2)
         now = {(difference.finding, difference.key) for difference in look()}
-        left = [difference for difference in left if (difference.finding, difference.key) in now]
-    return left
+        remaining = [difference for difference in remaining if (difference.finding, difference.key) in now]
+    return remaining

@@ -53,9 +53,9 @@ class StatementTranslator:
         if self.target.flavour is not Flavour.MARIADB:
             statement = _JSON.sub(r"\g<name> json\g<more>", statement)
         try:
-            found = rewrite(statement, schema, Site(self.target, self._collations, name))
+            rewritten = rewrite(statement, schema, Site(self.target, self._collations, name))
         except UnsupportedError as unsupported:
             return None, str(unsupported)
-        if isinstance(found, Refused):
-            return (statement, "") if self.source.flavour is self.target.flavour else (None, found.reason)
-        return found.text, "" if found.text else "the target has nothing like it"
+        if isinstance(rewritten, Refused):
+            return (statement, "") if self.source.flavour is self.target.flavour else (None, rewritten.reason)
+        return rewritten.text, "" if rewritten.text else "the target has nothing like it"

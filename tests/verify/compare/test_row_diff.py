@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridge.mysql.table_definition import ColumnInfo
+from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import (
     ComparedColumns,
-    ComparedRow,
     DifferenceKind,
     as_multisets,
     by_key,
@@ -25,9 +25,9 @@ SHAPE = ComparedColumns((ID, VALUE), (ID, VALUE), (0,))
 NAMED = ComparedColumns((NAME, VALUE), (NAME, VALUE), (0,))
 
 
-def rows(*texts: str) -> list[ComparedRow]:
+def rows(*texts: str) -> list[KeyValues]:
     """`a,b` rows; `-` is NULL."""
-    return [ComparedRow(tuple(None if part == "-" else part.encode() for part in text.split(","))) for text in texts]
+    return [tuple(None if part == "-" else part.encode() for part in text.split(",")) for text in texts]
 
 
 JSON = [

@@ -82,7 +82,7 @@ def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> 
     changes = [LoggedChange(10 * ts, False, "app", text, {}) for ts, text in enumerate(texts, start=1)]
     lineage = trace([T], changes)
     key = lineage.key_of(T)
-    spans = lineage.touched[key].spans
+    spans = lineage.starts[key].spans
     assert spans == {(key, 1), (key, 2)}
     plan = LogPlan((), lineage.histories, Reach(1 << 62, None))
     for ts, is_in_them in ((35, False), (25, True), (15, True), (5, False)):
@@ -90,7 +90,7 @@ def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> 
         used = {shape.span for shape in shapes(plan, events_table([(0, 1, row)]))}
         assert bool(spans & used) is is_in_them
     exchanged = LoggedChange(25, False, "app", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", {})
-    assert trace([T], [*changes[:2], exchanged, changes[2]]).touched[key].spans is None
+    assert trace([T], [*changes[:2], exchanged, changes[2]]).starts[key].spans is None
 
 
 def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:
