@@ -1,14 +1,16 @@
-"""Reads one snapshot of one server, one short query at a time."""
+"""Reads one snapshot of one server, one short query at a time, and turns errors of the driver into the bridge's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import StoppedError
+from bridge.errors import StoppedError, TargetError
 from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, error_code, server_words
 
 _TABLE_CHANGED: Final = 1412
@@ -81,3 +83,18 @@ class SnapshotReader:
             where=f"{self._place}, {sql[:200]}",
             fix="see that the server runs and that the user may read the tables; then run verify again with --resume",
         )
+
+
+@contextmanager
+def expected_errors(*places: Target) -> Iterator[None]:
+    """Raises TargetError for an error of MySQL's driver."""
+    try:
+        yield
+    except (MySQLError, OSError) as error:
+        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of verify"
+        raise TargetError(
+            f"a server {what}: {server_words(error)}",
+            where=" or ".join(map(str, places)),
+            fix="see that it runs, and that the user may read the tables and the bridge's own database; comparing"
+            " with the messages needs CREATE TEMPORARY TABLES there as well",
+        ) from error

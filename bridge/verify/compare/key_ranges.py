@@ -1,4 +1,4 @@
-"""Hands out ranges of keys of one table to several workers, and adds up what they find."""
+"""Hands out ranges of keys of one table to several workers, and adds up what they find; how many rows a range holds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,33 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from bridge.verify.compare.chunk_size import ChunkSize
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference
 
 KeyRange = tuple[KeyValues | None, KeyValues | None]
 """The keys above the first and not above the second; None means that there is no bound."""
+
+
+_FIRST_ROWS: Final = 10_000
+_MOST_ROWS: Final = 2_000_000
+_FEWEST_ROWS: Final = 100
+_LARGEST_STEP: Final = 4.0
+
+
+class ChunkSize:
+    """Keeps chunks at about `seconds` each."""
+
+    def __init__(self, seconds: float, rows: int = _FIRST_ROWS) -> None:
+        self._seconds = seconds
+        self.rows = min(rows, _MOST_ROWS)
+        """How many rows the next chunk holds."""
+
+    def took(self, seconds: float) -> None:
+        """Tells how long the last chunk took; the next one is larger or smaller, by a factor of 4 at most."""
+        factor = min(_LARGEST_STEP, max(1 / _LARGEST_STEP, self._seconds / max(seconds, 1e-4)))
+        self.rows = min(_MOST_ROWS, max(_FEWEST_ROWS, int(self.rows * factor)))
 
 
 @dataclass

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Final
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
-from bridge.verify.compare.chunk_size import ChunkSize
-from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
+from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyValues, between, boundary_query
 from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.side import unhexed

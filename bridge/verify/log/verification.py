@@ -33,7 +33,6 @@ from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
-from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import AppliedChanges, positions_read
@@ -47,7 +46,7 @@ from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_
 from bridge.verify.log.recompute import Control, FoldedLog, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import open_target_snapshot
 
 _NEVER: Final = 1 << 62

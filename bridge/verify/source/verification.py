@@ -30,24 +30,22 @@ from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
-from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
-from bridge.verify.source.create_table_text import (
+from bridge.verify.source.recheck import InFlight, persistent, read_motion, settle
+from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
+from bridge.verify.source.shard_tables import as_one, findings_of
+from bridge.verify.source.target_statements import (
+    StatementTranslator,
     column_statements,
     create_statements,
     index_statements,
     opening_statements,
 )
-from bridge.verify.source.in_flight import InFlight, read_motion
-from bridge.verify.source.recheck import persistent, settle
-from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
-from bridge.verify.source.shard_tables import as_one, findings_of
-from bridge.verify.source.translated_table import StatementTranslator
 
 
 @dataclass(frozen=True)
