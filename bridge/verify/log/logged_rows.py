@@ -90,9 +90,8 @@ class LogPlan:
         an offset and below its boundary has been sent before.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
     identity: which names mean one table.
-    filtered: tables of which event filters leave out row changes, or did; of these nothing counts that came with the
-        copy from which the pipeline began (below start_ts, or its topic's begin), or until the filters were changed
-        for the last time (era).
+    filtered: tables of which event filters leave out row changes; of these nothing counts that came with the copy from
+        which the pipeline began (below start_ts, or its topic's begin).
     """
 
     tables: tuple[ReplicatedTable, ...]
@@ -103,7 +102,6 @@ class LogPlan:
     identity: NameIdentity = field(default_factory=NameIdentity)
     filtered: frozenset[TableName] = frozenset()
     start_ts: int = 0
-    era: Reach | None = None
 
     def history(self, name: TableName) -> NameHistory:
         """Gives the history of a name in messages."""
@@ -126,10 +124,7 @@ def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
         return rows
     names, name_of = distinct(rows, ("schema", "table"))
     is_filtered = np.array([TableName(*name) in plan.filtered for name in names], np.bool_)[name_of]
-    is_earlier = _are_copied(rows, plan)
-    if plan.era is not None:
-        is_earlier |= _are_reached(rows, plan.era, {})
-    return masked(rows, ~(is_filtered & is_earlier))
+    return masked(rows, ~(is_filtered & _are_copied(rows, plan)))
 
 
 def _are_reached(events: pa.Table, reach: Reach, begins: Mapping[str, int]) -> Bools:

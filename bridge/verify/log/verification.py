@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError, counted
+from bridge.events import Kind
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
@@ -169,20 +170,23 @@ class LogVerification:
         return trace(control.names, changes, since, identity, primary, control.places)
 
     def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
-        record = self._record
         return LogPlan(
             (), lineage.histories, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
             begins=topic_begins(progress.positions), identity=lineage.identity,
             filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
-            era=Reach(record.applied_ts, record.positions) if record and record.former is not None else None,
         )  # fmt: skip
 
+    def _filters(self, name: TableName) -> set[tuple[frozenset[Kind], ...]]:
+        """Gives which row changes event filters leave out, of each upstream table of a table of the target: by the
+        filters that are given, those of the pipeline, and its former ones."""
+        record, sources = self._record, sorted(self._options.row_rules.routes.sources(name))
+        rules = [self._options.row_rules, *([record.rules] if record else [])]
+        if record and record.former is not None:
+            rules.append(record.former)
+        return {tuple(one.ignored_kinds(*source) for source in sources) for one in rules}
+
     def _is_filtered(self, name: TableName) -> bool:
-        """Tells whether event filters leave out row changes of a table of the target, or did."""
-        record = self._record
-        rules = [self._options.row_rules, *((record.rules, record.former or record.rules) if record else ())]
-        sources = list(self._options.row_rules.routes.sources(name))
-        return any(one.ignored_kinds(*source) for source in sources for one in rules)
+        return any(map(any, self._filters(name)))
 
     def _tables(
         self,
@@ -205,23 +209,25 @@ class LogVerification:
         on_target = {key_of(name): name for name in present}
         names = [on_target[key] for key in sorted(wanted.keys() | lineage.starts.keys()) if key in on_target]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
-        begins_later = bool(plan.era or plan.start_ts or plan.begins)
+        begins_later = bool(plan.start_ts or plan.begins)
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
         for name in names:
-            key, is_filtered, since = key_of(name), begins_later and self._is_filtered(name), ""
-            if is_filtered:
-                since = "event filters leave out some of its changes, and were changed, or began after its first ones"
-            elif key in lineage.starts:
-                since = since_change(lineage.starts[key].change)
+            key, begins_filtered = key_of(name), begins_later and self._is_filtered(name)
+            since = since_change(lineage.starts[key].change) if key in lineage.starts else ""
+            if begins_filtered:
+                since = "event filters leave out some of its changes, and the pipeline began after its first ones"
             table = logged_table(
                 len(tables),
                 self._table.schema,
                 catalog[name],
                 definitions[name],
                 shapes_of.get(key, []),
-                is_whole=key in lineage.whole and not is_filtered,
+                is_whole=key in lineage.whole and not begins_filtered,
                 since=since,
+                uncovered="event filters leave out some of its changes, and were others before"
+                if len(self._filters(name)) > 1
+                else "",
                 hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
             )
             if table.shape.actual and not table.uncovered:
