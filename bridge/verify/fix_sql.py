@@ -118,7 +118,7 @@ class FixFile:
         self._differing.setdefault(table.name, (table, shape, [], absent))[2].extend(differences)
 
     def add_updates(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Takes the differing rows of a table with a key of which no message holds every column."""
+        """Takes the differing rows of a table of which no message holds every column."""
         columns = [shape.actual[i] for i in shape.key]
         parts = key_parts(columns, columns)
         for one in differences:

@@ -233,7 +233,7 @@ def logged_table(
         since,
         _OF_OTHER_KEYS if key and frozenset({""}) < {shape.handle for shape in shapes} else "",
         uncovered or ("" if key else _why_uncountable(definition, images)),
-        bool(key) and any(shape.in_place for shape in shapes) and not table.written_names <= compared,
+        any(shape.in_place for shape in shapes) and not table.written_names <= compared,
         hides_updates and not key and bool(shapes) and not any(shape.updates for shape in shapes),
     )
 
