@@ -169,12 +169,10 @@ class LoadedComparison:
         began = time.monotonic()
         table = part.table
         self.listener.stage(str(table.name))
-        result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
-        if table.lost:
-            result.schema += (table.lost,)
-        elif part.refused:
+        result = TableResult(table.name, schema=table.schema_findings)
+        if part.refused and not table.lost:
             result.schema += (f"what the messages say does not fit the table: {part.refused}",)
-        else:
+        elif not table.lost:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
         return result

@@ -70,6 +70,11 @@ class LoggedTable:
         return self.definition.name
 
     @property
+    def schema_findings(self) -> tuple[str, ...]:
+        """What is wrong with the table itself."""
+        return (*(f"column {name} is missing" for name in self.missing), *filter(None, [self.lost]))
+
+    @property
     def shape(self) -> ComparedColumns:
         """The columns that are compared: every column that some row of the log has."""
         names = self.expected_table.columns
@@ -213,6 +218,8 @@ def logged_table(
     is_whole = is_whole and all(set(key) <= set(names) for names in images) and len(set(map(frozenset, images))) < 2
     images = [names for names in images if names and set(key) <= set(names)]
     compared = frozenset(name for names in images for name in names)
+    if not key:  # rows are told apart by all values that messages have, which a column of the target's own is not among
+        replicated = replace(replicated, columns=compared)
     index = index_for_ranges(definition, definition, compared) if is_whole and not key else ()
     named = {name for shape in shapes for name in shape.columns.split(SEP)}
     return LoggedTable(

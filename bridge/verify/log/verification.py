@@ -310,8 +310,7 @@ def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> 
 
 def _uncompared(table: LoggedTable, rows: int) -> TableResult:
     """Gives the result of a table of which no row is compared.  rows: how many it has."""
-    schema = tuple(f"column {name} is missing" for name in table.missing)
-    result = TableResult(table.name, schema=schema, notes=table_notes(table))
+    result = TableResult(table.name, schema=table.schema_findings, notes=table_notes(table))
     if table.is_whole and not table.uncovered:
         result.extra = rows
     else:

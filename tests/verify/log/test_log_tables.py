@@ -375,6 +375,13 @@ def test_tables_without_a_key(target: str) -> None:
     assert found == {"missing"}
 
 
+def test_rows_without_a_key_beside_a_column_of_the_targets_own(target: str) -> None:
+    """They are counted by the other columns."""
+    made(target, "v INT, own INT DEFAULT 7", "1,1", "1,2", "3,7")
+    log = [put(150, "v", "1"), put(151, "v", "1"), put(152, "v", "4"), gone(153, "v", "3")]
+    assert said(target, log, "CREATE TABLE t (v INT)")[0] == {"missing 4", "extra 3"}
+
+
 def test_rows_without_a_key_of_a_dropped_partition_may_be_gone(target: str) -> None:
     """Nothing tells which; those that came later must be there."""
     made(target, "v INT, w INT", "11,1")
