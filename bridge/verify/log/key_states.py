@@ -59,11 +59,6 @@ def _last(tables: Sequence[ReplicatedTable], steps: pa.Table, order: Longs) -> L
     return last_of_keys(shapes, shape_of, changes, before, after)
 
 
-def _where(texts: pa.Array, mask: Bools) -> pa.Array:
-    """Gives texts where a mask tells, and elsewhere null."""
-    return texts if mask.all() else texts.take(pa.array(np.arange(len(texts)), mask=~mask))
-
-
 def _ordered(steps: pa.Table) -> tuple[pa.Table, Longs]:
     """Gives steps, and the order in which the writer folds row changes.
 

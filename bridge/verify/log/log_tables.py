@@ -40,7 +40,6 @@ class LoggedTable:
 
     number: the number of the table.
     shapes: the lists of columns that the images of its rows have, each joined by SEP.
-    index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     since: from when on its rows are compared, and why, "" where they all are.
@@ -55,7 +54,6 @@ class LoggedTable:
     definition: Definition
     expected_table: ExpectedTable
     shapes: tuple[str, ...]
-    index: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
     since: str
@@ -84,7 +82,7 @@ class LoggedTable:
     @property
     def order(self) -> tuple[int, ...]:
         """The numbers of the columns that ranges follow."""
-        return self.shape.key or tuple(self.expected_table.columns.index(part) for part in self.index)
+        return self.shape.key or tuple(self.expected_table.columns.index(part) for part in self.expected_table.index)
 
     @property
     def ranges(self) -> list[KeyRange]:
@@ -234,7 +232,6 @@ def logged_table(
             index,
         ),
         tuple(sorted({SEP.join(names) for names in images})),
-        index,
         tuple(sorted(named - definition.columns.keys())),
         is_whole,
         since,
