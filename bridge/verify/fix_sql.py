@@ -128,8 +128,8 @@ class FixFile:
                 self._statements[Stage.WRITE].append(update)
             else:
                 self.add_impossible(
-                    f"{table.name}: rows missing or extra stay so, since no message has all of its columns: compare it"
-                    " with the source (--against upstream)"
+                    f"{table.name}: rows missing or extra stay so, since no message has all of its columns: copy or"
+                    " delete them by hand, or compare with the source (--against upstream)"
                 )
 
     def write(self, heading: str) -> int:
