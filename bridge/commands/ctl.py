@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from bridge.commands.look_session import open_session
+from bridge.commands.connections import open_session
 from bridge.commands.status import read_owner
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.mysql.connection.session import Session

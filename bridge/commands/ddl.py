@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.commands.look_session import open_session
+from bridge.commands.connections import open_session
 from bridge.config import Settings
 from bridge.ddl.by_table.kept_keys import dropped_key, kept_key, unread_key
 from bridge.ddl.by_table.routing import target_statement
