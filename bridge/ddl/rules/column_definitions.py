@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
 
 from bridge.ddl.alter_actions import renamed_column
 from bridge.ddl.classes import ChangeClass as C
@@ -14,8 +12,6 @@ from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
 from bridge.ddl.rules.sequences import sequence_at
 from bridge.ddl.server_features import Feature, Flavour
-
-_ZERO: Final = re.compile(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE", re.IGNORECASE)
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -33,15 +29,6 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
             if column[i].word == "NULL":
                 is_not = column[i - 1].word == "NOT"
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
-
-
-def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces PERSISTENT, MariaDB's older word for STORED."""
-    del site
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
-                yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -81,21 +68,6 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
                 f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
                 " cannot have: approve the statement to give its rows the JSON null"
             )
-
-
-def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
-    which means the year 2000."""
-    is_of_tidb = site.is_from_tidb
-    if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
-        return
-    for item in statement.items:
-        column = item.definition
-        for i, token, depth in with_depth(column):
-            is_default = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "DEFAULT"
-            if is_default and at(column, 1).word == "YEAR" and _ZERO.fullmatch(at(column, i + 1).text):
-                text = "'0'" if is_of_tidb else "'0000'"
-                yield Edit(*column[i + 1].span, text, "TiDB takes 0 as the default of a YEAR for 2000")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

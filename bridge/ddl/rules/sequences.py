@@ -9,33 +9,18 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
+from bridge.ddl.rule import Edit, Omission, Site, remove
 from bridge.ddl.server_features import Feature
 from bridge.model import TableName
 
 _KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
-_ONE_WORD: Final = frozenset({"CACHE", "CYCLE", "MINVALUE", "MAXVALUE"})
-_OPTIONS: Final = frozenset({"INCREMENT", "START", "RESTART", *_ONE_WORD, *(f"NO{word}" for word in _ONE_WORD), "NO"})
 
 
 def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves sequences out where the target has none.  Otherwise it writes them in the syntax that MariaDB and TiDB
-    share: sequence options before table options, and without the type that MariaDB 11.5 has."""
-    known = statement.classified
-    if known.kind not in _KINDS:
-        return
-    if not site.target.has(Feature.SEQUENCES):
+    """Leaves sequences out where the target has none."""
+    if statement.classified.kind in _KINDS and not site.target.has(Feature.SEQUENCES):
         why = "the target has no sequences; their values come with the rows"
-        yield Omission(Item(ChangeClass(known.kind.value), statement.tokens), why)
-        return
-    found = [token for token in statement.tokens if token.span[0] >= known.touched[-1].span[1]]
-    for i, token in enumerate(found):
-        if token.word == "NO" and at(found, i + 1).word in _ONE_WORD:
-            following = at(found, i + 1)
-            yield Edit(token.span[0], following.span[1], f"NO{following.word}", "one word, as all servers know it")
-        elif token.word == "AS" and i == 0:
-            end = next((n for n in range(1, len(found)) if found[n].word in _OPTIONS), len(found))
-            yield remove(found[:end], "not every server takes a type of a sequence")
+        yield Omission(Item(ChangeClass(statement.classified.kind.value), statement.tokens), why)
 
 
 def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -51,13 +36,6 @@ def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
                         item.definition[i : end + 1],
                         f"the target has no sequence {name}; its values come with the rows",
                     )
-
-
-def in_views(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Refuses a view that takes values of a sequence, where the target has no sequences."""
-    if statement.classified.reads.uses_sequences and not site.target.has(Feature.SEQUENCES):
-        raise UnsupportedError("the view takes values of a sequence, and the target has none; skip it, or replace it")
-    yield from ()
 
 
 def sequence_at(column: Sequence[Token], i: int) -> int | None:
