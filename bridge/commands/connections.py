@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from pymysql.err import MySQLError
+
 from bridge.config import Settings, TargetSection, UpstreamSection
-from bridge.errors import UsageError
+from bridge.errors import TargetError, UsageError
+from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import make_decoder, recognise
 
@@ -101,3 +106,22 @@ def protocol_of(
         say(f"protocol {protocol}: {reason}")
     make_decoder(protocol, options)
     return protocol
+
+
+@contextmanager
+def open_session(target: Target) -> Iterator[Session]:
+    """Opens a session for a few queries; turns the driver's errors into TargetError."""
+    try:
+        session = target.connect(autocommit=True)
+        try:
+            yield session
+        finally:
+            session.close()
+    except (MySQLError, OSError) as error:
+        what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
+        raise TargetError(
+            f"the target {what}: {server_words(error)}",
+            where=str(target),
+            fix="check --target, that the server runs and, for what changes something, takes writes, and that the user"
+            " may read and write the bridge's own database",
+        ) from error

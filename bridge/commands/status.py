@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.commands.look_session import open_session
+from bridge.commands.connections import open_session
 from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition

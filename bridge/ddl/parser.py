@@ -15,9 +15,8 @@ from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, sw
 from bridge.ddl.beside_tables.other_statements import changes_no_table
 from bridge.ddl.beside_tables.views import Reads, reads
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.lexer import END, Token, UnreadableError, tokens
-from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
-from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
+from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
+from bridge.filters.table_filter import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
 
 DATABASE_KINDS: Final = frozenset(

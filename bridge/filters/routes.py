@@ -14,8 +14,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
-from bridge.filters.reserved_schemas import ReservedSchemas
-from bridge.filters.table_filter import ExactName, NamePattern, TableFilter, name_pattern
+from bridge.filters.table_filter import ExactName, NamePattern, ReservedSchemas, TableFilter, name_pattern
 from bridge.model import TableName
 
 _ARROW: Final = "->"

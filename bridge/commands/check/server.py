@@ -20,7 +20,7 @@ from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.reach import Reach, find_limits
-from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
+from bridge.mysql.schema_changes.ddl_session import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_rules

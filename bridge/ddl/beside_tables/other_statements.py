@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.ddl.lexer import Token
-from bridge.ddl.token_reader import TokenReader
+from bridge.ddl.lexer import Token, TokenReader
 
 _UNLOGGED: Final = ("NO_WRITE_TO_BINLOG", "LOCAL")
 _TABLES: Final = ("TABLE", "TABLES", "VIEW")

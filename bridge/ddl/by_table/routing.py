@@ -11,10 +11,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
+from bridge.ddl.lexer import Named, Token, UnreadableError, opened, tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, UnsupportedError
-from bridge.ddl.token_reader import Named
 from bridge.filters.routes import Routes
 from bridge.model import TableName
 from bridge.quoting import quote_name

@@ -9,7 +9,7 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
-from bridge.ddl.lexer import Token
+from bridge.ddl.lexer import Named, Token
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
@@ -21,7 +21,6 @@ from bridge.ddl.rule import (
     without_options,
 )
 from bridge.ddl.server_features import Feature
-from bridge.ddl.token_reader import Named
 from bridge.model import TableName
 from bridge.quoting import has_long_characters, quote_name
 

@@ -13,9 +13,9 @@ from bridge.events import SEP
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import joined, parts_of, runs, wrapped
-from bridge.rows.keys.other_spellings import spelled_texts
+from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.net_changes import Image
-from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql import members
 from bridge.rows.sql.statement import STATEMENT_BYTES, cut_to_statements
 
 KEYS_PER_DELETE = 2000
@@ -48,7 +48,7 @@ class WrittenColumns(NamedTuple):
 
     def with_zeros(self, table: Table, images: pa.Array) -> pa.Array:
         """Gives images of the columns that are written with the literals by which ENUM's error values are written."""
-        return enum_zeros.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
+        return members.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
 
     def literals_of(self, image: Image) -> list[str]:
         """Gives the literals of an image that are written."""
@@ -152,7 +152,7 @@ def set_by_themselves(table: Table) -> Iterator[str]:
 
 
 def _match(column: Column, literal: str) -> str:
-    name, literal = quote_name(column.name), set_names.compared(column, literal)
+    name, literal = quote_name(column.name), members.compared(column, literal)
     if column.type == "json" and literal != "NULL":  # JSON of MySQL and TiDB; MariaDB's is text
         document = f"CAST({literal} AS JSON)"
         return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 = 1.0

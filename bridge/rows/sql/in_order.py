@@ -25,11 +25,10 @@ from bridge.events import SEP, Kind
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT
-from bridge.rows.keys.key_spellings import is_exact
+from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
 from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
-from bridge.rows.keys.other_spellings import is_guarded, spelled_texts
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
-from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql import members
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves
 from bridge.rows.sql.copied_zeros import made_zero, zero_of_copy
 from bridge.rows.sql.scratch_tables import KeptValues
@@ -380,11 +379,11 @@ class Moment:
 
     def _assigned(self, row: _Row) -> list[str]:
         some = zip(row.of.columns, row.of.names, row.written, strict=True)
-        return [f"{name}={self._zero(column, set_names.assigned(column, one))}" for column, name, one in some]
+        return [f"{name}={self._zero(column, members.assigned(column, one))}" for column, name, one in some]
 
     def _zero(self, column: Column, literal: str) -> str:
         """Gives the literal by which a value is written, which is another one for the error value of an ENUM."""
-        found = enum_zeros.written(column.type, literal)
+        found = members.written(column.type, literal)
         return self.zero if self.zero and found is not literal else found
 
     @cached_property

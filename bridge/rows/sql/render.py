@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 from bridge.model import Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
-from bridge.rows.keys.key_spellings import is_exact
-from bridge.rows.keys.other_spellings import spelled_texts
+from bridge.rows.keys.key_spellings import is_exact, spelled_texts
 from bridge.rows.net_changes import (
     Image,
     KeyedChanges,
@@ -29,7 +28,7 @@ from bridge.rows.net_changes import (
     WrittenRows,
     other_uniques,
 )
-from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql import members
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
@@ -186,4 +185,4 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
 
 def _assigned(table: Table, name: str, literal: str) -> str:
     column = table.columns[name.lower()]
-    return enum_zeros.written(column.type, set_names.assigned(column, literal))
+    return members.written(column.type, members.assigned(column, literal))

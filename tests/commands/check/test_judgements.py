@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check import kafka, machine, server, shards, tables, upstream
+from bridge.commands.check import kafka, machine, server, tables, upstream
 from bridge.commands.check.finding import Finding, Level
 from bridge.commands.check.grants import GrantFacts
 from bridge.commands.check.kafka import SourceFacts
@@ -193,11 +193,11 @@ def test_keys_of_merged_tables(table: Table, words: Sequence[str]) -> None:
     """Keys that are likely to meet are warned of; the shards of the sample are named."""
     rows = [Event(Kind.INSERT, 1, schema=schema, table="t") for schema in ("s2", "s1", "other", "s2")]
     decoded = Decoded("canal-json", {("cdc", 0): rows}, {}, is_mysql_born=False)
-    found = list(shards.judge({T: table}, decoded, Settings(route=("s?.t => s.t",)).table_routes))
+    found = list(tables.judge_shards({T: table}, decoded, Settings(route=("s?.t => s.t",)).table_routes))
     assert [finding.level for finding in found] == [Level.OK, *[Level.WARN] * len(words)]
     assert "s.t is merged; shards in the sample: s1.t, s2.t" in found[0].what
     assert all(part in finding.what for finding, part in zip(found[1:], words, strict=True))
-    assert not list(shards.judge({T: table}, decoded, Settings(route=("s1.t -> s.t",)).table_routes))
+    assert not list(tables.judge_shards({T: table}, decoded, Settings(route=("s1.t -> s.t",)).table_routes))
 
 
 def an_upstream(**variables: str) -> UpstreamFacts:
