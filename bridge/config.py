@@ -24,8 +24,7 @@ from bridge.ddl.by_table.event_filters import EventFilter
 from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
-from bridge.filters.routes import Routes, parse_route
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules, parse_route
 from bridge.filters.table_filter import DEFAULT_SCHEMA, ReservedSchemas, TableFilter
 from bridge.mysql.connection.server_url import check_url
 from bridge.mysql.connection.tls import Tls, TlsMode

@@ -12,10 +12,10 @@ from itertools import chain, pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
-from bridge.ddl.beside_tables.other_statements import changes_no_table
-from bridge.ddl.beside_tables.views import Reads, reads
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
+from bridge.ddl.other_statements import changes_no_table
+from bridge.ddl.views import Reads, reads
 from bridge.filters.table_filter import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
 

@@ -19,6 +19,7 @@ from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table, TableName
 from bridge.protocols.values.untyped import split_forms
+from bridge.rows.gathering import taken_texts
 from bridge.rows.grains import NO_WISHES, Facts, Wishes, facts_of, is_odd, why_by_transaction
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import expected_keys, folded_keys
@@ -32,7 +33,6 @@ from bridge.rows.keys.key_steps import (
     require_key,
 )
 from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.text_copies import taken_texts
 from bridge.rows.types.resolve_types import all_typed
 from bridge.rows.types.type_check import CheckedTypes, check_needs
 from bridge.tso import tso_ms

@@ -1,6 +1,7 @@
 """Puts the checks in order: looks at all places at once, then judges what was found, place by place.
 
-A place that does not answer is one line; the lines that need it are left out."""
+A place that does not answer is one line; the lines that need it are left out.
+"""
 
 from __future__ import annotations
 

@@ -19,12 +19,11 @@ from bridge.errors import UsageError
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.reach import Reach, find_limits
+from bridge.mysql.probe import Reach, find_limits, writable
 from bridge.mysql.schema_changes.ddl_session import EXPLICIT_DEFAULTS, FIX, are_explicit
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_rules
-from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
 
 _LEAST_PACKET: Final = 16 << 20

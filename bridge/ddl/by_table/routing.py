@@ -6,15 +6,16 @@ routed table is not run at all.  The outcome is classified again, and must touch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import Named, Token, UnreadableError, opened, tokens
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.rule import Edit, UnsupportedError
 from bridge.filters.routes import Routes
+from bridge.model import TableName
 from bridge.quoting import quote_name
 
 _SEQUENCE_WORDS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "PREVIOUS"})
@@ -157,3 +158,28 @@ def _check(routed: RoutedStatement, known: Classified, routes: Routes, *, tidb: 
     )
     if not is_same:
         raise RoutingError(f"with the target's names it would be another statement: {routed.text}")
+
+
+def with_told_databases(statement: str, schema: str, told: Collection[TableName]) -> str:
+    """Writes the databases into a statement, where `classify` does not know those of all names and the message tells
+    them; gives any other statement as it came.
+
+    told: the tables that the message names.  One that the statement names with its database tells nothing of the
+    others: Debezium's connector names only the new table of a rename.
+    """
+    found = classify(statement, schema)
+    if not isinstance(found, Unclear):
+        return statement
+    named = [*found.known.touched, *([found.known.like] if found.known.like else [])]
+    named_whole = {_folded(one.table) for one in named if one.is_qualified}
+    rest = [name for name in dict.fromkeys(told) if _folded(name) not in named_whole]
+    for one in sorted(named, key=lambda one: one.span, reverse=True):
+        same = [name for name in rest if name.table.lower() == one.table.table.lower()]
+        if not one.is_qualified and len(same) == 1:
+            start, end = one.span
+            statement = statement[:start] + quote_name(same[0].schema, one.table.table) + statement[end:]
+    return statement
+
+
+def _folded(name: TableName) -> tuple[str, str]:
+    return name.schema.lower(), name.table.lower()

@@ -2,7 +2,8 @@
 
 What only adds something runs at the first shard.  A statement that ran for another shard more often than this one has
 had it is confirmed without running.  Everything else is held.  All of it follows from the journal, so that it is the
-same after a restart.  Pure."""
+same after a restart.  Pure.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Before a statement runs, an intent with a fingerprint of everything it touches is written.  When a restart finds the
 intent open, the fingerprint as it is now tells whether the statement ran: an InnoDB schema change either happened or
-did not.  What runs is what `ddl_plan` makes of a statement.  One that the target refuses stops the bridge."""
+did not.  What runs is what `ddl_plan` makes of a statement.  One that the target refuses stops the bridge.
+"""
 
 from __future__ import annotations
 

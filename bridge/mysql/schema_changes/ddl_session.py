@@ -8,7 +8,8 @@ knows only the mode that has it do as the other one does.
 
 Without explicit_defaults_for_timestamp, the default of MySQL 5.7, a TIMESTAMP column without NULL is NOT NULL, and
 turns NULL into the time of the statement.  There, and in MySQL 8, a session may set it with SUPER only
-(SESSION_VARIABLES_ADMIN); in MariaDB and TiDB every user may."""
+(SESSION_VARIABLES_ADMIN); in MariaDB and TiDB every user may.
+"""
 
 from __future__ import annotations
 

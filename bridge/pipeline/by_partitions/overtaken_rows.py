@@ -3,7 +3,8 @@
 A sender that chooses the partition by values of the row (official Canal, `$pk$` or columns) gives a row to another
 partition when these change: then rows of one key are in two partitions, of which one may be read later than the other.
 Where rows tell their places in one binlog, what a late row does to a key counts only if no row of another partition
-that stands behind it has touched that key."""
+that stands behind it has touched that key.
+"""
 
 from __future__ import annotations
 

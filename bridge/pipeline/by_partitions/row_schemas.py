@@ -6,7 +6,8 @@ of other partitions that were written while it ran have later times and are befo
 behind it.  A row that has a column which the target lacks is behind the schema change that adds it, whether that has
 been read or not.  While a schema change waits that drops or adds a column, rows of its table show by their columns
 whether they are before it (`ColumnsTell`).  When Canal sent a message tells more (`UnclearRows`), but for what it sent
-in one millisecond, or in one batch to two topics, and after a restart, or when it sent a batch again."""
+in one millisecond, or in one batch to two topics, and after a restart, or when it sent a batch again.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 spelling.
 
 Others are keys that a server takes for one although they are spelled otherwise, such as 'Alice' and 'ALICE' under a _ci
-collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key's prefix."""
+collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key's prefix.
+"""
 
 from __future__ import annotations
 

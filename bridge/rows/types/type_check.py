@@ -4,7 +4,8 @@ A server reports a value that is out of range, too long or not of the character 
 reports nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to
 an integer or a float, removes blanks at the end of a text, or stores the number of an ENUM as text.  So every row is
 checked here for these: one pattern per column list matches the images that lose nothing.  Where rows are many, a
-compiled function passes the usual ones before (`unsure`)."""
+compiled function passes the usual ones before (`unsure`).
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from bridge.commands.check.upstream import UpstreamFacts
 from bridge.config import Settings
 from bridge.events import Event, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
-from bridge.mysql.reach import Reach
+from bridge.mysql.probe import Reach
 from bridge.mysql.state.progress import Progress
 from bridge.sources.source import Extent
 from bridge.tso import ms_tso
