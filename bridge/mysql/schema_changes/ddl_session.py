@@ -70,26 +70,15 @@ def _in_sql(timezone: str) -> str:
     return f"{'-' if offset.days < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
 
 
-EXPLICIT_DEFAULTS: Final = "SET SESSION explicit_defaults_for_timestamp = 1"
-FIX: Final = (
-    "SET GLOBAL explicit_defaults_for_timestamp = ON on the target, and in its settings; or give the user SUPER"
-    " (SESSION_VARIABLES_ADMIN)"
-)
-
-
-def are_explicit(session: Session) -> bool:
-    """Tells whether the session takes definitions of TIMESTAMP columns as they are."""
-    return bool(session.value("SELECT @@SESSION.explicit_defaults_for_timestamp"))
-
-
 def require_explicit_defaults(session: Session, where: str) -> None:
     """Raises TargetError where a TIMESTAMP column would become another one than upstream."""
-    if not are_explicit(session):
+    if not session.value("SELECT @@SESSION.explicit_defaults_for_timestamp"):
         raise TargetError(
             "the target would make its TIMESTAMP columns NOT NULL, whatever the statement says:"
             " explicit_defaults_for_timestamp is off, and the bridge's user may not set it",
             where=where,
-            fix=FIX,
+            fix="SET GLOBAL explicit_defaults_for_timestamp = ON on the target, and in its settings; or give the user"
+            " SUPER (SESSION_VARIABLES_ADMIN)",
         )
 
 
@@ -108,7 +97,7 @@ _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     OWN_DEFAULTS,
-    EXPLICIT_DEFAULTS,
+    "SET SESSION explicit_defaults_for_timestamp = 1",
     # A table without a key gets none of the server's own (MySQL 8.0.30), which no message has, unless it must have one.
     "SET SESSION sql_generate_invisible_primary_key ="
     " @@SESSION.sql_generate_invisible_primary_key AND @@SESSION.sql_require_primary_key",

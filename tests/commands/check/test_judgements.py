@@ -77,10 +77,10 @@ def test_machines(change: dict[str, Any], failing: list[str], warning: list[str]
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
 
-def a_server(version: str = "8.0.36", ahead: float = 0, limits: tuple[Reach, ...] = (), **more: str) -> ServerFacts:
+def a_server(version: str = "8.0.36", limits: tuple[Reach, ...] = (), **more: str) -> ServerFacts:
     usual = {"max_allowed_packet": str(64 << 20), "log_bin": "ON"}
     grants = GrantFacts("", ())
-    return ServerFacts(version, Encryption("TLS", True), True, usual | more, "", ahead, limits, True, grants)
+    return ServerFacts(version, Encryption("TLS", True), True, usual | more, "", limits, True, grants)
 
 
 @pytest.mark.parametrize(("source", "warning"), [("tidb", []), ("mysql-8", ["names"]), ("mariadb", ["names"])])
@@ -103,16 +103,12 @@ def test_a_target_that_does_not_tell_names_apart(source: str, warning: list[str]
         (a_server(binlog_format="ROW"), [], []),
         (a_server(binlog_format="STATEMENT"), ["binlog"], []),
         (a_server(binlog_format="STATEMENT", log_bin="OFF"), [], []),
-        (a_server("5.7.44", binlog_format="ROW", enforce_gtid_consistency="ON", gtid_mode="ON"), [], ["binlog"]),
-        (a_server("8.0.36", binlog_format="ROW", enforce_gtid_consistency="ON", gtid_mode="ON"), [], []),
-        (a_server(ahead=61.5), [], ["clock"]),
-        (a_server(ahead=-6), [], ["clock"]),
         (a_server(limits=(Reach(True, "a balancer", "do not"),)), ["reach"], []),
         (a_server(limits=(Reach(False, "Galera", "one node"),)), [], ["reach"]),
     ],
 )
 def test_servers(facts: ServerFacts, failing: list[str], warning: list[str]) -> None:
-    """Binlog formats that InnoDB refuses, clocks, balancers and clusters."""
+    """Binlog formats that InnoDB refuses, balancers and clusters."""
     found = [one for one in server.judge(facts, "there", SETTINGS) if one.check != "encryption"]
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
