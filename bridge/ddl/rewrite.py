@@ -23,10 +23,11 @@ from bridge.ddl.rules import (
     column_definitions,
     constraints,
     other_values,
-    sessions,
+    sql_modes,
     table_options,
     tables,
     tidb,
+    time_zones,
 )
 from bridge.ddl.server_features import Feature
 
@@ -53,10 +54,10 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     constraints.checks,
     constraints.dropped_checks,
     constraints.constraint_names,
-    sessions.pipes,
-    sessions.quoted_columns,
+    sql_modes.pipes,
+    sql_modes.quoted_columns,
     other_values.refuse_other_values,
-    sessions.local_times,
+    time_zones.local_times,
     tables.hashed_partitions,
     column_definitions.generated_null,
     column_definitions.json_arrows,
@@ -151,7 +152,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
         return Refused(f"its rewritten form would touch other tables: {result}")
-    return Rewritten(result, classified, (*steps, *more), left_out, source, sessions.what_is_local(parts, site))
+    return Rewritten(result, classified, (*steps, *more), left_out, source, time_zones.what_is_local(parts, site))
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
