@@ -178,8 +178,8 @@ def verify(
         bool,
         typer.Option(
             "--resume",
-            help="Do not read again what an interrupted verify has found equal: ranges of keys or of an index, or"
-            " whole tables that have neither.",
+            help="Against the upstream: do not read again what an interrupted verify has found equal: ranges of keys or"
+            " of an index, or whole tables that have neither.",
         ),
     ] = False,
     as_json: JsonFlag = False,

@@ -1,4 +1,4 @@
-"""Makes the target, the source and the upstream that the settings name."""
+"""Makes the target, the source and the upstream that the settings name, and short sessions on the target."""
 
 from __future__ import annotations
 
@@ -33,6 +33,25 @@ def target_of(settings: Settings) -> Target:
     """Returns the target; UsageError when none is given."""
     settings.target.require()
     return _reached_as(settings.target, settings.target.url)
+
+
+@contextmanager
+def open_session(target: Target) -> Iterator[Session]:
+    """Opens a session on the target for a few queries; turns the driver's errors into TargetError."""
+    try:
+        session = target.connect(autocommit=True)
+        try:
+            yield session
+        finally:
+            session.close()
+    except (MySQLError, OSError) as error:
+        what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
+        raise TargetError(
+            f"the target {what}: {server_words(error)}",
+            where=str(target),
+            fix="check --target, that the server runs and, for what changes something, takes writes, and that the user"
+            " may read and write the bridge's own database",
+        ) from error
 
 
 def replicas_of(settings: Settings) -> tuple[Target, ...]:
@@ -106,22 +125,3 @@ def protocol_of(
         say(f"protocol {protocol}: {reason}")
     make_decoder(protocol, options)
     return protocol
-
-
-@contextmanager
-def open_session(target: Target) -> Iterator[Session]:
-    """Opens a session for a few queries; turns the driver's errors into TargetError."""
-    try:
-        session = target.connect(autocommit=True)
-        try:
-            yield session
-        finally:
-            session.close()
-    except (MySQLError, OSError) as error:
-        what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
-        raise TargetError(
-            f"the target {what}: {server_words(error)}",
-            where=str(target),
-            fix="check --target, that the server runs and, for what changes something, takes writes, and that the user"
-            " may read and write the bridge's own database",
-        ) from error
