@@ -15,8 +15,7 @@ from bridge.commands.outdated_changes import why_outdated
 from bridge.config import Settings
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
-from bridge.filters.routes import Routes
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.errors import StoppedError
 from bridge.mysql.connection.session import Session
-from bridge.mysql.server_load.status_limits import Limits, excess
+from bridge.mysql.server_load import Limits, excess
 
 _POLL_SECONDS: Final = 0.5
 

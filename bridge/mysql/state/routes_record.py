@@ -15,8 +15,7 @@ import structlog
 
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.routes import Route, Routes
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.routes import IgnoredRows, Route, Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection.session import Session

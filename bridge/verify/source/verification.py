@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from bridge.errors import UsageError, counted
-from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.filters.routes import with_sources
+from bridge.filters.table_filter import ReservedSchemas
 from bridge.model import TableName, goes_by_partition
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target

@@ -10,8 +10,7 @@ from bridge.config import Settings
 from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import UsageError
 from bridge.events import Position
-from bridge.filters.routes import Routes
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules
 from bridge.model import Entry, SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalState

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.config import Settings
 from bridge.events import Kind
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.local import MariaDB
 from bridge.model import TableName

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import RowRules
 from bridge.verify.checkpoint import Checkpoint
 from tests.support.verify_servers import Pair, execute, portable, said
 
