@@ -131,20 +131,20 @@ def import_events(values: Iterable[bytes]) -> pa.Table:
 
     Raises TooLargeError when the events exceeded the limit of `export_tables`.
     """
-    batches, too_large = [], []
+    tables, too_large = list[pa.Table](), []
     for value in values:
         if value.startswith(_TOO_LARGE):
             too_large.append(Amount(*map(int, value.removeprefix(_TOO_LARGE).split())))
         else:
-            batches += _batches(value)
+            tables.append(read_events(value))
+            if is_file(value):
+                Path(value.decode()).unlink()
     if too_large:
         raise TooLargeError(Amount.total(too_large))
-    return pa.Table.from_batches(batches, EVENT_SCHEMA)
+    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
 
 
-def _batches(value: bytes) -> list[pa.RecordBatch]:
+def read_events(value: bytes) -> pa.Table:
+    """Reads exported events.  A file stays, and its content stays mapped as long as the table lives."""
     with opened(value) as source:
-        batches = list(pa.ipc.open_stream(source))
-    if is_file(value):
-        Path(value.decode()).unlink()
-    return batches
+        return pa.ipc.open_stream(source).read_all()

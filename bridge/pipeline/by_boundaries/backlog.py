@@ -11,7 +11,7 @@ from bridge.pipeline.bad_input.bad_messages import DueEntry
 from bridge.pipeline.decoded_batch import SortedBatch
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import RowStore
+from bridge.rows.order_and_slices import RowChanges
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Chunk:
         stops the bridge.
     """
 
-    store: RowStore
+    rows: RowChanges
     changes: tuple[SchemaChange, ...]
     starts: Starts
     last_ts: float
@@ -43,7 +43,7 @@ class Backlog:
     @property
     def amount(self) -> Amount:
         """How much the row changes take that wait, in the driver and on executors."""
-        return Amount.total(chunk.store.amount for chunk in self.chunks)
+        return Amount.total(chunk.rows.amount for chunk in self.chunks)
 
     @property
     def rows(self) -> int:
@@ -97,7 +97,5 @@ class Backlog:
     def release(self, applied_ts: int) -> None:
         """Drops what is below applied_ts."""
         self.chunks = [
-            replace(chunk, store=chunk.store.from_ts(applied_ts))
-            for chunk in self.chunks
-            if chunk.last_ts >= applied_ts
+            replace(chunk, rows=chunk.rows.from_ts(applied_ts)) for chunk in self.chunks if chunk.last_ts >= applied_ts
         ]

@@ -7,7 +7,6 @@ from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.decoded_batch import sorted_batch
-from bridge.rows.order_and_slices import TableStore
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 A, B = ("cdc", 0), ("cdc", 1)
@@ -94,6 +93,5 @@ def test_rows_are_what_lies_between_the_others() -> None:
         places = [offset for offset in range(rows + len(others)) if offset not in others]
         events = [(0, n, boundary(n) if n in others else insert(n)) for n in range(rows + len(others))]
         batch = sorted_batch(events_table(events))
-        assert isinstance(batch.rows, TableStore)
-        assert batch.rows.due(0, 2000)["offset"].to_pylist() == places
+        assert batch.rows.between(0, 2000).table["offset"].to_pylist() == places
         assert batch.control.boundaries.get(A, -1) == max(others, default=-1)
