@@ -1,8 +1,7 @@
-"""A decoded micro-batch, in the form that each order needs; and where its rows wait beyond what memory is to hold."""
+"""A decoded micro-batch, in the form that each order needs."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -85,11 +84,3 @@ def unsorted_batch(
 
 def _in_offset_order(events: pa.Table) -> pa.Table:
     return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
-
-
-def mapped(table: pa.Table) -> pa.Table:
-    """Moves a table to an unlinked file that is mapped into memory, whose pages the kernel drops and reloads."""
-    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-        with pa.ipc.new_file(file.name, table.schema) as writer:
-            writer.write_table(table)
-        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()

@@ -117,11 +117,12 @@ class Chunk(Protocol):
 class TableChunk:
     """A chunk that the driver reads by itself: a table (EVENT_SCHEMA, in ROW_ORDER) in memory, or mapped from a file.
 
-    file: keeps the file as long as it is held; None for memory.
+    is_here: whether it is in memory.
+    file: keeps the file as long as it is held; None where it is unlinked.
     """
 
-    def __init__(self, table: pa.Table, file: object = None) -> None:
-        self.table, self.file, self.is_here = table, file, file is None
+    def __init__(self, table: pa.Table, *, is_here: bool = True, file: object = None) -> None:
+        self.table, self.is_here, self.file = table, is_here, file
         self._ts: Longs = table["commit_ts"].to_numpy()
         self.first_ts, self.last_ts = (int(self._ts[0]), int(self._ts[-1])) if len(self._ts) else (TS_END, -1)
 

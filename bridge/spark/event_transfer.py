@@ -63,10 +63,11 @@ def export_tables(tables: Iterable[pa.Table], folder: str | None, most_bytes: fl
 
 def export_events(events: pa.Table, folder: str | None) -> bytes:
     """Exports events (EVENT_SCHEMA) as an Arrow IPC stream; see `exported`."""
-    return exported(partial(_write_stream, events), events.nbytes, folder)
+    return exported(partial(write_stream, events), events.nbytes, folder)
 
 
-def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+def write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    """Writes a table as an Arrow IPC stream."""
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
 

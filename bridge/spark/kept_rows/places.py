@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 from bridge.protocols.batch_decode import packed, unpacked
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import Part, TableChunk, Wanted
-from bridge.spark.event_transfer import export_events, is_file, read_events
+from bridge.spark.event_transfer import export_events, is_file, read_events, write_stream
 
 CHUNK_BYTES: Final = 32 << 20
 """About the most bytes of a chunk: a task holds one at a time."""
@@ -31,7 +32,17 @@ class KeptFile:
 
 def in_file(name: bytes) -> Part:
     """Takes a file of row changes in order (`event_transfer.export_events`), which is this part's from now on."""
-    return Part(TableChunk(read_events(name), KeptFile(name)))
+    return Part(TableChunk(read_events(name), is_here=False, file=KeptFile(name)))
+
+
+def spilled(chunk: TableChunk) -> TableChunk:
+    """Moves what is in memory to an unlinked file that is mapped, whose pages the kernel drops and reloads."""
+    if not chunk.is_here:
+        return chunk
+    with NamedTemporaryFile() as file, pa.OSFile(file.name, "wb") as sink:
+        write_stream(chunk.table, sink)
+        sink.close()
+        return TableChunk(read_events(file.name.encode()), is_here=False)
 
 
 class Given(NamedTuple):
