@@ -22,7 +22,7 @@ from bridge.rows.order_and_slices import Part, RowChanges, TableChunk, Wanted, i
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.spark.event_transfer import export_events
-from bridge.spark.kept_rows.places import Extent, Given, in_file
+from bridge.spark.kept_rows.places import Extent, FileChunk, Given
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
 from tests.support.upstreams import events_table, row_change
@@ -76,7 +76,7 @@ def test_a_chunk_answers_alike_wherever_it_is(tmp_path: Path, monkeypatch: pytes
     random = Random(1)
     put: Callable[[pa.Table], Part] = {
         "memory": lambda rows: Part(TableChunk(rows)),
-        "file": lambda rows: in_file(export_events(rows, str(tmp_path))),
+        "file": lambda rows: Part(FileChunk(export_events(rows, str(tmp_path)), Extent.of(rows))),
         "elsewhere": lambda rows: Part(Elsewhere(rows)),
     }[place]
     for most_runs in (1 << 18, 10, 1):
@@ -121,7 +121,8 @@ def test_a_chunk_answers_alike_wherever_it_is(tmp_path: Path, monkeypatch: pytes
 
 def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
     """A window holds it, too."""
-    waits = RowChanges((in_file(export_events(in_order(some_changes(Random(1), 20)), str(tmp_path))),))
+    rows = in_order(some_changes(Random(1), 20))
+    waits = RowChanges((Part(FileChunk(export_events(rows, str(tmp_path)), Extent.of(rows))),))
     window = waits.between(0, 120)
     waits = waits.from_ts(1000)
     gc.collect()

@@ -20,12 +20,12 @@ from bridge.rows import grains
 from bridge.rows.amount import Amount
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.net_changes import facts
-from bridge.rows.order_and_slices import RowChanges, TableChunk
+from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.sources.prefetch import prefetched
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import is_file
-from bridge.spark.kept_rows.places import Given, KeptFile, SparkChunks, kept_elsewhere
+from bridge.spark.kept_rows.places import FileChunk, Given, SparkChunks, kept_elsewhere
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
 
@@ -100,9 +100,8 @@ class Executors:
         context = self._home.context
         files, with_spark = list[Given](), list[RDD[Given]]()
         for chunk, wanted in rows.parts:
-            if isinstance(chunk, TableChunk):
-                assert isinstance(chunk.file, KeptFile)
-                files.append(Given(chunk.file.name, wanted))
+            if isinstance(chunk, FileChunk):
+                files.append(chunk.given(wanted))
             elif isinstance(chunk, SparkChunks):
                 with_spark.append(chunk.given(wanted))
         tasks = max(1, min(len(files), _TASKS_PER_CORE * context.defaultParallelism))

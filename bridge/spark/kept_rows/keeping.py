@@ -16,7 +16,7 @@ from bridge.model import PartitionId
 from bridge.protocols.batch_decode import packed, unpacked
 from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
 from bridge.spark.event_transfer import export_events, is_file
-from bridge.spark.kept_rows.places import CHUNK_BYTES, Extent, SparkChunks, in_file
+from bridge.spark.kept_rows.places import CHUNK_BYTES, Extent, FileChunk, SparkChunks
 
 
 class _Outline(NamedTuple):
@@ -88,7 +88,7 @@ def keep(exported: RDD[bytes]) -> OnExecutors:
     made = exported.persist(StorageLevel.DISK_ONLY)
     made.localCheckpoint()
     outlines = made.map(_outline).collect()
-    parts = [in_file(one.file) for one in outlines if one.file is not None]
+    parts = [Part(FileChunk(one.file, one.extent)) for one in outlines if one.file and one.extent]
     if with_spark := [one.extent for one in outlines if one.extent is not None and one.file is None]:
         parts.append(Part(SparkChunks(made.flatMap(_chunk_with_spark), Extent.total(with_spark))))
     else:

@@ -22,29 +22,6 @@ CHUNK_BYTES: Final = 32 << 20
 T = TypeVar("T")
 
 
-class KeptFile:
-    """The file of a chunk, which is removed when nobody needs it any longer."""
-
-    def __init__(self, name: bytes) -> None:
-        self.name = name
-        weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
-
-
-def in_file(name: bytes) -> Part:
-    """Takes a file of row changes in order (`event_transfer.export_events`), which is this part's from now on."""
-    return Part(TableChunk(read_events(name), is_here=False, file=KeptFile(name)))
-
-
-def spilled(chunk: TableChunk) -> TableChunk:
-    """Moves what is in memory to an unlinked file that is mapped, whose pages the kernel drops and reloads."""
-    if not chunk.is_here:
-        return chunk
-    with NamedTemporaryFile() as file, pa.OSFile(file.name, "wb") as sink:
-        write_stream(chunk.table, sink)
-        sink.close()
-        return TableChunk(read_events(file.name.encode()), is_here=False)
-
-
 class Given(NamedTuple):
     """What a task gets of a chunk.  value: what `export_events` returned."""
 
@@ -74,6 +51,44 @@ class Extent(NamedTuple):
         """Adds them up; there is at least one."""
         amounts, first, last = zip(*some, strict=True)
         return cls(Amount.total(amounts), min(first), max(last))
+
+
+class FileChunk:
+    """A chunk in a file of this machine, which is removed when nobody needs it any longer.  It is mapped only while it
+    is read: what is mapped counts as memory of the process.
+
+    name: what `export_events` returned, of row changes in order.
+    """
+
+    is_here = False
+
+    def __init__(self, name: bytes, extent: Extent) -> None:
+        self.name = name
+        self.amount, self.first_ts, self.last_ts = extent
+        weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
+
+    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+        """Calls the function here."""
+        return [question(self.given(wanted).rows())]
+
+    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+        """Gives one table."""
+        del at_once
+        return [self.given(wanted).rows()]
+
+    def given(self, wanted: Wanted) -> Given:
+        """Gives the chunk to a task."""
+        return Given(self.name, wanted)
+
+
+def spilled(chunk: TableChunk) -> TableChunk:
+    """Moves what is in memory to an unlinked file that is mapped, whose pages the kernel drops and reloads."""
+    if not chunk.is_here:
+        return chunk
+    with NamedTemporaryFile() as file, pa.OSFile(file.name, "wb") as sink:
+        write_stream(chunk.table, sink)
+        sink.close()
+        return TableChunk(read_events(file.name.encode()), is_here=False)
 
 
 class SparkChunks:
@@ -117,5 +132,6 @@ def kept_elsewhere(part: Part, context: SparkContext, folder: str | None) -> lis
     size = max(1, rows.num_rows * most_bytes // max(1, rows.nbytes))
     values = [export_events(rows.slice(start, size), folder) for start in range(0, rows.num_rows, size)]
     if all(map(is_file, values)):
-        return [in_file(value) for value in values]
+        starts = range(0, rows.num_rows, size)
+        return [Part(FileChunk(v, Extent.of(rows.slice(s, size)))) for s, v in zip(starts, values, strict=True)]
     return [Part(SparkChunks.of(context, values, Extent.of(rows)))]
