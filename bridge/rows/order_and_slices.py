@@ -6,6 +6,7 @@ executors hold.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,6 @@ from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
-from bridge.rows.transactions import cut_transactions
 from bridge.rows.types.resolve_types import all_typed
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -397,6 +397,29 @@ class RowChanges:
 
 _NO_ROWS: Final = EVENT_SCHEMA.empty_table()
 _NO_RUNS: Final = np.empty((3, 0), np.int64)
+
+
+def cut_transactions(
+    row_ts: Sequence[int], rows_per_transaction: int, weights: npt.NDArray[Any] | None = None
+) -> Iterator[tuple[int, int]]:
+    """Gives index ranges of whole upstream transactions, with about equally many rows each: at most 1.5 times
+    `rows_per_transaction`, unless one upstream transaction is larger.  One upstream transaction is never divided.
+
+    row_ts: commit_ts of the rows, ascending.
+    weights: as how many rows each row counts; None: each counts as one.
+    """
+    upto: Sequence[float] = range(1, len(row_ts) + 1) if weights is None else np.cumsum(weights).tolist()
+    total = upto[-1] if upto else 0
+    size = -(-total // max(1, round(total / rows_per_transaction)))
+    start = 0
+    while start < len(row_ts):
+        end = bisect_right(upto, (upto[start - 1] if start else 0) + size)
+        if end < len(row_ts):
+            end = bisect_left(row_ts, row_ts[end], lo=start)
+        if end == start:  # one upstream transaction is larger than that
+            end = bisect_left(row_ts, row_ts[start] + 1, lo=start)
+        yield start, end
+        start = end
 
 
 def _runs(rows: pa.Table, least: int, row_size: int | None) -> npt.NDArray[np.int64]:

@@ -8,8 +8,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA
 from bridge.rows.amount import Amount, weights
-from bridge.rows.order_and_slices import RowChanges, in_order
-from bridge.rows.transactions import cut_transactions
+from bridge.rows.order_and_slices import RowChanges, cut_transactions, in_order
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, events_table, in_one_partition, row_change
 

@@ -195,7 +195,7 @@ class BoundaryOrder:
             return
         backlog, counts = self._backlog, self._counts
         changes = fold_copies(c for c in backlog.changes(low, high) if is_wanted(c, self._tables, counts.tables))
-        rows = self._rows_of((chunk.rows for chunk in backlog.chunks), low, high)
+        rows = self._rows_of((one.rows for one in backlog.batches), low, high)
         if rows.count == 0 and not changes and not backlog.quarantined(low, high):
             if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
                 yield Due(Segment(low, high), None)
@@ -218,7 +218,7 @@ class BoundaryOrder:
         if control.by_time or control.changes or control.bad or self._until is not None:
             return None
         high = self._frontier.resolved_with(control.boundaries)
-        rows = RowChanges.joined([*(chunk.rows for chunk in self._backlog.chunks), batch.rows], low, high)
+        rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)
         return rows if high > low and not self._backlog.changes(low, high) and rows.is_here else None
 
     @property
@@ -245,7 +245,7 @@ class BoundaryOrder:
 
     def _lack_of_boundaries(self) -> str:
         seconds = self._boundary_seconds
-        if seconds is None or self._frontier.has_boundary or not self._backlog.chunks:
+        if seconds is None or self._frontier.has_boundary or not self._backlog.batches:
             return ""
         self._waits_since = self._clock() if self._waits_since is None else self._waits_since
         if self._ended:

@@ -268,7 +268,7 @@ class TransactionOrder(BoundaryOrder):
 
     def _last_number_below(self, ts: int) -> int:
         """Gives the highest commit_ts of a waiting row below ts, -1 when there is none."""
-        found = [chunk.rows.between(0, ts).table for chunk in self._backlog.chunks]
+        found = [one.rows.between(0, ts).table for one in self._backlog.batches]
         return max((int(rows["commit_ts"][-1].as_py()) for rows in found if rows.num_rows), default=-1)
 
     # --- what a restart needs

@@ -49,7 +49,7 @@ def test_schema_changes_and_bad_messages_hold_a_chunk() -> None:
     assert backlog.restart_positions(16)[A].offset == 1
     assert backlog.restart_positions(1000)[A].offset == 1
     backlog.release(1000)
-    assert len(backlog.chunks) == 1
+    assert len(backlog.batches) == 1
 
 
 def test_release_forgets_what_is_applied() -> None:
@@ -59,7 +59,7 @@ def test_release_forgets_what_is_applied() -> None:
     backlog.release(12)
     assert backlog.rows == 1
     backlog.release(21)
-    assert (backlog.rows, backlog.chunks) == (0, [])
+    assert (backlog.rows, backlog.batches) == (0, [])
 
 
 def test_a_partition_that_appears_later_begins_at_its_start() -> None:
