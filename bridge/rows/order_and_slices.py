@@ -163,8 +163,8 @@ class Part(NamedTuple):
         return self.chunk.amount if is_all else Amount.total(self.chunk.ask(self.wanted, Amount.of))
 
     @property
-    def count(self) -> int:
-        """How many rows are meant."""
+    def rows(self) -> int:
+        """How many row changes are meant."""
         return self.chunk.rows(self.wanted).num_rows if isinstance(self.chunk, TableChunk) else self.amount.rows
 
     def between(self, low: int, high: int) -> Part:
@@ -240,7 +240,7 @@ class RowChanges:
     @property
     def count(self) -> int:
         """The number of row changes, as of `amount`; in less time."""
-        return self.told.rows if self.told else sum(part.count for part in self.parts)
+        return self.told.rows if self.told else sum(part.rows for part in self.parts)
 
     @property
     def is_here(self) -> bool:
