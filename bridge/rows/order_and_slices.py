@@ -162,11 +162,6 @@ class Part(NamedTuple):
         is_all = low <= self.chunk.first_ts and self.chunk.last_ts < high and not begins and only is None
         return self.chunk.amount if is_all else Amount.total(self.chunk.ask(self.wanted, Amount.of))
 
-    @property
-    def rows(self) -> int:
-        """How many row changes are meant."""
-        return self.chunk.rows(self.wanted).num_rows if isinstance(self.chunk, TableChunk) else self.amount.rows
-
     def between(self, low: int, high: int) -> Part:
         """Gives the part with low <= commit_ts < high."""
         wanted = self.wanted
@@ -239,8 +234,8 @@ class RowChanges:
 
     @property
     def count(self) -> int:
-        """The number of row changes, as of `amount`; in less time."""
-        return self.told.rows if self.told else sum(part.rows for part in self.parts)
+        """The number of row changes, as of `amount`; in less time where they are here."""
+        return sum(table.num_rows for table in self._here()) if self.is_here else self.amount.rows
 
     @property
     def is_here(self) -> bool:
@@ -324,7 +319,10 @@ class RowChanges:
     @cached_property
     def table(self) -> pa.Table:
         """The row changes (EVENT_SCHEMA) in order, in the driver's memory."""
-        return merged([table for part in self.parts for table in part.chunk.tables(part.wanted, at_once=True)])
+        return merged(self._here())
+
+    def _here(self) -> Iterator[pa.Table]:
+        return (table for part in self.parts for table in part.chunk.tables(part.wanted, at_once=True))
 
     def tables(self) -> Mapping[TableName, TableRows]:
         """Gives the changed tables."""
