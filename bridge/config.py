@@ -24,10 +24,8 @@ from bridge.ddl.by_table.event_filters import EventFilter
 from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
-from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, ReservedSchemas
-from bridge.filters.routes import Routes, parse_route
-from bridge.filters.row_rules import RowRules
-from bridge.filters.table_filter import TableFilter
+from bridge.filters.routes import Routes, RowRules, parse_route
+from bridge.filters.table_filter import DEFAULT_SCHEMA, ReservedSchemas, TableFilter
 from bridge.mysql.connection.server_url import check_url
 from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
@@ -89,7 +87,7 @@ def _full_names(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _check_limits(rules: tuple[str, ...]) -> None:
-    from bridge.mysql.server_load.status_limits import parse_limits  # late: it loads the driver
+    from bridge.mysql.server_load import parse_limits  # late: it loads the driver
 
     parse_limits(rules, "--max-load")
 
@@ -159,8 +157,8 @@ class SourceSection(Section):
     `partition-num`: no boundary of theirs is waited for.  One that has had a message stops the bridge.  The progress
     keeps them, so it is enough to give them once; others, or `[]`, take their place."""
     transaction_grace_seconds: float = Field(default=60, gt=0)
-    """Debezium's connector, with its topic of transactions: how long a transaction may lack rows when everything was
-    read, before the bridge stops and names what lacks."""
+    """Debezium's connector, with its topic of transactions: how long a transaction may lack rows while later ones come,
+    before the bridge stops and names what lacks.  While nothing comes, the connector may be away, and is waited for."""
     incomplete_transactions: tuple[str, ...] = ()
     """Ids of transactions that are applied without the rows that they lack, since these will never come (a transform
     dropped them, or Kafka has).  Each is logged (`transaction_incomplete`), and its missing rows count as `late`."""

@@ -52,7 +52,7 @@ class Kind(IntEnum):
     BAD = 6
     """A message that could not be decoded; `text` says why."""
     LEFT_OUT = 7
-    """A row of a table that is not replicated.  With a text: a row that must never be written (`reserved_schemas`), and
+    """A row of a table that is not replicated.  With a text: a row that must never be written (`ReservedSchemas`), and
     why.  Without: the first row that a decoder sees of a table that the filter excludes (on request).  With CLASH as
     its columns: a row of a table that shares its target with another one, which the text names; it stops the bridge."""
     TRANSACTION = 8

@@ -17,9 +17,10 @@ from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
 from bridge.mysql.connection.tls import Tls
 from bridge.secret_settings import read_secret
-from bridge.settings import kafka_names, places
+from bridge.settings import places
+from bridge.settings import problems as of_settings
+from bridge.settings.layers import lines_of
 from bridge.settings.load import load_settings
-from bridge.settings.toml_lines import lines_of
 from tests.support.kubernetes import service_links
 
 
@@ -210,8 +211,8 @@ def test_the_properties_of_the_client_are_all_known() -> None:
     library = next((Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs").glob("librdkafka*"))
     words = {text.decode() for text in re.findall(rb"(?<=\0)[a-z]+(?:[._][a-z0-9]+)*(?=\0)", library.read_bytes())}
     taken = {word for word in words if _answer(word) == ""}
-    assert taken - kafka_names.KNOWN == {"enabled_events"}  # of the library, for its bindings
-    assert {name: said for name in kafka_names.KNOWN if "No such" in (said := _answer(name))} == {}
+    assert taken - of_settings.KNOWN == {"enabled_events"}  # of the library, for its bindings
+    assert {name: said for name in of_settings.KNOWN if "No such" in (said := _answer(name))} == {}
 
 
 def _answer(name: str) -> str:

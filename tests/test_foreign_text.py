@@ -22,8 +22,7 @@ from bridge import console
 from bridge.cli import output, progress_bars
 from bridge.commands.check.finding import fail
 from bridge.commands.ddl import Translation
-from bridge.commands.inspect import Around, Record
-from bridge.commands.inspect_table import table_lines
+from bridge.commands.inspect import Around, Record, table_lines
 from bridge.commands.quarantine import EntryOutcome
 from bridge.commands.status import PipelineStatus
 from bridge.ddl.rewrite import RewriteStep

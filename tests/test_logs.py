@@ -16,7 +16,7 @@ import structlog
 
 import bridge
 from bridge import console
-from bridge.cli import progress_bars, progress_lines
+from bridge.cli import progress_bars
 from bridge.cli.progress_bars import ProgressBar, VerifyBar
 from bridge.logs import configure_logs
 from bridge.model import TableName
@@ -125,8 +125,8 @@ def test_long_work_without_a_terminal_says_that_it_lives(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], bar: type[ProgressBar | VerifyBar], event: str
 ) -> None:
     """A line every 10 seconds, of replay and of verify, from the start on; here more often."""
-    assert progress_lines.SECONDS == 10
-    monkeypatch.setattr(progress_lines, "SECONDS", 0.01)
+    assert progress_bars.SECONDS == 10
+    monkeypatch.setattr(progress_bars, "SECONDS", 0.01)
     configure_logs("json")
     lines: list[dict[str, Any]] = []
 
@@ -141,7 +141,7 @@ def test_long_work_without_a_terminal_says_that_it_lives(
 
 def test_progress_without_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """A line again and again, with what is known."""
-    monkeypatch.setattr(progress_lines, "SECONDS", 0.01)
+    monkeypatch.setattr(progress_bars, "SECONDS", 0.01)
     configure_logs("json")
     seen = threading.Event()
     lines: list[dict[str, Any]] = []

@@ -178,8 +178,8 @@ def verify(
         bool,
         typer.Option(
             "--resume",
-            help="Do not read again what an interrupted verify has found equal: ranges of keys or of an index, or"
-            " whole tables that have neither.",
+            help="Against the upstream: do not read again what an interrupted verify has found equal: ranges of keys or"
+            " of an index, or whole tables that have neither.",
         ),
     ] = False,
     as_json: JsonFlag = False,
@@ -334,7 +334,7 @@ def inspect(
     """Shows messages as they are decoded, and the reason where one cannot be decoded."""
     from bridge.commands.connections import source_of
     from bridge.commands.inspect import inspect as inspected
-    from bridge.commands.inspect_table import table_lines
+    from bridge.commands.inspect import table_lines
 
     records = inspected(source_of(settings), settings, partition=partition, offset=offset, limit=limit)
     if as_json:

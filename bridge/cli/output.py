@@ -337,7 +337,7 @@ def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
 
 def settings_in_force(settings: Settings, *, as_json: bool) -> None:
     """Prints the settings, each with its origin."""
-    from bridge.settings.effective import effective_settings
+    from bridge.settings.load import effective_settings
 
     found = list(effective_settings(settings))
     if as_json:

@@ -1,14 +1,19 @@
-"""Makes the target, the source and the upstream that the settings name."""
+"""Makes the target, the source and the upstream that the settings name, and short sessions on the target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from pymysql.err import MySQLError
+
 from bridge.config import Settings, TargetSection, UpstreamSection
-from bridge.errors import UsageError
+from bridge.errors import TargetError, UsageError
+from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import make_decoder, recognise
 
@@ -28,6 +33,25 @@ def target_of(settings: Settings) -> Target:
     """Returns the target; UsageError when none is given."""
     settings.target.require()
     return _reached_as(settings.target, settings.target.url)
+
+
+@contextmanager
+def open_session(target: Target) -> Iterator[Session]:
+    """Opens a session on the target for a few queries; turns the driver's errors into TargetError."""
+    try:
+        session = target.connect(autocommit=True)
+        try:
+            yield session
+        finally:
+            session.close()
+    except (MySQLError, OSError) as error:
+        what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
+        raise TargetError(
+            f"the target {what}: {server_words(error)}",
+            where=str(target),
+            fix="check --target, that the server runs and, for what changes something, takes writes, and that the user"
+            " may read and write the bridge's own database",
+        ) from error
 
 
 def replicas_of(settings: Settings) -> tuple[Target, ...]:

@@ -11,16 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from bridge.commands.look_session import open_session
+from bridge.commands.connections import open_session
 from bridge.commands.status import read_owner
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.server_load.replica_lag import REPLICA_LAG
-from bridge.mysql.server_load.status_limits import parse_limits, status_value
+from bridge.mysql.probe import require_writable
+from bridge.mysql.server_load import REPLICA_LAG, parse_limits, status_value
 from bridge.mysql.state.controls import ControlKind, Controls, ControlTable, as_document
 from bridge.mysql.state.progress import ProgressTable
-from bridge.mysql.writability import require_writable
 
 OFF: Final = "off"
 TAKE_UP_SECONDS: Final = 5.0

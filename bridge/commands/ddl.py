@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridge.commands.look_session import open_session
+from bridge.commands.connections import open_session
 from bridge.config import Settings
-from bridge.ddl.by_table.kept_keys import dropped_key, kept_key, unread_key
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.by_table.shard_statements import shard_statement
-from bridge.ddl.by_table.skipping import wrong_without, wrong_without_unclear
+from bridge.ddl.by_table.shards import shard_statement
+from bridge.ddl.by_table.skipping import dropped_key, kept_key, unread_key, wrong_without, wrong_without_unclear
 from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Verdict
@@ -25,9 +24,9 @@ from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
+from bridge.mysql.schema_changes.ddl_session import UTC, known_zone
 from bridge.mysql.schema_changes.existing_objects import skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
-from bridge.mysql.schema_changes.upstream_zone import UTC, known_zone
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder

@@ -1,10 +1,11 @@
-"""Finds and prepares the pages of the manual (`bridge help`), which the package ships in `bridge/manual`."""
+"""What `bridge help` and `bridge config example` show: pages of the manual, and settings files to begin with."""
 
 from __future__ import annotations
 
 import re
 from difflib import get_close_matches
 from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
@@ -54,3 +55,35 @@ def for_terminal(text: str) -> str:
     text = _PICTURE.sub(r"(\1: `\2` in the repository)", _COMMENT.sub("", text))
     text = _PAGE.sub(lambda link: f"{link[1]} (`bridge help {link[2]}`)" if link[2] in TOPICS else link[0], text)
     return _LINK.sub(r"\1 (`\2` in the repository)", text)
+
+
+_SHIPPED: Final = Path(__file__).parent.parent / "conf"
+_IN_THE_REPOSITORY: Final = Path(__file__).parent.parent.parent / "conf"
+
+
+def examples() -> dict[str, str]:
+    """Returns the examples: by name, the first sentence of each."""
+    return {path.stem: _first_sentence(path) for path in sorted(_folder().glob("*.toml"))}
+
+
+def example(name: str) -> str:
+    """Returns an example; UsageError for a name that none has."""
+    known = examples()
+    if name not in known:
+        near = [each for each in known if each.startswith(name)] or get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f"there is no example {name!r}", fix=f"{hint}there are {', '.join(known)}")
+    return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _folder() -> Path:
+    return _SHIPPED if _SHIPPED.is_dir() else _IN_THE_REPOSITORY
+
+
+def _first_sentence(path: Path) -> str:
+    comment = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("# "):
+            break
+        comment.append(line.removeprefix("# "))
+    return " ".join(comment).partition(".  ")[0].rstrip(".")

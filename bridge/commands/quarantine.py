@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pymysql.err import MySQLError
 
+from bridge.commands.outdated_changes import why_outdated
 from bridge.config import Settings
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
-from bridge.filters.routes import Routes
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
 from bridge.mysql.apply.conditional_apply import apply_if_unchanged
@@ -42,7 +42,7 @@ from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
-from bridge.verify.log.applied_changes import as_run, why_outdated
+from bridge.verify.log.applied_changes import as_run
 from bridge.verify.log.lineage import LoggedChange, NameIdentity
 
 

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.commands.look_session import open_session
+from bridge.commands.connections import open_session
 from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
 from bridge.model import goes_by_partition
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.probe import writable
 from bridge.mysql.state.controls import Controls, ControlTable, as_document
 from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
-from bridge.mysql.writability import writable
 from bridge.pipeline.watching.status import said_lags
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms, tso_time

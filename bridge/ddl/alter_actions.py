@@ -7,8 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass
-from bridge.ddl.lexer import Token
-from bridge.ddl.token_reader import NotUnderstoodError
+from bridge.ddl.lexer import NotUnderstoodError, Token
 
 
 class ColumnNames(NamedTuple):

@@ -12,12 +12,11 @@ from itertools import chain, pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
-from bridge.ddl.beside_tables.other_statements import changes_no_table
-from bridge.ddl.beside_tables.views import Reads, reads
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.lexer import END, Token, UnreadableError, tokens
-from bridge.ddl.token_reader import Named, NotUnderstoodError, TokenReader
-from bridge.filters.reserved_schemas import SYSTEM_SCHEMAS, plain_name
+from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
+from bridge.ddl.other_statements import changes_no_table
+from bridge.ddl.views import Reads, reads
+from bridge.filters.table_filter import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
 
 DATABASE_KINDS: Final = frozenset(
@@ -310,7 +309,6 @@ def _create(reader: TokenReader) -> Classified:
         reader.accept("IF", "NOT", "EXISTS")
         created = _plain(StatementKind.CREATE_DATABASE, database=reader.identifier())
         return _also(created, ChangeClass.DROP_DATABASE) if replaces else created
-    reader.accept("GLOBAL", "TEMPORARY")  # a local one would hide a table from the bridge
     if reader.accept("TABLE"):
         reader.accept("IF", "NOT", "EXISTS")
         created = _create_table(reader)

@@ -15,9 +15,8 @@ from bridge.ddl.collation_tables import SOURCES, UNKNOWN_DEFAULTS, CollationRule
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, plain_name
 from bridge.filters.routes import Routes
-from bridge.filters.table_filter import TableFilter
+from bridge.filters.table_filter import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas, TableFilter, plain_name
 from bridge.model import TableName
 
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
-from bridge.filters.reserved_schemas import ReservedSchemas
-from bridge.filters.table_filter import ExactName, NamePattern, TableFilter, name_pattern
+from bridge.events import Kind
+from bridge.filters.table_filter import ExactName, NamePattern, ReservedSchemas, TableFilter, name_pattern
 from bridge.model import TableName
 
 _ARROW: Final = "->"
@@ -290,3 +290,31 @@ def _same(one: str, other: str) -> bool:
 
 def _same_table(one: TableName, other: TableName) -> bool:
     return _same(one.schema, other.schema) and _same(one.table, other.table)
+
+
+@dataclass(frozen=True)
+class IgnoredRows:
+    """Kinds of row changes of some tables that are left out."""
+
+    tables: TableFilter
+    kinds: frozenset[Kind]
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """The rules for row changes.  They are sent to executors.
+
+    keeps_count: rows that are left out stay, as rows that are not replicated (Kind.TRANSACTION), since their
+        transaction counts them.
+    """
+
+    ignored: tuple[IgnoredRows, ...] = ()
+    routes: Routes = Routes()  # immutable
+    keeps_count: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.ignored or self.routes)
+
+    def ignored_kinds(self, schema: str, table: str) -> frozenset[Kind]:
+        """Gives the kinds of row changes of a table that are left out."""
+        return frozenset[Kind]().union(*(rule.kinds for rule in self.ignored if rule.tables(schema, table)))

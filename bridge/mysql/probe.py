@@ -1,15 +1,18 @@
-"""Asks a target what it can do."""
+"""Asks a target what it can do: its syntax, whether locks and KILL reach every connection of it, and whether it takes
+writes from everybody."""
 
 from __future__ import annotations
 
-from typing import Final
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
 
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
 from bridge.ddl.server_features import Capabilities, Flavour, read_version
 from bridge.mysql.connection.session import Session
-from bridge.mysql.server_errors import LOST, UNKNOWN_OR_DENIED, error_code
+from bridge.mysql.server_errors import LOST, OPTION_PREVENTS, UNKNOWN_OR_DENIED, ReadOnlyError, error_code
 
 OWN_DEFAULTS: Final = "SET SESSION character_set_collations = ''"
 """Has MariaDB take the default collations that it was built with, whatever is set for all sessions.  Schema changes run
@@ -69,3 +72,85 @@ def probe_collations(session: Session) -> KnownCollations:
         both_utf8({str(charset): str(collation) for charset, collation in defaults}),
         server,
     )
+
+
+_ONE_NODE = "a lock and a KILL reach one node only"
+
+
+class Reach(NamedTuple):
+    """Something about the target that ownership depends on.  is_fatal: a pipeline must not run so."""
+
+    is_fatal: bool
+    what: str
+    fix: str
+
+
+def find_limits(first: Session, second: Session) -> Iterator[Reach]:
+    """Gives what limits locks and KILL, of two sessions that were opened one after the other."""
+    yield from _behind_proxy(first, second)
+    yield from _of_cluster(first)
+
+
+def _behind_proxy(first: Session, second: Session) -> Iterator[Reach]:
+    lock = f"bridge:check:{uuid.uuid4().hex}"
+    first.value("SELECT GET_LOCK(%s, 0)", (lock,))
+    holder, seen = (session.value("SELECT IS_USED_LOCK(%s)", (lock,)) for session in (first, second))
+    if holder is not None and seen is None:
+        yield Reach(
+            True,
+            "two connections lead to two servers that do not share locks: a second bridge would not be kept out, and"
+            " --take-over could not end the first; only the epoch in the progress row would keep it from writing",
+            "give --target an address that leads to one server at a time: the writer, not a balancer",
+        )
+    elif holder != first.connection_id:
+        yield Reach(
+            False,
+            f"the server knows this connection by another id ({holder}) than the client ({first.connection_id}), as"
+            " behind ProxySQL: --take-over ends no connection of another bridge, and waits for the server to do so",
+            "give --target the address of the server itself",
+        )
+
+
+def _of_cluster(session: Session) -> Iterator[Reach]:
+    rows = session.rows(
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode')"
+    )
+    variables = {str(name).lower(): str(value).upper() for name, value in rows}
+    fix = "give --target an address that leads to one node at a time, for all bridges of this name"
+    if variables.get("wsrep_on", "OFF") == "ON":
+        yield Reach(False, f"the target is a node of Galera: {_ONE_NODE}", fix)
+    if variables.get("group_replication_single_primary_mode", "ON") == "OFF":
+        yield Reach(False, f"the target is a member of Group Replication with several primaries: {_ONE_NODE}", fix)
+
+
+_FLAGS: Final = (
+    *("read_only", "super_read_only", "innodb_read_only"),
+    *("tidb_restricted_read_only", "tidb_super_read_only"),
+)
+
+
+def writable(session: Session) -> str:
+    """Gives a condition that is true while the session's server takes writes; the server is asked once for what it
+    has."""
+    if session.writable is None:
+        names = ",".join(f"'{name}'" for name in _FLAGS)
+        found = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        session.writable = condition(str(name).lower() for name, _ in found)
+    return session.writable
+
+
+def condition(flags: Iterable[str]) -> str:
+    """Gives the condition that none of these global variables is on: a number, a word, or one of several words
+    (MariaDB 12)."""
+    return " AND ".join(f"CAST(@@GLOBAL.{flag} AS CHAR) IN ('0', 'OFF')" for flag in sorted(flags)) or "TRUE"
+
+
+def require_writable(session: Session) -> None:
+    """Raises ReadOnlyError unless the session's server takes writes."""
+    if not session.value(f"SELECT {writable(session)}"):
+        raise read_only()
+
+
+def read_only() -> ReadOnlyError:
+    """Makes the error of a server on which only accounts with special privileges may write."""
+    return ReadOnlyError(OPTION_PREVENTS, "the server is read-only, and this user's privileges do not count")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol
 
 from bridge.events import Code, Event, Kind
-from bridge.filters.reserved_schemas import ReservedSchemas
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import RowRules
+from bridge.filters.table_filter import ReservedSchemas
 from bridge.protocols.debezium.connector_options import DebeziumModes
 
 if TYPE_CHECKING:  # settings need this module too, and these take 0.15 s to load

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import CLASH, EVENT_SCHEMA, Event, Kind
-from bridge.filters.routes import Routes
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules
 from bridge.model import TableName
 
 

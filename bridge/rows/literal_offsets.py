@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.arrow_images import TEXT, joined
+from bridge.rows.gathering import one_piece
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.text_copies import one_piece
 
 _NOWHERE = (-1, -1)
 _BLOCK: Final = 256 << 10

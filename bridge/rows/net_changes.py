@@ -19,15 +19,20 @@ from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table, TableName
 from bridge.protocols.values.untyped import split_forms
+from bridge.rows.gathering import taken_texts
 from bridge.rows.grains import NO_WISHES, Facts, Wishes, facts_of, is_odd, why_by_transaction
 from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.keys.key_spellings import folded_keys
-from bridge.rows.keys.key_steps import RowShape, Steps, freed, other_uniques
-from bridge.rows.keys.meeting_shards import refuse_meeting_shards, refuse_parts_of_keyless
-from bridge.rows.keys.named_keys import require_key
-from bridge.rows.keys.other_spellings import expected_keys
+from bridge.rows.keys.key_spellings import expected_keys, folded_keys
+from bridge.rows.keys.key_steps import (
+    RowShape,
+    Steps,
+    freed,
+    other_uniques,
+    refuse_meeting_shards,
+    refuse_parts_of_keyless,
+    require_key,
+)
 from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.text_copies import taken_texts
 from bridge.rows.types.resolve_types import all_typed
 from bridge.rows.types.type_check import CheckedTypes, check_needs
 from bridge.tso import tso_ms
@@ -72,7 +77,7 @@ class KeyedChanges:
 
     key: lower-case column names.  absent: keys that must have no row.
     expected: keys that a row of the target must have as they are spelled, if it is there; None where any spelling is
-        right (`other_spellings`).
+        right (`key_spellings`).
     """
 
     table: Table

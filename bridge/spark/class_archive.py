@@ -26,8 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bridge.cache.folders import cached, remove_unused
 from bridge.errors import UsageError
-from bridge.spark.java_options import ARCHIVE, PREFIX, QUIET, archive_name, java_options
-from bridge.spark.process_memory import machine_memory
+from bridge.spark.process_memory import ARCHIVE, PREFIX, QUIET, archive_name, java_options, machine_memory
 from bridge.spark.session import is_submitted, start_session
 from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
 from bridge.spark.source.plans import Offsets, answering

@@ -27,7 +27,7 @@ from bridge.cache.folders import mark_used
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
-from bridge.spark.java_options import archive_name, driver_java_options, spark_home
+from bridge.spark.process_memory import archive_name, driver_java_options, spark_home
 from bridge.spark.tuning import VARIABLE, is_on
 
 _CHECKPOINT: Final = "bridge-stream-"

@@ -12,18 +12,17 @@ import orjson
 
 from bridge.errors import UsageError
 from bridge.model import TableName
-from bridge.verify.compare.key_ranges import KeyRange, Tally
+from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.row_diff import ComparedColumns
 
 
-def comparison_digest(shape: ComparedColumns, order: tuple[int, ...], part: KeyRange = (None, None)) -> str:
+def comparison_digest(shape: ComparedColumns, order: tuple[int, ...]) -> str:
     """Gives a digest of the columns that rows are compared by.  What was found equal under another digest is read
     again.
 
     order: numbers of the columns that ranges go by.
-    part: the range of the part of the table that is compared.
     """
-    return hashlib.sha256(repr((shape, order, part)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((shape, order)).encode()).hexdigest()[:16]
 
 
 class Checkpoint:
@@ -74,12 +73,12 @@ class Checkpoint:
         tables: dict[tuple[TableName, str], Tally] = {}
         for line in self._path.read_bytes().splitlines():
             try:
-                found = orjson.loads(line)
+                entry = orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue  # the last line of a process that was killed
-            upto = tuple(None if value is None else bytes.fromhex(value) for value in found["upto"])
-            tally = Tally(found["rows"], found["chunks"], [], upto or None, found["done"])
-            tables[TableName(*found["table"]), found["looks"]] = tally
+            upto = tuple(None if value is None else bytes.fromhex(value) for value in entry["upto"])
+            tally = Tally(entry["rows"], entry["chunks"], [], upto or None, entry["done"])
+            tables[TableName(*entry["table"]), entry["looks"]] = tally
         return tables
 
 

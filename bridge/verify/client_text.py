@@ -52,12 +52,12 @@ def sendable(statements: Iterable[str]) -> Iterator[str]:
 
 
 def _names(statement: str) -> Iterator[str]:
-    return (found[0] for found in _QUOTED.finditer(statement) if found[0][0] == "`")
+    return (match[0] for match in _QUOTED.finditer(statement) if match[0][0] == "`")
 
 
 def plain_sql(statement: str) -> str:
     """Gives the statement with its texts escaped.  Bytes that are not UTF-8 (surrogates) are written in hex."""
-    return _QUOTED.sub(lambda found: _plain(found[0]), statement)
+    return _QUOTED.sub(lambda match: _plain(match[0]), statement)
 
 
 def _plain(quoted: str) -> str:
@@ -66,11 +66,11 @@ def _plain(quoted: str) -> str:
     if _NO_TEXT.search(quoted):
         content = quoted[1:-1].encode("utf-8", "surrogateescape")
         return f"x'{_ESCAPED.sub(_unescaped, content).hex()}'"
-    return _CONTROL.sub(lambda found: _ESCAPES.get(found[1], found[0]), quoted)
+    return _CONTROL.sub(lambda match: _ESCAPES.get(match[1], match[0]), quoted)
 
 
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    return b"'" if found[1] is None else _UNESCAPES.get(found[1], found[1])
+def _unescaped(match: re.Match[bytes]) -> bytes:
+    return b"'" if match[1] is None else _UNESCAPES.get(match[1], match[1])
 
 
 def commented(words: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.errors import StoppedError
 from bridge.mysql.connection.session import Session
-from bridge.mysql.server_load.status_limits import Limits, excess
+from bridge.mysql.server_load import Limits, excess
 
 _POLL_SECONDS: Final = 0.5
 
@@ -18,12 +18,12 @@ _POLL_SECONDS: Final = 0.5
 class Throttle:
     """Holds back every worker of a verification.
 
-    sessions: one session for each watched server, by the server's name in messages.  told: is called with the reason
+    sessions: one session for each watched server, by the server's name in messages.  report: is called with the reason
     for a wait.
     """
 
-    def __init__(self, limits: Limits, sessions: Mapping[str, Session], told: Callable[[str], None]) -> None:
-        self._limits, self._sessions, self._told = limits, sessions, told
+    def __init__(self, limits: Limits, sessions: Mapping[str, Session], report: Callable[[str], None]) -> None:
+        self._limits, self._sessions, self._report = limits, sessions, report
         self._lock = Lock()
         self._streams = 0
         self._is_stopped = False
@@ -32,7 +32,7 @@ class Throttle:
         """Returns when every status variable is at or below its limit; raises StoppedError when the verification is
         given up."""
         while reason := self._reason():
-            self._told(f"waits: {reason}")
+            self._report(f"waits: {reason}")
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
@@ -55,8 +55,8 @@ class Throttle:
         if self._is_stopped:
             raise StoppedError("the verification was given up", fix="run verify again with --resume")
         with self._lock:
-            found = (
+            reasons = (
                 excess(session, self._limits, place, own_running=self._streams)
                 for place, session in self._sessions.items()
             )
-            return next(filter(None, found), "")
+            return next(filter(None, reasons), "")

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from bridge.config import Settings
 from bridge.ddl.policy import DdlRules
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
-from bridge.mysql.server_load.status_limits import Limits, parse_limits
+from bridge.mysql.server_load import Limits, parse_limits
 
 
 class ProgressListener(Protocol):

@@ -108,8 +108,8 @@ class Report:
         of those that differ, and of those that are equal."""
         by_name = sorted(self.tables, key=lambda table: table.name)
         ordered = sorted(by_name, key=lambda table: table.is_equal)
-        others = [list(some) for _, some in groupby(ordered[most:], key=lambda table: table.is_equal)]
-        sums = [(f"{len(some):,} others", _summed(some)) for some in others]
+        others = [list(tables) for _, tables in groupby(ordered[most:], key=lambda table: table.is_equal)]
+        sums = [(f"{len(tables):,} others", _summed(tables)) for tables in others]
         return sorted(ordered[:most], key=lambda table: table.name), sums
 
     def document(self) -> dict[str, Any]:
@@ -166,14 +166,12 @@ def shown_row(
     if expected is not None and actual is not None:
         numbers: Sequence[int] = shape.differing(expected, actual)
     else:
-        row = expected or actual
-        assert row is not None
-        numbers = [i for i in range(len(shape.actual)) if row.knows(i) and i not in shape.key]
+        numbers = [i for i in range(len(shape.actual)) if i not in shape.key]
     cells = tuple(
         ShownCell(
             shape.actual[i].name,
-            None if expected is None else in_words(shape.expected[i], expected.values[i]),
-            None if actual is None else in_words(shape.actual[i], actual.values[i]),
+            None if expected is None else in_words(shape.expected[i], expected[i]),
+            None if actual is None else in_words(shape.actual[i], actual[i]),
         )
         for i in numbers
     )
@@ -210,8 +208,8 @@ def row_lines(table: TableName, row: ShownRow) -> Iterable[str]:
     """Gives a differing row as lines."""
     key = ", ".join(f"{name}={value}" for name, value in row.key) or "a row without a key"
     copies = f" ({row.copies} copies)" if row.copies > 1 else ""
-    said = f", last changed at commit ts {row.commit_ts} by {row.position}" if row.position else ""
-    yield f"{table} {key}: {row.finding.value}{copies}{said}"
+    last_change = f", last changed at commit ts {row.commit_ts} by {row.position}" if row.position else ""
+    yield f"{table} {key}: {row.finding.value}{copies}{last_change}"
     for cell in row.cells:
         match row.finding:
             case DifferenceKind.DIFFERENT:

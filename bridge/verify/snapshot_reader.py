@@ -1,14 +1,16 @@
-"""Reads one snapshot of one server, one short query at a time."""
+"""Reads one snapshot of one server, one short query at a time, and turns errors of the driver into the bridge's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import StoppedError
+from bridge.errors import StoppedError, TargetError
 from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, error_code, server_words
 
 _TABLE_CHANGED: Final = 1412
@@ -41,18 +43,18 @@ class SnapshotReader:
 
     def _rows(self, ask: Callable[[str], list[tuple[Any, ...]]], sql: str) -> list[tuple[Any, ...]]:
         try:
-            found = ask(sql)
+            rows = ask(sql)
             if self._is_snapshot:
                 self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
         except (MySQLError, OSError) as error:
             raise self._stopped(error, sql) from error
-        return found
+        return rows
 
     def text(self, sql: str, column: int) -> str:
         """Gives one column of the only row of a query.  Bytes that are not UTF-8, such as those of a binary default,
         become surrogates.  Raises what `rows` does."""
-        found: bytes = self._rows(self._session.raw_rows, sql)[0][column]
-        return found.decode("utf-8", "surrogateescape")
+        content: bytes = self._rows(self._session.raw_rows, sql)[0][column]
+        return content.decode("utf-8", "surrogateescape")
 
     def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
         """Gives the rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""
@@ -81,3 +83,18 @@ class SnapshotReader:
             where=f"{self._place}, {sql[:200]}",
             fix="see that the server runs and that the user may read the tables; then run verify again with --resume",
         )
+
+
+@contextmanager
+def expected_errors(*places: Target) -> Iterator[None]:
+    """Raises TargetError for an error of MySQL's driver."""
+    try:
+        yield
+    except (MySQLError, OSError) as error:
+        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of verify"
+        raise TargetError(
+            f"a server {what}: {server_words(error)}",
+            where=" or ".join(map(str, places)),
+            fix="see that it runs, and that the user may read the tables and the bridge's own database; comparing"
+            " with the messages needs CREATE TEMPORARY TABLES there as well",
+        ) from error

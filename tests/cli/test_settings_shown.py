@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.commands.config_examples import examples
+from bridge.commands.manual import examples
 from bridge.settings.load import load_settings
 from tests.support.command import bridge
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.inspect import Record, inspect
-from bridge.commands.inspect_table import table_lines
+from bridge.commands.inspect import Record, inspect, table_lines
 from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.local import Kafka

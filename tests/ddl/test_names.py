@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from bridge.ddl.by_table.told_tables import with_told_databases
+from bridge.ddl.by_table.routing import with_told_databases
 from bridge.ddl.lexer import opened, tokens
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.policy import Verdict, ddl_rules

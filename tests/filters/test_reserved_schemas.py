@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.filters.reserved_schemas import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas
+from bridge.filters.table_filter import DEFAULT_SCHEMA, SYSTEM_SCHEMAS, ReservedSchemas
 from bridge.local import MariaDB
 from bridge.quoting import quote_name
 from tests.support.pipelines import sql

@@ -14,7 +14,7 @@ from bridge.commands.ddl import entries, release, site_for, translate
 from bridge.config import Settings
 from bridge.ddl.parser import Classified, classify
 from bridge.mysql.connection.target import Target
-from bridge.mysql.schema_changes.upstream_zone import set_fractions
+from bridge.mysql.schema_changes.ddl_session import set_fractions
 from bridge.mysql.server_errors import error_code
 from bridge.mysql.state.ddl_journal import OPEN, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.commands.quarantine import Quarantine
 from bridge.errors import BridgeError
-from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
+from bridge.filters.table_filter import DEFAULT_SCHEMA
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalState

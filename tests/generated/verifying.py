@@ -138,13 +138,10 @@ def verify(
     parts: Sequence[Messages],
     ends: dict[PartitionId, int],
     fixes: Path | None = None,
-    *,
-    resume: bool = False,
 ) -> Report:
-    """What `bridge verify` reports of a target and messages.  parts: as executors read them; fixes: of --fix-sql;
-    resume: of --resume."""
+    """What `bridge verify` reports of a target and messages.  parts: as executors read them; fixes: of --fix-sql."""
     source = InMemory(parts, {where: Extent(0, end) for where, end in ends.items()})
-    return _verify(url, settings, protocol, source, fixes, resume=resume)
+    return _verify(url, settings, protocol, source, fixes)
 
 
 def verify_events(
@@ -160,10 +157,8 @@ def verify_events(
     return _verify(url, settings, protocol, OfEvents(events, is_cut=is_cut), fixes)
 
 
-def _verify(
-    url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None, *, resume: bool = False
-) -> Report:
-    options = VerifyOptions.of(settings, fix_file=fixes, resume=resume)
+def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:
+    options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
     table = ProgressTable(settings.name)
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
     with without_spark(), cut_tables():

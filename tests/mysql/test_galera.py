@@ -10,7 +10,7 @@ import pytest
 from bridge.local.mariadb import OLD_VERSION, VERSION
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.reach import find_limits
+from bridge.mysql.probe import find_limits
 from bridge.mysql.server_errors import UnavailableError
 from tests.pipeline import test_crash_points as crash_points
 from tests.pipeline import test_lost_target as lost_target

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.mysql.reach import find_limits
+from bridge.mysql.probe import find_limits
 from tests.support.pipelines import admin
 
 

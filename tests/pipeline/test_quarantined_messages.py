@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bridge.errors import BadMessageError
-from bridge.filters.routes import Routes
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark

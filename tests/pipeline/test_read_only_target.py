@@ -14,10 +14,10 @@ from bridge.events import Event
 from bridge.local import MariaDB
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.probe import condition
 from bridge.mysql.server_errors import NoRoomError, ReadOnlyError, UnavailableError
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import ProgressTable
-from bridge.mysql.writability import condition
 from bridge.pipeline.pipeline import expected_errors
 from tests.support.command import bridge
 from tests.support.pipelines import Pipeline, admin, opened

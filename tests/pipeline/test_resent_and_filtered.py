@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import Event, Kind
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.protocols.ruled_rows import ruled
 from bridge.tso import ms_tso

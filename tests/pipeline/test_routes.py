@@ -14,7 +14,7 @@ from bridge.config import Settings
 from bridge.ddl.policy import DdlRules
 from bridge.errors import HeldError, UsageError
 from bridge.events import Event
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import RowRules
 from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.pipeline.bad_input.truncated_rows import CutRows

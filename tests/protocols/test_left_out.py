@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.events import Kind
-from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.filters.table_filter import ReservedSchemas
 from bridge.protocols import PROTOCOLS as REGISTERED
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import EVENT_SCHEMA, Event, Kind
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.protocols.ruled_rows import ruled, ruled_event
 from tests.protocols.test_left_out import PROTOCOLS, decoded, message

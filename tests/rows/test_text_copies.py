@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.rows import text_copies
+from bridge.rows import gathering
 from bridge.rows.arrow_images import TEXT
-from bridge.rows.text_copies import lines, one_piece, taken_texts
+from bridge.rows.gathering import lines, one_piece, taken_texts
 
 ROWS = 3_000
 """Enough for the compiled function."""
@@ -19,7 +19,7 @@ ROWS = 3_000
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has the compiled function copy what is enough for it."""
-    monkeypatch.setattr(text_copies._readiness, "_seen", 1_000_000)
+    monkeypatch.setattr(gathering._readiness, "_seen", 1_000_000)
 
 
 def _column(seed: int, kind: pa.DataType, *, nulls: bool) -> pa.ChunkedArray:

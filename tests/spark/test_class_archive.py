@@ -12,25 +12,25 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import UsageError
-from bridge.spark import class_archive, java_options, session
+from bridge.spark import class_archive, process_memory, session
 from tests.support.waiting import wait_for
 
 
 def test_without_an_archive_nothing_is_said_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Java would print a warning."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert java_options.java_options() == ""
+    assert process_memory.java_options() == ""
 
 
 def test_an_archive_of_another_kind_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is cut short, or another Java's: the JVM starts without it, and without a word."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(java_options, "archive_name", lambda: "classes")
+    monkeypatch.setattr(process_memory, "archive_name", lambda: "classes")
     archive = tmp_path / "bridge" / "classes" / "classes.jsa"
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"no archive at all")
     done = subprocess.run(
-        ["java", *java_options.java_options().split(), "-version"], capture_output=True, text=True, check=True
+        ["java", *process_memory.java_options().split(), "-version"], capture_output=True, text=True, check=True
     )
     assert "warning" not in done.stdout + done.stderr
 
@@ -51,17 +51,17 @@ def test_archives_that_no_bridge_starts_with_are_removed(tmp_path: Path, monkeyp
         os.utime(path, (0, 0))
     with pytest.raises(UsageError, match="no Java"):
         session.start_session({})
-    kept = {java_options.archive_name()}
+    kept = {process_memory.archive_name()}
     monkeypatch.setenv("JAVA_HOME", "new")
     class_archive.make_archive()
-    kept.add(java_options.archive_name())
+    kept.add(process_memory.archive_name())
     assert {path.name for path in (tmp_path / "bridge").iterdir() if path.is_dir()} == kept
 
 
 @pytest.mark.usefixtures("kafka")
 def test_the_archive_is_there_once_it_was_made() -> None:
     """The fixture has made it, as everything that starts bridges here does."""
-    assert java_options.java_options()
+    assert process_memory.java_options()
 
 
 @pytest.fixture

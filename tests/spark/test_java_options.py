@@ -8,7 +8,7 @@ import pytest
 
 from bridge.errors import SourceError, UsageError
 from bridge.spark import session
-from bridge.spark.java_options import driver_java_options
+from bridge.spark.process_memory import driver_java_options
 
 
 def test_options_of_the_operator_stand_behind_the_bridges_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from bridge.spark.java_options import java_options
+from bridge.spark.process_memory import java_options
 
 _MAKE = [sys.executable, "-m", "bridge.spark.class_archive"]
 

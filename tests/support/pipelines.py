@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from bridge.ddl.policy import DdlRules
 from bridge.ends.end import End
-from bridge.filters.routes import Routes
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.writer import Writer, no_trace

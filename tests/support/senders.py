@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bridge.commands.config_examples import example
+from bridge.commands.manual import example
 from bridge.local import Kafka, MariaDB, MySQL
 from bridge.local.mysql import OLD_VERSION
 from bridge.local.sql_server import SqlServer

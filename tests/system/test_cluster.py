@@ -12,7 +12,7 @@ import pytest
 
 import bridge
 from bridge.local import Kafka
-from bridge.spark.java_options import driver_java_options
+from bridge.spark.process_memory import driver_java_options
 from tests.bench.database import fingerprint, make_tables
 from tests.bench.encoders import ENCODERS
 from tests.bench.topics import fill

@@ -99,8 +99,8 @@ class Reader(threading.Thread):
 
 
 RUNS = [
+    ("target", MYSQL, "atomic", 1),
     *(pytest.param(*one, marks=pytest.mark.soak) for one in [
-        ("target", MYSQL, "atomic", 1),
         ("target", OLD, "atomic", 4), ("mysql_target", OLD, "atomic", 4),
         ("mysql_target", MYSQL, "atomic", 4),
         ("target", OLD, "parallel", 8), ("mysql_target", MYSQL, "parallel", 8),

@@ -62,7 +62,7 @@ def found(ended: Ended) -> set[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(("variant", "script"), EQUAL)
 def test_no_false_alarm(target: str, golden: Path, variant: str, script: str) -> None:
-    """What the bridge itself has written is equal, table by table, and all of it is covered."""
+    """What the bridge itself has written is equal, table by table, and all of it is covered where no column changed."""
     verify = replayed(golden, variant, script, target)
     ended = bridge(*verify, "--json")
     assert found(ended) == set()
@@ -72,7 +72,7 @@ def test_no_false_alarm(target: str, golden: Path, variant: str, script: str) ->
     there = {name: execute(target, f"SELECT COUNT(*) FROM {name}")[0][0] for name in counted}
     assert counted == there
     assert sum(counted.values()) > 10
-    assert script == "ddl" or {t["not_covered"] for t in report["tables"]} == {0}
+    assert script in {"bank", "ddl"} or {t["not_covered"] for t in report["tables"]} == {0}
 
 
 def test_other_routes_than_those_of_the_pipeline_are_refused(target: str, tmp_path: Path) -> None:
@@ -341,8 +341,8 @@ def test_verify_while_transactions_flow(target: str, kafka: Kafka, topic: Callab
 
 
 def test_updates_that_hold_a_part_of_their_rows(target: str, tmp_path: Path) -> None:
-    """What official Canal leaves out (binlog_row_image=NOBLOB) is not covered, and is counted; what its last message
-    holds is compared, also of a row whose key moves."""
+    """Of official Canal (binlog_row_image=NOBLOB): they are not covered, and are counted, also a row whose key moves; a
+    fix file leaves them as they are."""
     execute(
         target,
         "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, n INT, doc TEXT);"
@@ -372,12 +372,14 @@ def test_updates_that_hold_a_part_of_their_rows(target: str, tmp_path: Path) -> 
     assert bridge("replay", *arguments).code == 0
     wanted = "(1, 2, 'precious'), (5, 1, 'dear'), (8, 1, 'from before'), (9, 2, 'from before')"
     execute(target, f"REPLACE INTO m.t VALUES {wanted}")
-    assert found(bridge("verify", *arguments, "--json")) == set()
-    execute(target, "UPDATE m.t SET doc = NULL; UPDATE m.t SET n = 7 WHERE id = 5")
+    damage = "UPDATE m.t SET doc = NULL; UPDATE m.t SET n = 7 WHERE id = 5; UPDATE m.t SET id = 6 WHERE id = 1"
     fix = tmp_path / "fix.sql"
-    ended = bridge("verify", *arguments, "--json", "--fix-sql", str(fix))
-    assert found(ended) == {("m.t", "different", "5", "n")}
-    [notes] = [table["notes"] for table in json.loads(ended.out)["tables"]]
-    assert notes == ["of 3 rows the last message holds only a part: their other values are not covered"]
+    for statement, not_covered in (("DO 0", 4), (damage, 5)):  # with the lost row 1
+        execute(target, statement)
+        ended = bridge("verify", *arguments, "--json", "--fix-sql", str(fix))
+        assert found(ended) == set()
+        [table] = json.loads(ended.out)["tables"]
+        assert (table["rows"], table["not_covered"]) == (0, not_covered)
+        assert table["notes"] == ["rows of which the last message holds only a part are not covered"]
     execute(target, fix.read_text(encoding="utf-8"))
-    assert execute(target, "SELECT n FROM m.t ORDER BY id") == [(2,), (1,), (1,), (2,)]
+    assert execute(target, "SELECT id, n FROM m.t ORDER BY id") == [(5, 7), (6, 2), (8, 1), (9, 2)]

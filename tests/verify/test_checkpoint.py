@@ -34,7 +34,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, chunks: int) -> None:
 def test_resume_goes_on_behind_what_was_equal(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows and chunks are counted as if there had been one run; earlier ranges are not asked for again."""
     pair.both(TABLES)
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 15_000)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 15_000)
     with monkeypatch.context() as patch:
         interrupt(patch, 2)
         with pytest.raises(KeyboardInterrupt):
@@ -85,7 +85,7 @@ def test_a_large_table_is_read_by_all_workers(pair: Pair, monkeypatch: pytest.Mo
         return rows(self, sql)
 
     monkeypatch.setattr(SnapshotReader, "rows", counting)
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 2_000)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 2_000)
     report = pair.verify("app.*", workers=3)
     assert said(report) == {"a 5 different v", "a 25000 different v", "a 31000 missing", "a 50000 different v"}
     assert (report.tables[0].rows, len(seen)) == (50_000, 6)
@@ -110,7 +110,7 @@ def test_a_failure_of_one_worker_ends_all(pair: Pair, monkeypatch: pytest.Monkey
         return rows(self, sql)
 
     monkeypatch.setattr(SnapshotReader, "rows", failing)
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 1_000)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 1_000)
     with pytest.raises(StoppedError, match="the server was lost"):
         pair.verify("app.*")
     assert len(chunks) < ALL_CHUNKS / 2

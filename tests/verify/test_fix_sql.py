@@ -15,7 +15,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.verify.source.translated_table import StatementTranslator
+from bridge.verify.source.target_statements import StatementTranslator
 from tests.generated.verifying import verify_events
 from tests.support.clients import mariadb_client, mysql_client, run_file
 from tests.support.pipelines import run_all

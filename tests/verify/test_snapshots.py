@@ -16,7 +16,7 @@ from bridge.model import Advance
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
-from bridge.mysql.server_load.status_limits import parse_limits
+from bridge.mysql.server_load import parse_limits
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import ServerKind
 from bridge.verify import snapshots

@@ -22,11 +22,11 @@ def example(
     as_json: JsonFlag = False,
 ) -> None:
     """Prints a commented settings file, to begin with."""
-    from bridge.commands import config_examples
+    from bridge.commands import manual
 
     if name is None:
-        known = config_examples.examples()
+        known = manual.examples()
         console.print_json(known) if as_json else output.examples(known)
     else:
-        text = config_examples.example(name)
+        text = manual.example(name)
         console.print_json({"name": name, "text": text}) if as_json else output.file_text(text)

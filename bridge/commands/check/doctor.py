@@ -5,9 +5,11 @@ A place that does not answer is one line; the lines that need it are left out.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from pymysql.err import MySQLError
 
@@ -16,23 +18,58 @@ from bridge.commands.check.finding import Finding, fail, failed, ok
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import ServerFacts
-from bridge.commands.check.time_limit import Look, SilentError
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.commands.extra_unique_keys import extra_keys
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
-from bridge.filters.reserved_schemas import ReservedSchemas
+from bridge.filters.table_filter import ReservedSchemas
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import server_words
 from bridge.sources.source import Source
 from bridge.tso import parse_moment
 from bridge.watch.address import parse_address
 
+T = TypeVar("T")
+
+
+class SilentError(Exception):
+    """A place gave no answer within its time; says which."""
+
+
+class Look(Generic[T]):
+    """Work that has begun in a thread of its own, which does not keep the process from ending.
+
+    place: what is looked at, in words.
+    seconds: how long the work may take, from now on.
+    """
+
+    def __init__(self, place: str, seconds: float, work: Callable[[], T]) -> None:
+        self._place, self._seconds, self._work = place, seconds, work
+        self._until = time.monotonic() + seconds
+        self._found: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"check {place}", daemon=True)
+        self._thread.start()
+
+    def result(self) -> T:
+        """Gives what was found, or raises what the work raised; SilentError when its time is over."""
+        self._thread.join(max(0.0, self._until - time.monotonic()))
+        if self._error is not None:
+            raise self._error
+        if not self._found:
+            raise SilentError(f"{self._place} gave no answer within {self._seconds:g} s")
+        return self._found[0]
+
+    def _run(self) -> None:
+        try:
+            self._found.append(self._work())
+        except BaseException as error:  # noqa: BLE001  # the thread that asks raises it
+            self._error = error
+
+
 SERVER_SECONDS: Final = 30.0
 SOURCE_SECONDS: Final = 90.0
 """More: the broker is greeted for 15 s, and the ends of each partition are read."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

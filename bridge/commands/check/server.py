@@ -1,14 +1,10 @@
-"""Checks of the target server: version, settings that matter, encryption, reach of locks, clock."""
+"""Checks of the target server: version, settings that matter, encryption, reach of locks."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from pymysql.err import MySQLError
 
 from bridge.commands.check import grants
 from bridge.commands.check.finding import Finding, Level, fail, failed, ok, warn
@@ -19,20 +15,14 @@ from bridge.errors import UsageError
 from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.reach import Reach, find_limits
-from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS, FIX, are_explicit
+from bridge.mysql.probe import Reach, find_limits, writable
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_rules
-from bridge.mysql.writability import writable
 from bridge.quoting import quote_name
 
 _LEAST_PACKET: Final = 16 << 20
-_CLOCK_SECONDS: Final = 5.0
-_VARIABLES: Final = (
-    *("max_allowed_packet", "log_bin", "binlog_format", "enforce_gtid_consistency"),
-    *("gtid_mode", "lower_case_table_names"),
-)
+_VARIABLES: Final = (*("max_allowed_packet", "log_bin", "binlog_format", "gtid_mode", "lower_case_table_names"),)
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
     Flavour.MARIADB: (10, 2),
     Flavour.MYSQL: (5, 7),
@@ -62,8 +52,6 @@ class ServerFacts:
 
     variables: global variables, in lower case; those that it does not have are missing.
     load_objection: why rows are not written by LOAD DATA; "" when they are.
-    clock_ahead: seconds by which its clock is ahead of this machine's.
-    takes_timestamps: whether TIMESTAMP columns that a schema change makes are as it says.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
     progress: of the pipeline, when it is known.
     other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
@@ -74,11 +62,9 @@ class ServerFacts:
     is_writable: bool
     variables: Mapping[str, str]
     load_objection: str
-    clock_ahead: float
     limits: tuple[Reach, ...]
     own_tables: bool
     grants: grants.GrantFacts
-    takes_timestamps: bool = True
     progress: Progress | None = None
     other_routes: UsageError | None = None
 
@@ -105,11 +91,9 @@ def gather(target: Target, settings: Settings, *, accepts_change: bool = False) 
             is_writable=bool(session.value(f"SELECT {writable(session)}")),
             variables=read_variables(session, _VARIABLES),
             load_objection=server_objection(session),
-            clock_ahead=clock_ahead(session, time.time),
             limits=limits,
             own_tables=has_own_tables,
             grants=grants.gather(session),
-            takes_timestamps=_takes_timestamps(session),
             progress=progress,
             other_routes=_other_routes(session, table, progress, settings, accepts_change=accepts_change),
         )
@@ -135,12 +119,6 @@ def _other_routes(
     return None
 
 
-def _takes_timestamps(session: Session) -> bool:
-    with suppress(MySQLError):
-        session.execute(EXPLICIT_DEFAULTS)
-    return are_explicit(session)
-
-
 def make_own_tables(target: Target, settings: Settings) -> None:
     """Makes the bridge's own database and tables."""
     session = target.connect(autocommit=True)
@@ -157,13 +135,6 @@ def read_variables(session: Session, names: tuple[str, ...]) -> dict[str, str]:
     return {str(name).lower(): str(value) for name, value in rows}
 
 
-def clock_ahead(session: Session, clock: Callable[[], float]) -> float:
-    """Measures by how many seconds the server's clock is ahead; what the question took is shared by both ways."""
-    before = clock()
-    theirs = float(session.value("SELECT UNIX_TIMESTAMP(NOW(6))"))
-    return theirs - (before + clock()) / 2
-
-
 def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Finding]:
     """Judges what the target is and how it is set; `place` is its address without secrets."""
     yield judge_version(facts.version, place)
@@ -171,18 +142,10 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
     yield _judge_writable(facts)
     yield _judge_packet(facts)
     yield from _judge_binlog(facts)
-    if not facts.takes_timestamps:
-        yield warn(
-            "timestamps",
-            "explicit_defaults_for_timestamp is off and the user may not set it: schema changes that name TIMESTAMP"
-            " stop the pipeline",
-            FIX,
-        )
     yield from _judge_names(facts, settings)
     yield _judge_load(facts)
     for limit in facts.limits:
         yield Finding("reach", Level.FAIL if limit.is_fatal else Level.WARN, limit.what, limit.fix)
-    yield judge_clock("target", facts.clock_ahead)
     name = quote_name(settings.target.schema_name)
     made = (
         "are there" if facts.own_tables else "are not there yet; the first start, or bridge check --create, makes them"
@@ -217,14 +180,6 @@ def judge_encryption(section: str, found: Encryption, server: TargetSection | Up
     if not found.is_on:
         fix = f"if others can read the network, switch TLS on at the server and {fix}"
     return warn("encryption", what, fix) if server.tls in {"preferred", "required"} else ok("encryption", what)
-
-
-def judge_clock(section: str, ahead: float) -> Finding:
-    """Judges the difference between two clocks: the lag that is shown is off by it."""
-    off = f"the clock of the {section} is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} this machine's"
-    if abs(ahead) > _CLOCK_SECONDS:
-        return warn("clock", f"{off}: the lag that is shown is wrong by that much", "have both follow NTP")
-    return ok("clock", f"the clocks of the {section} and this machine differ by less than {_CLOCK_SECONDS:g} s")
 
 
 def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
@@ -267,16 +222,7 @@ def _judge_binlog(facts: ServerFacts) -> Iterator[Finding]:
             "SET GLOBAL binlog_format = 'ROW', and in the server's settings",
         )
         return
-    consistent = facts.variables.get("enforce_gtid_consistency", "OFF").upper()
     gtid = f", gtid_mode {facts.variables['gtid_mode']}" if "gtid_mode" in facts.variables else ""
-    if _is_on(consistent) and read_version(facts.version)[1] < (8, 0, 13):
-        yield warn(
-            "binlog",
-            f"binlog_format is {form}{gtid}, with enforce_gtid_consistency: before MySQL 8.0.13 no temporary table can"
-            " be made in a transaction, as rows in parts and rows that only the target completes need",
-            "upgrade to 8.0.13 or later, or switch enforce_gtid_consistency off",
-        )
-        return
     yield ok("binlog", f"binlog_format is {form}{gtid}")
 
 

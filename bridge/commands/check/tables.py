@@ -1,4 +1,5 @@
-"""Checks of the target's tables: what the sample's rows need, and what the target would do by itself."""
+"""Checks of the target's tables and databases: what the sample's rows and schema changes need, what the target would do
+by itself, and keys of merged shards that are likely to meet."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.commands.check import databases, shards
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import ZONE_FIX, Decoded
 from bridge.config import Settings
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.parser import Classified, classify
+from bridge.ddl.policy import Verdict
 from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
@@ -22,9 +25,101 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
 from bridge.protocols import PROTOCOLS
 from bridge.protocols.values.untyped import split_forms
-from bridge.rows.keys.other_spellings import spelled_texts
+from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.types.type_check import is_changed_to
 from bridge.tso import parse_moment
+
+
+def existing(session: Session) -> frozenset[str]:
+    """Asks the target for its databases; their names in small letters."""
+    found = session.rows("SELECT LOWER(schema_name) FROM information_schema.schemata")
+    return frozenset(str(name) for (name,) in found)
+
+
+def judge_databases(there: Collection[str], found: Decoded, settings: Settings) -> Iterator[Finding]:
+    """Names the databases that the target lacks, and that no schema change makes before a table in them."""
+    lacking = sorted({name for name in _needed_databases(found, settings) if name.lower() not in there})
+    if lacking:
+        yield fail(
+            "databases",
+            f"the target lacks databases in which schema changes of the sample make tables: {', '.join(lacking)}",
+            "CREATE DATABASE there, with the character set and the collation that it has upstream",
+        )
+
+
+def _needed_databases(found: Decoded, settings: Settings) -> Iterator[str]:
+    begin, made = parse_moment(settings.begin), set[str]()
+    for event in sorted(found.events, key=lambda event: event.commit_ts):
+        change = _change_in(event)
+        if change is None or event.commit_ts < begin:
+            continue
+        if change.kind is StatementKind.CREATE_DATABASE:
+            made.add(change.database.lower())
+        elif change.kind is StatementKind.CREATE_TABLE and _runs(change, event, settings):
+            for table in change.tables:
+                if table.schema.lower() not in made:
+                    yield settings.table_routes.target(table).schema
+
+
+def _change_in(event: Event) -> Classified | None:
+    if event.kind is not Kind.SCHEMA_CHANGE or not event.text:
+        return None
+    change = classify(event.text, event.schema)
+    return change if isinstance(change, Classified) else None
+
+
+def _runs(change: Classified, event: Event, settings: Settings) -> bool:
+    return settings.ddl_rules().decide(change, event.text or "").verdict is Verdict.ALLOW
+
+
+_SHARDS = 8
+
+
+def judge_shards(tables: Mapping[TableName, Table], found: Decoded, routes: Routes) -> Iterator[Finding]:
+    """Judges the tables of the sample that are merged.  tables: those that the target has."""
+    there = {(name.schema.lower(), name.table.lower()): table for name, table in tables.items()}
+    for target, shards in sorted(_shards(found, routes).items()):
+        told = ", ".join(map(str, sorted(shards)[:_SHARDS])) + (" ..." if len(shards) > _SHARDS else "")
+        yield ok("shards", f"{target} is merged; shards in the sample: {told}")
+        table = there.get((target.schema.lower(), target.table.lower()))
+        if table is not None:
+            yield from _judge_keys(target, table)
+
+
+def _shards(found: Decoded, routes: Routes) -> dict[TableName, set[TableName]]:
+    names = {TableName(event.schema, event.table) for event in found.events if event.kind <= Kind.DELETE}
+    merged: dict[TableName, set[TableName]] = {}
+    for name in filter(routes.merges, names):
+        merged.setdefault(routes.target(name), set()).add(name)
+    return merged
+
+
+def _judge_keys(target: TableName, table: Table) -> Iterator[Finding]:
+    if not table.keys:
+        yield warn(
+            "shards",
+            f"{target} is merged and has no key: its rows are counted, and a change of a shard that lacks a column of"
+            " it stops the bridge",
+            "give it a key, upstream as well",
+        )
+        return
+    if table.counts:
+        yield warn(
+            "shards",
+            f"{target} is merged and its key is AUTO_INCREMENT: numbers that each shard counts by itself meet, and then"
+            " a row of one shard overwrites another's",
+            "let the shards count in ranges of their own (auto_increment_increment and auto_increment_offset)",
+        )
+    others = [unique for unique in table.uniques if unique != table.keys[0]]
+    if others:
+        names = "; ".join(", ".join(part or "an expression" for part in unique) for unique in others)
+        yield warn(
+            "shards",
+            f"{target} is merged and has more than one unique key: values of ({names}) of two shards must not meet"
+            " either",
+            "drop a unique key of the target that holds within each shard only",
+        )
+
 
 _SHOWN: Final = 5
 _END_OF_TIME: Final = 1 << 63
@@ -75,7 +170,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
             tables,
             _mandatory(session, tables),
             [effect for effect in effects if routes.accepts_target(*effect.table)],
-            databases.existing(session),
+            existing(session),
             _is_known(session, settings),
         )
     finally:
@@ -85,11 +180,11 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
-        yield from databases.judge(facts.databases, found, settings)
+        yield from judge_databases(facts.databases, found, settings)
         needed = list(needed_tables(found, parse_moment(settings.begin), settings.table_routes))
         yield from _judge_tables(facts, needed, found)
     yield from _judge_spellings(facts, settings.ddl.source)
-    yield from shards.judge(facts.tables, found, settings.table_routes)
+    yield from judge_shards(facts.tables, found, settings.table_routes)
     yield from _judge_zone(facts, found, settings)
     what = "the target would change rows by itself"
     for effect in facts.side_effects:

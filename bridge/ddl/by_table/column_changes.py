@@ -29,9 +29,6 @@ _NO_COLUMN: Final = frozenset(
 )
 
 _UNIQUE: Final = frozenset(["PRIMARY", "UNIQUE"])
-_CONSTANTS: Final = frozenset(["NULL", "TRUE", "FALSE"])
-_NO_NULL: Final = frozenset(["NOT", "PRIMARY", "KEY", "AUTO_INCREMENT", "SERIAL", "TIMESTAMP"])
-"""Words of a column without a default of its own that may hold something else than NULL."""
 _INDEX: Final = (["INDEX"], ["KEY"], ["CONSTRAINT"])
 
 
@@ -46,8 +43,6 @@ class ColumnChanges:
     converts_texts: whether all texts of the table got another character set or collation; they look the same, but
     others of them may be equal.
     changes_keys: whether unique keys were made or dropped.
-    undefaulted: columns, as they are called after the statement, in which rows that were there before may have another
-    value than a new row gets that does not name them.
     made: columns that are added; rows that were there before are the same with them.
     """
 
@@ -57,7 +52,6 @@ class ColumnChanges:
     loses_rows: bool
     converts_texts: bool = False
     changes_keys: bool = False
-    undefaulted: frozenset[str] = frozenset()
     made: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
@@ -76,8 +70,6 @@ def column_changes(statement: str) -> ColumnChanges:
     renamed: dict[str, str] = {}
     dropped: set[str] = set()
     retyped: set[str] = set()
-    undefaulted: set[str] = set()
-    added: set[str] = set()
     made: set[str] = set()
     loses_rows = converts_texts = changes_keys = False
     for part in _specifications(tokens(statement)):
@@ -92,10 +84,7 @@ def column_changes(statement: str) -> ColumnChanges:
                 renamed[_lower(pair[0].name)] = _lower(pair[1].name)
             case ["DROP", *_]:
                 dropped.update(_column(part))
-            case ["ALTER", *_]:
-                undefaulted.update(_column(part))
             case ["ADD", *_]:
-                added.update(_without_sure_default(part))
                 made.update(_added(part))
             case ["MODIFY", *_]:
                 retyped.update(_column(part))
@@ -104,7 +93,6 @@ def column_changes(statement: str) -> ColumnChanges:
                 retyped.add(old)
                 if old != new:
                     renamed[old] = new
-    after = added.union(renamed.get(name, name) for name in undefaulted)
     return ColumnChanges(
         renamed,
         frozenset(dropped),
@@ -112,16 +100,8 @@ def column_changes(statement: str) -> ColumnChanges:
         loses_rows,
         converts_texts,
         changes_keys,
-        frozenset(after),
         frozenset(made),
     )
-
-
-def _without_sure_default(part: Sequence[Token]) -> Iterator[str]:
-    """Gives the columns of an ADD for which a new row does not surely get the value that the rows before got."""
-    for definition in _definitions(part):
-        if not _is_sure(definition):
-            yield from _column(definition)
 
 
 def _added(part: Sequence[Token]) -> Iterator[str]:
@@ -138,22 +118,6 @@ def _definitions(part: Sequence[Token]) -> Iterator[Sequence[Token]]:
             yield from _definitions([part[0], *definition])
     else:
         yield part
-
-
-def _is_sure(definition: Sequence[Token]) -> bool:
-    """Tells whether a column gets a constant, or NULL, in every row that does not name it."""
-    words = [token.word for token in definition]
-    if "DEFAULT" in words:
-        behind = definition[words.index("DEFAULT") + 1 :]
-        if behind[:1] and behind[0].text in {"-", "+"}:
-            behind = behind[1:]
-        is_last_or_option = len(behind) < 2 or behind[1].text != "("
-        return bool(behind) and is_last_or_option and (behind[0].word in _CONSTANTS or _is_literal(behind[0]))
-    return not _NO_NULL.intersection(words)
-
-
-def _is_literal(token: Token) -> bool:
-    return token.text[0] in "'\"0123456789."
 
 
 def _changes_keys(words: Sequence[str]) -> bool:

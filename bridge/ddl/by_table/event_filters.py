@@ -17,7 +17,7 @@ from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
 from bridge.filters.go_regexp import GoPattern, GoRegexpError, compiled
-from bridge.filters.row_rules import IgnoredRows
+from bridge.filters.routes import IgnoredRows
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 

@@ -6,15 +6,14 @@ routed table is not run at all.  The outcome is classified again, and must touch
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.lexer import Named, Token, UnreadableError, opened, tokens
+from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.rule import Edit, UnsupportedError
-from bridge.ddl.token_reader import Named
 from bridge.filters.routes import Routes
 from bridge.model import TableName
 from bridge.quoting import quote_name
@@ -52,7 +51,7 @@ def routed_statement(text: str, known: Classified, schema: str, routes: Routes, 
     elif _is_untouched(known, routes):
         return RoutedStatement(text, schema)
     else:
-        edits = tuple(_names(found, known, schema, routes))
+        edits = tuple(_names(found, known, routes))
     routed = RoutedStatement(_replaced(text, edits), there, edits)
     _check(routed, known, routes, tidb=tidb)
     return routed
@@ -113,20 +112,19 @@ def _is_untouched(known: Classified, routes: Routes) -> bool:
     return all(routes.target(name) == name for name in names) and not any(map(routes.takes_from, known.reads.functions))
 
 
-def _names(found: Sequence[Token], known: Classified, schema: str, routes: Routes) -> Iterator[Edit]:
+def _names(found: Sequence[Token], known: Classified, routes: Routes) -> Iterator[Edit]:
+    if known.kind is StatementKind.CREATE_VIEW:
+        raise RoutingError("a view names tables, columns and functions by names that the routes change")
     named = _named(known)
     for one in named:
         target = routes.target(one.table)
         why = f"the route of {one.table}" if target != one.table else "its database, since other names are routed"
         if target != one.table or not one.is_qualified:
             yield Edit(*one.span, quote_name(*target), why)
-    if known.reads.uses_sequences or _SEQUENCE_WORDS & {token.word for token in found}:
+    if _SEQUENCE_WORDS & {token.word for token in found}:
         raise RoutingError("it uses a sequence")
     rest = [token for token in found if not any(one.span[0] <= token.span[0] < one.span[1] for one in named)]
-    if known.kind is StatementKind.CREATE_VIEW:
-        yield from _reads(rest, known, schema, routes)
-    else:
-        _refuse_others(rest, known, routes)
+    _refuse_others(rest, known, routes)
 
 
 def _refuse_others(rest: Sequence[Token], known: Classified, routes: Routes) -> None:
@@ -138,65 +136,6 @@ def _refuse_others(rest: Sequence[Token], known: Classified, routes: Routes) -> 
             continue
         if name.lower() in renamed or routes.takes_from(name):
             raise RoutingError(f"it names something of {name}, and the bridge does not understand what")
-
-
-# --- views
-
-
-def _reads(rest: Sequence[Token], known: Classified, schema: str, routes: Routes) -> Iterator[Edit]:
-    """Routes what a view reads, where names of tables cannot be taken for aliases or columns."""
-    if known.reads.unclear:
-        raise RoutingError(f"the view cannot be understood near: {known.reads.unclear}")
-    for function in known.reads.functions:
-        if routes.takes_from(function):
-            raise RoutingError(f"the view calls a function of {function}")
-    there = routes.whole_database(schema) or schema
-    words = [(token.name or "").lower() for token in rest]
-    for name in dict.fromkeys(known.reads.names):
-        target, pairs = routes.target(name), list(_pairs(rest, words, name))
-        if (target.schema, target.table) != (there, name.table) and _stands_alone(rest, words, name.table):
-            raise RoutingError(f"the view names {name.table} without its database")
-        if target != name:
-            _refuse_other_meanings(rest, words, name, target, is_named=bool(pairs))
-            for first, last in pairs:
-                yield Edit(first.span[0], last.span[1], quote_name(*target), f"the route of {name}")
-
-
-def _refuse_other_meanings(
-    rest: Sequence[Token], words: Sequence[str], name: TableName, target: TableName, *, is_named: bool
-) -> None:
-    """Raises RoutingError where a name that the route changes may stand for something else.  is_named: whether the view
-    names the table with its database."""
-    if target.table != name.table and _qualifies(rest, words, name.table):
-        raise RoutingError(f"the view names columns of {name.table} by the name of the table")
-    if is_named and _stands_alone(rest, words, name.schema):
-        raise RoutingError(f"{name.schema} may be another name in the view as well")
-
-
-def _pairs(rest: Sequence[Token], words: Sequence[str], name: TableName) -> Iterator[tuple[Token, Token]]:
-    """Finds `database.table`, also where a column follows."""
-    for i in range(len(rest) - 2):
-        is_pair = words[i] == name.schema.lower() and rest[i + 1].text == "." and words[i + 2] == name.table.lower()
-        if is_pair and (i == 0 or rest[i - 1].text != "."):
-            yield rest[i], rest[i + 2]
-
-
-def _stands_alone(rest: Sequence[Token], words: Sequence[str], name: str) -> bool:
-    """Tells whether a name occurs without a dot on either side."""
-    return any(
-        word == name.lower() and not _is_dot(rest, i - 1) and not _is_dot(rest, i + 1) for i, word in enumerate(words)
-    )
-
-
-def _qualifies(rest: Sequence[Token], words: Sequence[str], name: str) -> bool:
-    """Tells whether a name occurs with a dot behind it only: a column of a table, or of an alias."""
-    return any(
-        word == name.lower() and not _is_dot(rest, i - 1) and _is_dot(rest, i + 1) for i, word in enumerate(words)
-    )
-
-
-def _is_dot(rest: Sequence[Token], at: int) -> bool:
-    return 0 <= at < len(rest) and rest[at].text == "."
 
 
 # --- the outcome
@@ -215,9 +154,32 @@ def _check(routed: RoutedStatement, known: Classified, routes: Routes, *, tidb: 
         isinstance(after, Classified)
         and (after.kind, after.classes) == (known.kind, known.classes)
         and [one.table for one in _named(after)] == [routes.target(one.table) for one in _named(known)]
-        and set(after.reads.names) == {routes.target(name) for name in known.reads.names}
-        and after.reads.unclear == known.reads.unclear
         and after.database == (routes.whole_database(known.database) or known.database if known.database else "")
     )
     if not is_same:
         raise RoutingError(f"with the target's names it would be another statement: {routed.text}")
+
+
+def with_told_databases(statement: str, schema: str, told: Collection[TableName]) -> str:
+    """Writes the databases into a statement, where `classify` does not know those of all names and the message tells
+    them; gives any other statement as it came.
+
+    told: the tables that the message names.  One that the statement names with its database tells nothing of the
+    others: Debezium's connector names only the new table of a rename.
+    """
+    found = classify(statement, schema)
+    if not isinstance(found, Unclear):
+        return statement
+    named = [*found.known.touched, *([found.known.like] if found.known.like else [])]
+    named_whole = {_folded(one.table) for one in named if one.is_qualified}
+    rest = [name for name in dict.fromkeys(told) if _folded(name) not in named_whole]
+    for one in sorted(named, key=lambda one: one.span, reverse=True):
+        same = [name for name in rest if name.table.lower() == one.table.table.lower()]
+        if not one.is_qualified and len(same) == 1:
+            start, end = one.span
+            statement = statement[:start] + quote_name(same[0].schema, one.table.table) + statement[end:]
+    return statement
+
+
+def _folded(name: TableName) -> tuple[str, str]:
+    return name.schema.lower(), name.table.lower()

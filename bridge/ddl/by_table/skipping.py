@@ -1,20 +1,93 @@
-"""Finds what rows would be in silence if a schema change were left out, and what is there since one was.  Pure."""
+"""Finds what rows would be in silence if a schema change were left out, and what is there since one was: columns,
+members of an ENUM, times, and unique keys that the target would keep.  Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Final
 
 from bridge.ddl.alter_actions import ColumnNames, column_names
-from bridge.ddl.by_table.shard_statements import constant
-from bridge.ddl.by_table.shard_values import DefinitionOf, misread_values
+from bridge.ddl.by_table.shards import constant
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import statement_parts
-from bridge.ddl.lexer import Token, tokens
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, statement_parts
+from bridge.ddl.lexer import NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
 from bridge.ddl.parser import Classified, Swap
+from bridge.ddl.rule import former_name
 from bridge.model import TableName
+
+_OF_MEMBERS: Final = frozenset({"ENUM", "SET"})
+
+DefinitionOf = Callable[[TableName, str], str | None]
+"""Gives the merged table's definition of a column, from its type on; None where it has none."""
+
+
+def misread_values(
+    text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool, is_left_out: bool = False
+) -> str:
+    """Says which values of rows of a shard would become others in the merged table; "" without any.
+
+    A statement that makes a shard is compared with the merged table, which its rows would go to.  One that alters
+    a shard is compared with the merged table as it is, as the rows of other shards are for that.  One that is left out
+    is compared with the table as it stays, which the rows behind it would go to.
+    is_utc: whether sessions of the upstream are in UTC.
+    """
+    if classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE} or len(classified.tables) != 1:
+        return ""
+    makes = classified.kind is StatementKind.CREATE_TABLE
+    for item in statement_parts(text, classified, tidb=False).items:
+        if item.change in ADDS_COLUMN and item.definition:
+            name = _name(item) if makes else former_name(item)
+            there = definition_of(classified.tables[0], name)
+            if there is None:
+                continue
+            types = list(item.definition[1:]), tokens(there)
+            rows, column = types if makes or is_left_out else reversed(types)
+            whose = "rows behind it" if is_left_out else "rows of a shard"
+            keeps = _keep_numbers(rows, column) or (is_left_out and _only_adds(rows, column))
+            if not keeps:
+                return (
+                    f"{whose} that have other members of {name} may come with their numbers (from all senders but"
+                    " Debezium), which would become other values"
+                )
+            from_utc, to_utc = (at(definition, 0).word == "TIMESTAMP" for definition in (rows, column))
+            if from_utc and not (to_utc or is_utc):
+                return f"{whose} where {name} is a TIMESTAMP come in UTC, and would be written so"
+            if to_utc and not (from_utc or is_utc):
+                return f"{whose} where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
+    return ""
+
+
+def _name(item: Item) -> str:
+    return item.definition[0].name or ""
+
+
+def _keep_numbers(rows: list[Token], column: list[Token]) -> bool:
+    """Tells whether all numbers of members mean the same in a column as in the rows."""
+    if at(column, 0).word not in _OF_MEMBERS:
+        return True  # numbers are refused there, or stay numbers
+    mine, known = _members(rows), _members(column)
+    return at(rows, 0).word == at(column, 0).word and mine == known[: len(mine)]
+
+
+def _only_adds(rows: list[Token], column: list[Token]) -> bool:
+    """Tells whether rows only have members behind those of the column, which every server refuses there."""
+    return at(rows, 0).word in _OF_MEMBERS and _keep_numbers(column, rows)
+
+
+def _members(definition: list[Token]) -> list[str]:
+    """Gives the members in one spelling.  Servers remove blanks at their end."""
+    inside = definition[2 : closing(definition, 1)] if at(definition, 1).text == "(" else []
+    return [_plain(token) for token in inside if token.text != ","]
+
+
+def _plain(token: Token) -> str:
+    if token.kind != "string" or "\\" in token.text:
+        return token.text
+    quote = token.text[0]
+    return token.text[1:-1].replace(quote * 2, quote).rstrip(" ")
+
 
 _COMPUTED: Final = frozenset({"AS", "AUTO_INCREMENT"})
 _REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
@@ -122,3 +195,132 @@ def _default(definition: Sequence[Token]) -> str | None:
     if not _COMPUTED.isdisjoint(words):
         return None
     return "" if ("NOT", "NULL") in pairwise(words) else "NULL"
+
+
+KeysOf = Callable[[TableName], Mapping[str, tuple[str, ...]]]
+"""Gives the columns of each unique key of the target's table by the key's name, the primary key as `primary`; all in
+lower case."""
+
+_PRIMARY: Final = "primary"
+_KINDS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
+_DROPS: Final = frozenset({C.DROP_INDEX, C.DROP_CONSTRAINT})
+_COMPARES: Final = frozenset({"COLLATE", "CHARSET", "BINARY", "CHARACTER", "ASCII", "UNICODE"})
+_TEXTS: Final = frozenset({"CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"})
+
+
+def dropped_key(text: str, classified: Classified, keys_of: KeysOf) -> str:
+    """Says which unique key a statement drops or changes that the target still has; "" when there is none.
+
+    text: with the names of the target.
+    """
+    if classified.kind not in _KINDS or len(classified.tables) != 1:
+        return ""
+    keys = keys_of(classified.tables[0])
+    parts = statement_parts(text, classified, tidb=False)
+    gone = next(iter(_gone(parts, keys)), None)
+    return "" if gone is None else f"the target still has the {_words(gone, keys[gone])}, which the upstream drops"
+
+
+def unread_key(text: str, schema: str, keys_of: KeysOf) -> str:
+    """Says which unique key of the target an ALTER TABLE drops that is not understood as a whole; "" when there is
+    none, or when it cannot be read at all."""
+    try:
+        reader = TokenReader(tokens(text), schema)
+        if not (reader.accept("ALTER") and (reader.accept("TABLE") or reader.accept("ONLINE", "TABLE"))):
+            return ""
+        reader.accept("IF", "EXISTS")
+        keys = keys_of(reader.table().table)
+    except (UnreadableError, NotUnderstoodError):
+        return ""
+    while reader.peek().kind != "end":
+        is_drop = reader.accept("DROP")
+        if is_drop and reader.accept("PRIMARY") and _PRIMARY in keys:
+            return f"the target still has the {_words(_PRIMARY, keys[_PRIMARY])}, which the upstream drops"
+        if is_drop and any(map(reader.accept, ("INDEX", "KEY", "CONSTRAINT"))):
+            reader.accept("IF", "EXISTS")
+            name = (reader.peek().name or "").lower()
+            if name in keys:
+                return f"the target still has the {_words(name, keys[name])}, which the upstream drops"
+        reader.at += 1
+    return ""
+
+
+def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: DefinitionOf) -> str:
+    """Says which unique key of the target would refuse or merge rows that differ upstream, if a statement were left
+    out; "" when there is none.
+
+    Besides `dropped_key` these are keys whose texts the upstream compares in another way from then on, and keys that it
+    calls by another name, by which a later statement would drop them.  text: with the names of the target.
+    """
+    if found := dropped_key(text, classified, keys_of):
+        return found
+    if classified.kind is not StatementKind.ALTER_TABLE or len(classified.tables) != 1:
+        return ""
+    table = classified.tables[0]
+    keys = keys_of(table)
+    parts = statement_parts(text, classified, tidb=False)
+    for item in parts.items:
+        if item.change is C.RENAME_INDEX and (item.name or "").lower() in keys:
+            name = (item.name or "").lower()
+            return f"the target's {_words(name, keys[name])} has another name upstream then, by which it may be dropped"
+        for name, columns in keys.items():
+            if any(_compares_anew(item, column, table, definition_of) for column in columns):
+                return f"the upstream compares the texts of the {_words(name, columns)} in another way than the target"
+    return ""
+
+
+def _gone(parts: StatementParts, keys: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Gives the keys of the target that the statement takes away, or makes anew of other columns."""
+    added = {_added_name(item): _columns(item) for item in parts.items if item.change in ADDS_KEY}
+    for item in parts.items:
+        if item.change is C.DROP_COLUMN:
+            column = _dropped_column(item)
+            yield from (name for name, columns in keys.items() if column in columns)
+            continue
+        replaces = item.change is C.ADD_INDEX and "REPLACE" in [token.word for token in item.tokens[:3]]
+        name = _PRIMARY if item.change is C.DROP_PRIMARY_KEY else (item.name or "").lower()
+        is_dropped = item.change in _DROPS or item.change is C.DROP_PRIMARY_KEY or replaces
+        if is_dropped and name in keys and added.get(name) != keys[name]:
+            yield name
+
+
+def _added_name(item: Item) -> str:
+    return _PRIMARY if item.change is C.ADD_PRIMARY_KEY else (item.name or "").lower()
+
+
+def _columns(item: Item) -> tuple[str, ...]:
+    """Gives the columns of a key that is added; () where it is not unique, or holds more than names of columns."""
+    definition = item.definition
+    if not {"PRIMARY", "UNIQUE"} & {token.word for token in definition[:3]}:
+        return ()
+    opening = next((i for i, token in enumerate(definition) if token.text == "("), len(definition))
+    inside = definition[opening + 1 : closing(definition, opening)] if opening < len(definition) else ()
+    names = [token for token in inside if token.word not in {"ASC", "DESC"} and token.text != ","]
+    return tuple((token.name or "").lower() for token in names)
+
+
+def _dropped_column(item: Item) -> str:
+    i = 1 + (at(item.tokens, 1).word == "COLUMN")
+    while at(item.tokens, i).word in {"IF", "EXISTS"}:
+        i += 1
+    return (at(item.tokens, i).name or "").lower()
+
+
+def _compares_anew(item: Item, column: str, table: TableName, definition_of: DefinitionOf) -> bool:
+    """Tells whether an action names a charset or a collation for a text column, and not the one that it has."""
+    words = [token.word for token in item.tokens]
+    is_table = item.change is C.TABLE_CHARSET and words[0] == "CONVERT"
+    is_column = item.change is C.MODIFY_COLUMN and words[0] != "RENAME" and former_name(item).lower() == column
+    if not (is_table or is_column) or _COMPARES.isdisjoint(words):
+        return False
+    there = (definition_of(table, column) or "").lower()
+    if there.partition("(")[0].partition(" ")[0].upper() not in _TEXTS:
+        return False
+    behind = words.index("COLLATE") + 1 if "COLLATE" in words else len(words)
+    collation = at(item.tokens, behind + (at(item.tokens, behind).text == "=")).word
+    return not collation or f"collate {collation.lower()}" not in there
+
+
+def _words(name: str, columns: tuple[str, ...]) -> str:
+    which = "primary key" if name == _PRIMARY else f"unique key {name}"
+    return f"{which} ({', '.join(column or 'an expression' for column in columns)})"

@@ -1,21 +1,64 @@
-"""Rewrites definitions of columns: generated columns, JSON paths, vectors, expressions as defaults."""
+"""Rewrites definitions of columns (generated columns, JSON paths, vectors, expressions and sequences as defaults), and
+sequences, which MariaDB and TiDB have; elsewhere the rows bring their values."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import renamed_column
+from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
-from bridge.ddl.rules.sequences import sequence_at
 from bridge.ddl.server_features import Feature, Flavour
+from bridge.model import TableName
 
-_ZERO: Final = re.compile(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE", re.IGNORECASE)
+_KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
+
+
+def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Leaves sequences out where the target has none."""
+    if statement.classified.kind in _KINDS and not site.target.has(Feature.SEQUENCES):
+        why = "the target has no sequences; their values come with the rows"
+        yield Omission(Item(ChangeClass(statement.classified.kind.value), statement.tokens), why)
+
+
+def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Leaves out defaults that come from a sequence which the target lacks.  TiCDC sends no sequences, but tables with
+    such defaults; the values come with the rows."""
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            end = sequence_at(item.definition, i) if item.change in ADDS_COLUMN and depth == 0 else None
+            if token.word == "DEFAULT" and end:
+                name = _name(item.definition[i : end + 1], statement.classified.tables[0].schema)
+                if not (site.target.has(Feature.SEQUENCES) and site.around.has_sequence(name)):
+                    yield remove(
+                        item.definition[i : end + 1],
+                        f"the target has no sequence {name}; its values come with the rows",
+                    )
+
+
+def sequence_at(column: Sequence[Token], i: int) -> int | None:
+    """Tells where the default whose DEFAULT is at `i` ends, if it is the next value of a sequence; None otherwise."""
+    inside = at(column, i + 1).text == "("
+    words = [at(column, i + 1 + inside + n).word for n in range(3)]
+    if words[0] not in {"NEXTVAL", "LASTVAL"} and words != ["NEXT", "VALUE", "FOR"]:
+        return None
+    if inside:
+        return closing(column, i + 1)
+    if words[0] != "NEXT":
+        return closing(column, i + 2)
+    return i + 4 + 2 * (at(column, i + 5).text == ".")
+
+
+def _name(default: Sequence[Token], schema: str) -> TableName:
+    """Gives the sequence of a default: the last names in it."""
+    names = [token.name for token in default if token.name is not None]
+    is_qualified = any(token.text == "." for token in default)
+    return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -33,15 +76,6 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
             if column[i].word == "NULL":
                 is_not = column[i - 1].word == "NOT"
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
-
-
-def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces PERSISTENT, MariaDB's older word for STORED."""
-    del site
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
-                yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -81,21 +115,6 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
                 f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
                 " cannot have: approve the statement to give its rows the JSON null"
             )
-
-
-def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
-    which means the year 2000."""
-    is_of_tidb = site.is_from_tidb
-    if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
-        return
-    for item in statement.items:
-        column = item.definition
-        for i, token, depth in with_depth(column):
-            is_default = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "DEFAULT"
-            if is_default and at(column, 1).word == "YEAR" and _ZERO.fullmatch(at(column, i + 1).text):
-                text = "'0'" if is_of_tidb else "'0000'"
-                yield Edit(*column[i + 1].span, text, "TiDB takes 0 as the default of a YEAR for 2000")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

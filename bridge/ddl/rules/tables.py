@@ -9,12 +9,11 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
-from bridge.ddl.lexer import Token
+from bridge.ddl.lexer import Named, Token
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
     Omission,
-    OmittedObject,
     Site,
     UnsupportedError,
     option_scopes,
@@ -22,7 +21,6 @@ from bridge.ddl.rule import (
     without_options,
 )
 from bridge.ddl.server_features import Feature
-from bridge.ddl.token_reader import Named
 from bridge.model import TableName
 from bridge.quoting import has_long_characters, quote_name
 
@@ -58,27 +56,6 @@ def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             " at this commit ts, then skip the statement"
         )
     yield from ()
-
-
-def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
-    words = [token.word for token in statement.tokens[:3]]
-    if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
-        name = str(statement.classified.tables[0])
-        whole = Item(C.CREATE_TABLE, statement.tokens)
-        yield Omission(
-            whole,
-            "the target has no global temporary tables; none of its rows is replicated",
-            OmittedObject("table", name),
-        )
-
-
-def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves out drops of tables that were left out."""
-    if statement.classified.kind is StatementKind.DROP_TABLE:
-        for item, name in zip(statement.items, statement.classified.tables, strict=True):
-            if site.around.lacks(name, OmittedObject("table", str(name))):
-                yield Omission(item, "the target never got it")
 
 
 def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -196,7 +173,8 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces other engines by InnoDB: only InnoDB tables can be written exactly once."""
+    """Replaces other engines by InnoDB, and leaves out their formats of rows, which InnoDB may refuse."""
+    why = "only InnoDB tables can be written exactly once"
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for scope in option_scopes(statement):
@@ -204,12 +182,13 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             if token.word == "ENGINE" and depth == 0:
                 named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
                 if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
-                    yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+                    yield Edit(*named.span, "InnoDB", why)
+                    yield from without_options(statement, {"ROW_FORMAT", "KEY_BLOCK_SIZE"}, "they are another engine's")
     for definitions in _partition_scopes(statement):
         for i, token, depth in with_depth(definitions):
             named = at(definitions, i + 1 + (at(definitions, i + 1).text == "="))
             if token.word == "ENGINE" and depth > 0 and named.text.strip("'\"`").upper() != "INNODB":
-                yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+                yield Edit(*named.span, "InnoDB", why)
 
 
 def _partition_scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:

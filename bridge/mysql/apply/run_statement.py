@@ -26,7 +26,7 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.rows.keys.other_spellings import other_spelling
+from bridge.rows.keys.key_spellings import other_spelling
 from bridge.rows.sql.statement import STATEMENT_BYTES, Statement
 
 _DEFAULT_FIX: Final = (

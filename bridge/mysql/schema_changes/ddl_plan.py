@@ -11,11 +11,9 @@ from typing import Final
 
 import structlog
 
-from bridge.ddl.by_table.kept_keys import kept_key
 from bridge.ddl.by_table.routing import RoutingError, target_statement
-from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
-from bridge.ddl.by_table.shard_track import ShardVerdict, compared, kept_rows, misread
-from bridge.ddl.by_table.shard_values import misread_values
+from bridge.ddl.by_table.shards import ShardStatement, ShardVerdict, compared, kept_rows, misread, shard_statement
+from bridge.ddl.by_table.skipping import kept_key, misread_values
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
@@ -26,13 +24,10 @@ from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import definition
-from bridge.mysql.schema_changes.ddl_session import DdlSession
+from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
-from bridge.mysql.schema_changes.timestamp_defaults import reset_session
-from bridge.mysql.schema_changes.upstream_zone import UTC
-from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
-from bridge.mysql.state.shard_journal import ShardJournal
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState, ShardJournal
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"

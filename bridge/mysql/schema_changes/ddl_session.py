@@ -1,30 +1,103 @@
-"""Sets the control session up for a schema change, and knows what holds as long as its connection does."""
+"""The session that schema changes run on: the upstream's settings and zone in it, and what a TIMESTAMP column is there.
+
+The bridge's sessions are in UTC.  A statement may mean local times: a default of CURRENT_TIMESTAMP for a DATETIME
+column, a column that becomes a TIMESTAMP, the bounds of partitions.
+
+TiDB always rounds a time where a column holds fewer digits.  MySQL rounds it and MariaDB cuts it; each of these two
+knows only the mode that has it do as the other one does.
+
+Without explicit_defaults_for_timestamp, the default of MySQL 5.7, a TIMESTAMP column without NULL is NOT NULL, and
+turns NULL into the time of the statement.  There, and in MySQL 8, a session may set it with SUPER only
+(SESSION_VARIABLES_ADMIN); in MariaDB and TiDB every user may.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 import structlog
+from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 from bridge.ddl.parser import Classified
 from bridge.ddl.policy import DdlRules
 from bridge.ddl.server_features import Capabilities
+from bridge.errors import TargetError
 from bridge.model import SchemaChange
-from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.session import SQL_MODE, Session
 from bridge.mysql.probe import OWN_DEFAULTS, probe
-from bridge.mysql.schema_changes.timestamp_defaults import EXPLICIT_DEFAULTS
-from bridge.mysql.schema_changes.upstream_zone import UTC, known_zone, set_fractions
-from bridge.mysql.server_errors import error_code
+from bridge.mysql.server_errors import LOST, error_code
+from bridge.protocols.values.timezones import zone_of
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
+
+UTC: Final = "+00:00"
+
+
+def known_zone(session: Session, timezone: str | None) -> str | None:
+    """Gives what the session's time_zone has to be for a zone (a name or an offset), UTC where nobody has told it; None
+    where the server does not know its name."""
+    if timezone is None:
+        return UTC
+    zone = _in_sql(timezone)
+    try:
+        session.execute("SET time_zone = %s", (zone,))
+    except MySQLError as error:
+        if error_code(error) != ER.UNKNOWN_TIME_ZONE:
+            raise
+        return None
+    session.execute("SET time_zone = %s", (UTC,))
+    return zone
+
+
+def set_fractions(session: Session, source: str) -> None:
+    """Has the session treat fractions as schema changes of the source do, where it can.  source: as in `DdlRules`."""
+    if session.is_tidb:
+        return
+    mode = "TIME_TRUNCATE_FRACTIONAL" if source == "mariadb" else "TIME_ROUND_FRACTIONAL"
+    try:
+        session.execute(f"SET SESSION sql_mode = '{SQL_MODE},{mode}'")
+    except MySQLError as error:
+        if error_code(error) != ER.WRONG_VALUE_FOR_VAR:
+            raise
+
+
+def _in_sql(timezone: str) -> str:
+    offset = zone_of(timezone).utcoffset(None)
+    if offset is None:
+        return timezone
+    minutes = abs(offset).seconds // 60
+    return f"{'-' if offset.days < 0 else '+'}{minutes // 60:02}:{minutes % 60:02}"
+
+
+def require_explicit_defaults(session: Session, where: str) -> None:
+    """Raises TargetError where a TIMESTAMP column would become another one than upstream."""
+    if not session.value("SELECT @@SESSION.explicit_defaults_for_timestamp"):
+        raise TargetError(
+            "the target would make its TIMESTAMP columns NOT NULL, whatever the statement says:"
+            " explicit_defaults_for_timestamp is off, and the bridge's user may not set it",
+            where=where,
+            fix="SET GLOBAL explicit_defaults_for_timestamp = ON on the target, and in its settings; or give the user"
+            " SUPER (SESSION_VARIABLES_ADMIN)",
+        )
+
+
+def reset_session(session: Session) -> None:
+    """Gives the session the present time again, UTC, and the mode in which all sessions see the target; one whose
+    connection is lost needs none."""
+    try:
+        session.execute(f"SET timestamp = DEFAULT, time_zone = '+00:00', sql_mode = '{SQL_MODE}'")
+    except MySQLError as error:
+        if not isinstance(error, LOST):
+            raise
+
 
 NO_SUCH_DATABASE: Final = 1049
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     OWN_DEFAULTS,
-    EXPLICIT_DEFAULTS,
+    "SET SESSION explicit_defaults_for_timestamp = 1",
     # A table without a key gets none of the server's own (MySQL 8.0.30), which no message has, unless it must have one.
     "SET SESSION sql_generate_invisible_primary_key ="
     " @@SESSION.sql_generate_invisible_primary_key AND @@SESSION.sql_require_primary_key",

@@ -14,12 +14,12 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.by_table.shard_statements import shard_statement
+from bridge.ddl.by_table.shards import shard_statement
 from bridge.ddl.by_table.skipping import removed_names
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
+from bridge.ddl.lexer import Named
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
-from bridge.ddl.token_reader import Named
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.session import Session

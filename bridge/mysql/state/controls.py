@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from bridge.filters.reserved_schemas import DEFAULT_SCHEMA
+from bridge.filters.table_filter import DEFAULT_SCHEMA
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 

@@ -23,11 +23,11 @@ from bridge.model import Advance, Positions, SchemaChange
 from bridge.mysql import tidb
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.schema_changes.statement_tag import pipeline_tag, wait_while_running
+from bridge.mysql.probe import require_writable, writable
+from bridge.mysql.schema_changes.ddl_runner import pipeline_tag, wait_while_running
 from bridge.mysql.server_errors import LOST, LockConflictError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
-from bridge.mysql.writability import require_writable, writable
 from bridge.quoting import quote_name
 
 STALE_SECONDS: Final = 30

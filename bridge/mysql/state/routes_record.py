@@ -15,13 +15,12 @@ import structlog
 
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.routes import Route, Routes
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.routes import IgnoredRows, Route, Routes, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Positions, TableName, goes_by_partition
+from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal
-from bridge.mysql.state.progress import Progress, dump_positions, load_positions
+from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables
 from bridge.quoting import quote_name
@@ -39,14 +38,10 @@ class RulesRecord(NamedTuple):
 
     rules: its routes and filters.
     former: those of before its event filters were last changed; None where they never were.
-    applied_ts: the TSO below which everything was in the target then.
-    positions: how far each partition was in the target then, where the pipeline goes by their order; else None.
     """
 
     rules: RowRules
     former: RowRules | None = None
-    applied_ts: int = 0
-    positions: Positions | None = None
 
 
 def read_rules(session: Session, schema: str, name: str) -> RulesRecord | None:
@@ -55,10 +50,7 @@ def read_rules(session: Session, schema: str, name: str) -> RulesRecord | None:
     if document is None:
         return None
     before = document.get("changed")
-    if before is None:
-        return RulesRecord(_rules(document))
-    positions = load_positions(before["positions"]) if before["positions"] else None
-    return RulesRecord(_rules(document), _rules(before), before["applied_ts"], positions)
+    return RulesRecord(_rules(document), None if before is None else _rules(before))
 
 
 def keep_rules(
@@ -80,8 +72,7 @@ def keep_rules(
         if "changed" in before:
             now["changed"] = before["changed"]
         if "ignored" in changed:
-            positions = dump_positions(progress.positions) if goes_by_partition(progress.positions) else ""
-            now["changed"] = _document(former) | {"applied_ts": progress.applied_ts, "positions": positions}
+            now["changed"] = _document(former)
     if before != now:
         stored = (progress.name, orjson.dumps(now).decode())
         session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", stored)

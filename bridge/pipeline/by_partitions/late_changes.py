@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -10,9 +11,9 @@ import pyarrow as pa
 
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, classify
-from bridge.model import PartitionId, SchemaChange
+from bridge.model import PartitionId, SchemaChange, TableName
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
-from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
+from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.rows.grouping import Longs, distinct, ends, numbered
 from bridge.rows.moments import Moment, names_of, shown
 
@@ -105,3 +106,23 @@ class AppliedPlaces:
 def _only_makes(change: SchemaChange) -> bool:
     known = classify(change.text, change.schema)
     return isinstance(known, Classified) and known.classes in _ONLY_MAKING
+
+
+ADD_TOPIC: Final = "stop the bridge, and start it with --topic {}@{} beside the others"
+_NAMING: Final = frozenset({ChangeClass.CREATE_TABLE, ChangeClass.RENAME_TABLE})
+_WRITTEN_OTHERWISE: Final = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+def unread_topics(change: SchemaChange, topics: Collection[str]) -> dict[TableName, str]:
+    """Gives the tables that a schema change makes, or renames, whose topic is not among those that are read.
+
+    topics: those that are read; where none of them is of a table of the connector, they are not told apart so.
+    """
+    prefix = change.position.rsplit("/", 2)[0]
+    if not any(topic.startswith(f"{prefix}.") for topic in topics):
+        return {}
+    classified = classify(change.text, change.schema, is_certain=True)
+    if not isinstance(classified, Classified) or _NAMING.isdisjoint(classified.classes):
+        return {}
+    named = {name: _WRITTEN_OTHERWISE.sub("_", f"{prefix}.{name.schema}.{name.table}") for name in classified.tables}
+    return {name: topic for name, topic in named.items() if topic not in topics}

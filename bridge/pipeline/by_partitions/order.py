@@ -18,11 +18,11 @@ from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableNam
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.repeated_changes import second_run
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
-from bridge.pipeline.by_partitions.unread_topics import ADD_TOPIC, unread_topics
 from bridge.pipeline.control_events import without_left_out
 from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Due, Handover

@@ -23,14 +23,12 @@ from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
+from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows, StepRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows, last_applied, seen_before
-from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
-from bridge.pipeline.by_partitions.step_rows import StepRows
-from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
+from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Starts

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
-from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead
-from bridge.pipeline.by_partitions.unclear_rows import UnclearRows
+from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,

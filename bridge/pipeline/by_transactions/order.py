@@ -53,7 +53,7 @@ class TransactionOrder(BoundaryOrder):
     topic: the partition of that topic.
     starts: where each partition begins.
     idle: how long a schema change waits for what comes behind it, and where partitions end.
-    grace_seconds: how long a transaction may lack rows when everything was read, before the bridge stops.
+    grace_seconds: how long a transaction may lack rows while later ones come, before the bridge stops.
     incomplete: ids of transactions that are applied without the rows that they lack.
     most: how much of the rows waits in memory until their transactions are whole; more are moved to the disk.
     changes_between: gives the schema changes on record.
@@ -107,6 +107,7 @@ class TransactionOrder(BoundaryOrder):
         self._below = self._told_below = -1.0
         self._with_rows: set[PartitionId] = {topic}
         self._came_at = self._blocked_since = clock()
+        self._later_end_at = math.inf
         self._blocked = ""
 
     # --- taking micro-batches
@@ -219,13 +220,19 @@ class TransactionOrder(BoundaryOrder):
         self._queue.given_up.clear()
 
     def _note_blocked(self, now: float) -> None:
-        """Notes what the first transaction that is not whole lacks.  Raises SourceError when it has lacked that for too
-        long, although everything was read that was sent when its END came."""
+        """Notes what the first transaction that is not whole lacks.
+
+        A connector that was killed may have sent an END without its rows, and sends these when it is back, before
+        another END.  Raises SourceError when an END comes half of the time later, and no row in the other half.
+        """
+        half = self._grace_seconds / 2
         if self._queue.reason != self._blocked:
-            self._blocked, self._blocked_since = self._queue.reason, now
-        if self._queue.is_short and now - self._blocked_since >= self._grace_seconds and not self._ended:
+            self._blocked, self._blocked_since, self._later_end_at = self._queue.reason, now, math.inf
+        elif self._later_end_at == math.inf and self._queue.end_at >= self._blocked_since + half:
+            self._later_end_at = self._queue.end_at
+        if self._queue.is_short and now >= self._later_end_at + half and not self._ended:
             raise SourceError(
-                f"everything was read, and nothing more has come for {self._grace_seconds:g} s: {self._blocked}",
+                f"everything was read, and later transactions have come for {half:g} s: {self._blocked}",
                 where=self._topic[0],
                 fix="read the topics of all tables of the connector, and leave tables out with --filter instead; the"
                 " connector may have no transform that drops rows; where rows are gone for good, apply the transaction"

@@ -6,9 +6,9 @@ own, so that the order within the transaction holds too; the numbers of transact
 at the time that the END tells, or at the number behind the transaction before it (TSO).
 
 After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due,
-by file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END is also one
-if it has no rows and the next one is, since the connector leaves out only what it knows to be acknowledged: rows of the
-first transaction that it sends again.
+by file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END without
+rows is also one if the number in its id, of a GTID or a file and position, is no higher than that of the last that was
+due: the connector leaves out only rows that it knows to be acknowledged.
 
 Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
 """
@@ -30,7 +30,7 @@ from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.protocols.debezium.transactions import TransactionMark, told_id
-from bridge.protocols.values.event_time import LAST_POSITION, SNAPSHOT_SERVER
+from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
@@ -53,25 +53,28 @@ _CHANGE, _WHOLE, _LOOSE = range(3)
 
 
 class Place(NamedTuple):
-    """The last transaction, or schema change, that was due: whose binlog, file and position, and the last transaction's
-    id."""
+    """The last transaction, or schema change, that was due: whose binlog, and its file and position.
+
+    last: the file and position of the last transaction.  id: that transaction.
+    """
 
     server: str
     number: int
+    last: int
     id: str
 
     def text(self) -> str:
         """Writes it as progress keeps it."""
-        return f"{self.server}\n{self.number}\n{self.id}"
+        return "\n".join(map(str, self))
 
     @classmethod
     def read(cls, text: str) -> Place:
         """Reads what `text` wrote."""
-        server, number, id_ = text.split("\n", 2)
-        return cls(server, int(number), id_)
+        server, number, last, id_ = text.split("\n", 3)
+        return cls(server, int(number), int(last), id_)
 
 
-NOWHERE: Final = Place("", -1, "")
+NOWHERE: Final = Place("", -1, -1, "")
 
 
 @dataclass
@@ -83,8 +86,7 @@ class _End:
     ts: the time that the first tells (TSO).
     batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
         connector began it twice before.
-    first_offset: that of its BEGIN.  last_offset: that of its last copy.  next_id: the transaction of the END behind
-        that, "" while there is none.
+    first_offset: that of its BEGIN.
     """
 
     id: str
@@ -93,8 +95,6 @@ class _End:
     batch: int
     not_before: float | None
     first_offset: int
-    last_offset: int
-    next_id: str = ""
 
     @property
     def counts_all(self) -> bool:
@@ -173,6 +173,7 @@ class TransactionQueue:
     given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
+    end_at: when the last END came (the clock's seconds).
     """
 
     topic: PartitionId
@@ -184,6 +185,7 @@ class TransactionQueue:
     given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
     most: Amount = MOST_IN_MEMORY
+    end_at: float = -math.inf
     _rows: ToldRows = field(default_factory=lambda: ToldRows.of(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, _End] = field(default_factory=dict)
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -191,14 +193,8 @@ class TransactionQueue:
     _gone: set[str] = field(default_factory=set)
     """Transactions of which rows came again after they were due."""
     _statements: list[_Statement] = field(default_factory=list)
-    _last_end: str = ""
-    _last_due: int = field(init=False)
-    """The file and position of the last transaction that was due, as far as this process knows."""
     _blocked: str = ""
     _is_short: bool = False
-
-    def __post_init__(self) -> None:
-        self._last_due = self.place.number
 
     @property
     def rows(self) -> int:
@@ -268,21 +264,18 @@ class TransactionQueue:
         is_known = mark.id in self._ends
         first, times = self._begun.get(mark.id, (offset, 0))
         if not mark.is_end:
-            if not is_known and mark.id != self.place.id:
+            if not is_known and not self._is_past(mark.id):
                 self._begun[mark.id] = (first, times + 1)
             return
+        self.end_at = now
         self._begun.pop(mark.id, None)
-        if self._last_end in self._ends and self._last_end != mark.id:
-            self._ends[self._last_end].next_id = mark.id
-        self._last_end = mark.id
         if mark.id == self.place.id:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
-            self._ends[mark.id] = _End(mark.id, [mark], ts, batch, not_before, first, offset)
+            self._ends[mark.id] = _End(mark.id, [mark], ts, batch, not_before, first)
             return
         known = self._ends[mark.id]
-        known.next_id, known.last_offset = "", offset
         if not known.counts_all:
             known.marks.append(mark)
             known.batch, known.not_before = batch, now + DOUBT_SECONDS
@@ -331,7 +324,7 @@ class TransactionQueue:
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
-        if (is_late := is_copy & (rows.numbers > self._last_due)).any():
+        if (is_late := is_copy & (rows.numbers > self.place.last)).any():
             topic, partition = where[codes[is_late][0]]
             raise _behind_change(f"{topic}/{partition}/{offsets.to_numpy()[is_late][0]}")
         self._gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
@@ -426,15 +419,18 @@ class TransactionQueue:
     def _whole(self, found: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
-        whole, empty = list[_End](), list[str]()
+        whole, passed = list[_End](), list[str]()
         last, self._blocked, self._is_short = self.place.number, "", False
         of_these = ((found.firsts[one], id_) for id_, one in found.ids.items() if id_ not in self._ends)
         without_end = min(of_these, default=None)
-        self._drop_copies(found.ids)
         for end in self._ends.values():
             one = found.ids.get(end.id)
-            if one is None and not end.count and (end.counts_all or end.batch <= settled):
-                empty.append(end.id)
+            if one is None and (
+                end.id in self._gone
+                or (not end.count and end.counts_all)
+                or (end.batch <= settled and (not end.count or self._is_past(end.id)))
+            ):
+                passed.append(end.id)
                 continue
             is_plain = one is not None and end.counts_all and found.are_all(one, end.marks[0])
             is_settled = found.lasts[one] < below if one is not None and is_plain else end.batch <= settled
@@ -469,27 +465,18 @@ class TransactionQueue:
                 )
             last = found.lasts[one]
             whole.append(end)
-        due = {end.id for end in whole}
-        tell = {end.next_id for end in self._ends.values() if end.id not in due}  # whether the one before is a copy
-        for id_ in empty:
-            if id_ not in tell:
-                del self._ends[id_]
+        for id_ in passed:
+            del self._ends[id_]
         if not self._blocked and without_end is not None:
             self._blocked = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
 
-    def _drop_copies(self, found: Collection[str]) -> None:
-        """Drops the ENDs of transactions that were due before."""
-        copies: set[str] = set()
-        without_rows = [end for id_, end in self._ends.items() if id_ not in found]
-        for end in sorted(without_rows, key=lambda end: end.last_offset, reverse=True):
-            if any(self._is_past(id_) or id_ in copies for id_ in (end.id, end.next_id) if id_):
-                copies.add(end.id)
-        for id_ in copies:
-            del self._ends[id_]
-
     def _is_past(self, id_: str) -> bool:
-        return id_ in self._gone or id_ == self.place.id
+        """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
+        that of the last, by its rows alone."""
+        last = self.place.id
+        is_before = id_[:-NUMBER_DIGITS] == last[:-NUMBER_DIGITS] != "" and id_ < last
+        return id_ in self._gone or id_ == last or is_before
 
     def _numbered(self, items: Sequence[_Item], found: Transactions) -> DueRows:
         rows, next_ts = self._rows, self.next_ts
@@ -523,8 +510,7 @@ class TransactionQueue:
                     at.append(of_it)
                     numbers.append(np.arange(ts, ts + count))
                 starts_of_whole.append(ts)
-                place = Place(place.server, number, item.id)
-                self._last_due = number
+                place = Place(place.server, number, number, item.id)
                 next_ts = ts + max(1, count)
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
@@ -564,7 +550,6 @@ class TransactionQueue:
             self._rows = self._rows.only(~is_due)
         for id_ in due_ids:
             self._ends.pop(id_, None)
-        self._gone.update(end.next_id for end in self._ends.values() if end.next_id in due_ids)
         done = set(map(id, statements))
         self._statements = [one for one in self._statements if id(one) not in done]
         self._begun = {id_: one for id_, one in self._begun.items() if id_ not in due_ids and not self._is_past(id_)}

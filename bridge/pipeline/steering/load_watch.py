@@ -10,8 +10,7 @@ from pymysql.err import MySQLError
 from bridge.errors import TargetError, UsageError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import server_words
-from bridge.mysql.server_load.replica_lag import REPLICA_LAG, heartbeat_at, lag_excess
-from bridge.mysql.server_load.status_limits import Limits, excess
+from bridge.mysql.server_load import REPLICA_LAG, Limits, excess, heartbeat_at, lag_excess
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.steering.lookout import KeptSession
 

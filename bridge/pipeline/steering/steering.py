@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from bridge.mysql.connection.target import Target
-from bridge.mysql.server_load.status_limits import parse_limits
+from bridge.mysql.server_load import parse_limits
 from bridge.mysql.state.controls import Control, ControlKind, Controls, ControlTable, as_document
 from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.load_watch import LoadWatch

@@ -53,7 +53,7 @@ class Counts:
     late: Counter[PartitionId] = field(default_factory=Counter)
     repeated: Counter[PartitionId] = field(default_factory=Counter)
     left_out: Counter[TableName] = field(default_factory=Counter)
-    """Row changes that are never written, by table (`reserved_schemas`)."""
+    """Row changes that are never written, by table (`ReservedSchemas`)."""
     may_hide: set[TableName] = field(default_factory=set)
     """The tables whose updates may be taken for inserts (`note_keyless`)."""
     tables: set[TableName] = field(default_factory=set)

@@ -16,13 +16,12 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.ddl.by_table.told_tables import with_told_databases
+from bridge.ddl.by_table.routing import with_told_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import TableName
-from bridge.protocols.debezium.columns import column_reader, raw_literal
+from bridge.protocols.debezium.columns import HandleKeys, column_reader, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
-from bridge.protocols.debezium.keys import HandleKeys
 from bridge.protocols.debezium.transactions import mark_of, place_of_change, place_of_row
 from bridge.protocols.decoder import (
     FAILURES,

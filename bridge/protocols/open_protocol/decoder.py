@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import NO_KEY, Code, Event, Kind
+from bridge.events import NO_KEY, Code, Event, Kind, key_names
 from bridge.protocols.decoder import (
     MAX_CACHED,
     DecodeError,
@@ -21,18 +21,51 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.open_protocol.old_rows import Columns, old_row
-from bridge.protocols.open_protocol.types import (
-    converter_of,
-    declared_type,
-    form_of,
-    is_of_handle,
-    open_protocol_types,
-)
+from bridge.protocols.open_protocol.types import converter_of, declared_type, form_of, is_of_handle, open_protocol_types
 from bridge.protocols.values.compression import decompressed, growth_limit
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
+
+Columns = dict[str, dict[str, Any]]
+
+_FIELDS: Final = frozenset({"t", "h", "f", "v"})
+_LOST: Final = (
+    "the old row has lost the names of columns that became NULL, a defect of TiCDC with only-output-updated-columns; "
+    "run the changefeed without that option"
+)
+
+
+def old_row(old: Columns, new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
+    """Gives the values of the old image, or None when they are lost.  row: the values of the new image, which were
+    removed from `new`."""
+    if type(old.get("t", old)) is not dict:
+        return _restored(old, new, row, layout)
+    values = {name: column.pop("v") for name, column in old.items()}
+    if old != new and not old.items() <= new.items():
+        raise DecodeError("the columns of the old row are not those of the new one")
+    return values
+
+
+def _restored(old: dict[str, Any], new: Columns, row: dict[str, Any], layout: Layout) -> dict[str, Any] | None:
+    nameless = {name: old.pop(name) for name in _FIELDS & old.keys() if type(old[name]) is not dict}
+    values = old_row(old, new, row, layout) if old else {}
+    became_null = [name for name, value in row.items() if value is None and name not in old]
+    if values is not None and len(became_null) == 1 and _is_sure(became_null[0], nameless, new, layout):
+        return values | {became_null[0]: nameless["v"]}
+    handle = set(key_names(layout.key)) or _FIELDS
+    if handle & (old.keys() | _FIELDS):
+        raise DecodeError(_LOST, Code.LOST_VALUE)
+    return None
+
+
+def _is_sure(name: str, nameless: dict[str, Any], new: Columns, layout: Layout) -> bool:
+    """Tells whether the nameless fields are the column's: they are complete, its own, and hide no column named like a
+    field."""
+    before = layout.names[: layout.names.index(name)]
+    fields = {field: found for field, found in nameless.items() if field != "v"}
+    return "v" in nameless and fields == new[name] and _FIELDS.isdisjoint(before)
+
 
 OPEN_PROTOCOL_VERSION: Final = (1).to_bytes(8, "big")
 """The bytes that the key of every message begins with."""

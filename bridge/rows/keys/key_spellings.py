@@ -1,4 +1,5 @@
-"""Tells whether equal keys have equal literals, to whatever server.
+"""Tells whether equal keys have equal literals, to whatever server, and refuses rows that would be one under another
+spelling.
 
 Others are keys that a server takes for one although they are spelled otherwise, such as 'Alice' and 'ALICE' under a _ci
 collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key's prefix.
@@ -7,15 +8,21 @@ collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key'
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.model import Column, Table
+from bridge.errors import ApplyError
+from bridge.events import Kind
+from bridge.model import Column, Table, TableName
 from bridge.rows.arrow_images import joined, parts_of
+from bridge.rows.grouping import Longs, ends
+from bridge.rows.keys.key_steps import RowShape, Steps
+from bridge.rows.literal_offsets import Cells
 
 _EXACT_TYPES: Final = frozenset(
     (
@@ -150,3 +157,60 @@ def _equality(column: Column, length: int | None) -> _Equality:
     if collation.endswith("_bin"):
         return _Equality.BLANKS
     return _Equality.CASE if _PLAIN.fullmatch(collation) else _Equality.UNKNOWN
+
+
+_COMPARES_BYTES: Final = re.compile(r"utf8mb4_0900_bin|.*_nopad_bin|binary")
+FIX: Final = (
+    'if mysql.tidb of the upstream says that new_collation_enabled is False, set ddl.source = "tidb-old-collations",'
+    " copy the table into one whose columns have a collation that compares bytes (utf8mb4_0900_bin, or MariaDB's"
+    " utf8mb4_nopad_bin), and start the bridge again; otherwise give the row on the target the key that the message"
+    " has, and start again"
+)
+
+
+def spelled_texts(table: Table, unique: Sequence[str]) -> tuple[str, ...]:
+    """Gives the columns of a unique key in which the target may take two spellings for one value."""
+    columns = [(name, table.columns[name]) for name in unique if name]
+    return tuple(
+        name
+        for name, column in columns
+        if is_text(column) and not _COMPARES_BYTES.fullmatch((column.collation or "").lower())
+    )
+
+
+def is_guarded(table: Table, key: Sequence[str]) -> bool:
+    """Tells whether rows of a table may only overwrite rows whose key is spelled the same."""
+    return table.guards_spelling and bool(spelled_texts(table, key))
+
+
+def expected_keys(
+    shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, steps: Steps
+) -> Mapping[TableName, pa.Array]:
+    """Gives, for guarded tables, the keys that a row of the target must have as they are spelled, if it is there at
+    all: those that were not deleted first.  A table is left out if its updates do not tell the old key."""
+    guarded = np.array([bool(shape.key) and is_guarded(shape.table, shape.key) for shape in shapes], np.bool_)
+    if not guarded.any():
+        return {}
+    untold = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
+    names = [shape.table.name for shape in shapes]
+    hidden = {names[number] for number in np.unique(shape_of[untold])}
+    first, _ = ends(steps.number)
+    first = first[steps.is_image[first]]
+    found: dict[TableName, pa.Array] = {}
+    for name in dict.fromkeys(name for name, is_one in zip(names, guarded, strict=True) if is_one):
+        if name not in hidden:
+            numbers = [number for number, other in enumerate(names) if other == name]
+            mine = first[np.isin(shape_of[steps.row[first]], numbers)]
+            found[name] = steps.key.take(pa.array(mine))
+    return found
+
+
+def other_spelling(table: TableName, what: str, where: str) -> ApplyError:
+    """Makes the error of a row that would overwrite one whose key is spelled otherwise.  what: which rows these are."""
+    return ApplyError(
+        f"two rows of {table} are one to the target, as their keys differ only in the case of letters, in accents or in"
+        f" blanks at the end: {what}; the upstream seems to compare bytes, as a TiDB does that was first started before"
+        " version 6.0",
+        where=where,
+        fix=FIX,
+    )

@@ -1,4 +1,5 @@
-"""Turns row changes into steps of keys, in order (see `net_changes`)."""
+"""Turns row changes into steps of keys, in order (see `net_changes`), and refuses keys that two shards have, or that
+messages do not name."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import SEP
-from bridge.model import Column, Table
+from bridge.errors import ApplyError
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Kind, Position, key_names
+from bridge.model import Column, Table, TableName
 from bridge.rows.grouping import Bools, Longs, numbered
 from bridge.rows.literal_offsets import Cells, to_numpy
 
@@ -140,3 +142,107 @@ def compared(shape: RowShape, unique: Sequence[str], *, by_time: bool) -> list[i
     if by_time and any(is_long(shape.table.columns[name]) for name in unique):
         return []
     return shape.at(unique)
+
+
+_FIX = (
+    "rows of shards that are merged must never have one key: leave one of the two tables out with --filter, or route it"
+    " to a table of its own, and copy the merged table anew"
+)
+
+
+def refuse_meeting_shards(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps) -> None:
+    """Raises ApplyError for a key that rows of two shards have."""
+    shards = changes["text"]
+    if shards.null_count == len(shards):
+        return
+    codes = shards.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()[steps.row]
+    order = np.argsort(steps.number, kind="stable")
+    one, other = order[:-1], order[1:]
+    meets = (steps.number[one] == steps.number[other]) & (codes[one] != codes[other])
+    if not meets.any():
+        return
+    by_time = changes["by_time"].to_numpy(zero_copy_only=False)[steps.row]
+    is_insert = (changes["kind"].to_numpy() == Kind.INSERT)[steps.row] | steps.moves
+    goes_over = ~steps.is_image[one] & steps.is_image[other] & is_insert[other] & ~by_time[one] & ~by_time[other]
+    found = np.flatnonzero(meets & ~goes_over)
+    if len(found):
+        _refuse(shapes, shape_of, changes, steps, int(one[found[0]]), int(other[found[0]]))
+
+
+def _refuse(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps, one: int, other: int) -> None:
+    shape = shapes[int(shape_of[steps.row[other]])]
+    values = str(steps.key[other]).split(SEP)
+    key = ", ".join(f"{name} = {value}" for name, value in zip(shape.key, values, strict=True))
+    rows = [changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (one, other)]
+    first, second = (f"{row['text']} (commit ts {row['commit_ts']})" for row in rows)
+    raise ApplyError(
+        f"two shards of {shape.table.name} have a row with the same key ({key}): {first} and {second}",
+        where=f"{shape.table.name}, commit ts {rows[1]['commit_ts']}",
+        fix=_FIX,
+    )
+
+
+def refuse_parts_of_keyless(table: TableName, shapes: Sequence[RowShape], changes: pa.Table) -> None:
+    """Raises ApplyError for changes that may mean a row of another shard: of a merged table without a key, whose shards
+    have different columns."""
+    shards = changes["text"]
+    if shards.null_count == len(shards) or not any(shape.lacks for shape in shapes):
+        return
+    lacking = {shape.columns for shape in shapes if shape.lacks}
+    rows = (changes[name].to_pylist() for name in ("text", "columns", "before", "commit_ts"))
+    for shard, columns, before, ts in zip(*rows, strict=True):
+        if before is not None and columns in lacking:
+            raise ApplyError(
+                f"{table} has no key, and a change of {shard} lacks columns that it has, so that a row of another shard"
+                " may be meant",
+                where=f"{table}, commit ts {ts}",
+                fix="give the shards and the merged table a primary key, or alter the shards so that all have the same"
+                " columns before rows of them change",
+            )
+
+
+_KEY_FIX: Final = (
+    "give the target's table the keys that the upstream's has at this point (ALTER TABLE ... DROP PRIMARY KEY, ADD"
+    " PRIMARY KEY), and start the bridge again; bridge ddl list shows a schema change that was left out. Where a"
+    " setting of the sender chose the key of the messages (Debezium's message.key.columns, or a transform), take it"
+    " back for this table"
+)
+
+
+def key_conflict(table: Table, columns: str, key: str) -> str:
+    """Says why rows that differ upstream may be one row in `table`; "" when the message does not show it.
+
+    That is so where the target identifies rows by columns of the message among which there is no key of the upstream: a
+    message names the upstream's key, or says that there is none (`Event.key`).  Names that the row does not have are
+    not the upstream's key: Debezium's transforms may add some.
+    """
+    present = set(columns.lower().split(SEP))
+    usable = [candidate for candidate in table.keys if present.issuperset(candidate)]
+    primary = table.primary if table.primary in usable else ()
+    if not key or not usable or (key == NO_PRIMARY_KEY and not primary):
+        return ""
+    judged = [primary] if primary else usable
+    if key in {NO_KEY, NO_PRIMARY_KEY}:
+        said = "has no primary key" if key == NO_PRIMARY_KEY else "has no key"
+    else:
+        named = set(key_names(key.lower()))
+        if not named <= present or any(named.issubset(candidate) for candidate in judged):
+            return ""
+        said = f"has the key ({', '.join(key_names(key))})"
+    which = "primary key" if primary else "unique key"
+    return f"by its message, the upstream's table {said}, but the target's has the {which} ({', '.join(judged[0])})"
+
+
+def require_key(table: Table, columns: str, key: str, changes: pa.Table, first: int) -> None:
+    """Raises ApplyError when rows of a message may overwrite others (`key_conflict`).
+
+    columns, key: what the message names.  first: the number, among `changes`, of its first row change.
+    """
+    if why := key_conflict(table, columns, key):
+        change = changes.slice(first, 1).to_pylist()[0]
+        position = Position(change["topic"], change["partition"], change["offset"])
+        raise ApplyError(
+            f"rows that differ upstream would overwrite each other: {why}",
+            where=f"{position}, {table.name}, commit ts {change['commit_ts']}",
+            fix=_KEY_FIX,
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -13,9 +12,9 @@ from bridge.events import SEP
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import joined, parts_of, runs, wrapped
-from bridge.rows.keys.other_spellings import spelled_texts
+from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.net_changes import Image
-from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql import members
 from bridge.rows.sql.statement import STATEMENT_BYTES, cut_to_statements
 
 KEYS_PER_DELETE = 2000
@@ -48,7 +47,7 @@ class WrittenColumns(NamedTuple):
 
     def with_zeros(self, table: Table, images: pa.Array) -> pa.Array:
         """Gives images of the columns that are written with the literals by which ENUM's error values are written."""
-        return enum_zeros.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
+        return members.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
 
     def literals_of(self, image: Image) -> list[str]:
         """Gives the literals of an image that are written."""
@@ -123,17 +122,6 @@ def _wrapped(columns: Sequence[_Pieces], parts: Sequence[pa.Array]) -> list[str]
     return conditions
 
 
-def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index supports that."""
-    sides: list[list[str]] = []
-    for part, length in zip(unique, table.prefixes[unique], strict=True):
-        name = quote_name(table.columns[part].name)
-        sides.append([f"LEFT({name},{length})=LEFT(", f",{length})"] if length else [f"{name}=", ""])
-    ends = [f"{end} AND {begin}" for (_, end), (begin, _) in pairwise(sides)]
-    template = [f"({sides[0][0]}", *ends, f"{sides[-1][1]})"]
-    yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(unique)))), " OR ", KEYS_PER_DELETE)
-
-
 def binary_match(table: Table, image: Image) -> str:
     """Gives the condition that finds rows with exactly the image's values.
 
@@ -152,7 +140,7 @@ def set_by_themselves(table: Table) -> Iterator[str]:
 
 
 def _match(column: Column, literal: str) -> str:
-    name, literal = quote_name(column.name), set_names.compared(column, literal)
+    name, literal = quote_name(column.name), members.compared(column, literal)
     if column.type == "json" and literal != "NULL":  # JSON of MySQL and TiDB; MariaDB's is text
         document = f"CAST({literal} AS JSON)"
         return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 = 1.0

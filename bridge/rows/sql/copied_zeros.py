@@ -18,7 +18,7 @@ from bridge.model import Table, TableName
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, WrittenRows
-from bridge.rows.sql.enum_zeros import with_zeros
+from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import Stage, Statement
 
 _NAME: Final = "enum zero"

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
+from bridge.rows.gathering import lines
 from bridge.rows.grouping import Bools
 from bridge.rows.literal_offsets import separators
-from bridge.rows.text_copies import lines
 
 MIN_BYTES: Final = 128 * 1024
 """Fewer bytes are written by INSERT, which takes one round trip instead of two and then costs no more (measured)."""

@@ -1,9 +1,8 @@
 """Turns net changes into SQL.  Pure: it makes the same statements on an executor and on the driver.
 
-The order within a target transaction (internals, decision 4): first the values of target-only columns that a delete
-would lose are kept in a scratch table; then deleted keys, and keys whose other unique values change, are deleted; then
-rows are written; then the kept values are restored.  Since all unique values that change are freed first, a write can
-conflict only on its own key.
+The order within a target transaction (internals, decision 4): first deleted keys, and keys whose other unique values
+change, are deleted; then rows are written.  Since all unique values that change are freed first, a write can conflict
+only on its own key.
 Changes that go by transaction are turned into SQL by `in_order`.
 """
 
@@ -18,8 +17,7 @@ import pyarrow.compute as pc
 from bridge.model import Table
 from bridge.quoting import quote_name
 from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
-from bridge.rows.keys.key_spellings import is_exact
-from bridge.rows.keys.other_spellings import spelled_texts
+from bridge.rows.keys.key_spellings import is_exact, spelled_texts
 from bridge.rows.net_changes import (
     Image,
     KeyedChanges,
@@ -29,7 +27,7 @@ from bridge.rows.net_changes import (
     WrittenRows,
     other_uniques,
 )
-from bridge.rows.sql import enum_zeros, set_names
+from bridge.rows.sql import members
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
@@ -41,7 +39,6 @@ from bridge.rows.sql.conditions import (
 from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
-from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
 
 
@@ -68,15 +65,10 @@ def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterato
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
     written = [_all_freed(rows) for rows in net.written] if table.writes_anew else net.written
-    keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
-    for keeping in keepings:
-        yield from keeping.keep()
     gone = (keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))
     yield from _delete(net, pa.concat_arrays([net.absent, *gone]))
     for rows in written:
         yield from _write(net, rendering, rows)
-    for keeping in keepings:
-        yield from keeping.restore()
 
 
 def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterator[Statement]:
@@ -186,4 +178,4 @@ def update_of_row(table: Table, after: Image, condition: str) -> Statement:
 
 def _assigned(table: Table, name: str, literal: str) -> str:
     column = table.columns[name.lower()]
-    return enum_zeros.written(column.type, set_names.assigned(column, literal))
+    return members.written(column.type, members.assigned(column, literal))

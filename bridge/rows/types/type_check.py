@@ -4,7 +4,7 @@ A server reports a value that is out of range, too long or not of the character 
 reports nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to
 an integer or a float, removes blanks at the end of a text, or stores the number of an ENUM as text.  So every row is
 checked here for these: one pattern per column list matches the images that lose nothing.  Where rows are many, a
-compiled function passes the usual ones before (`usual_fits`).
+compiled function passes the usual ones before (`unsure`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,31 @@ from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import Cells, to_numpy
 from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
-from bridge.rows.types.usual_fits import Usual, unsure
 from bridge.tso import tso_ms
+
+
+class Usual(NamedTuple):
+    """What a column surely stores unchanged (`codes.FITS_ANY` and so on).  digits: of a fraction, at most."""
+
+    kind: int
+    digits: int = 0
+
+
+def unsure(after: Cells, shape_of: Longs, usual: Sequence[Sequence[Usual]]) -> Longs:
+    """Gives the numbers of the images with some literal that may not be stored unchanged, found by a compiled function.
+
+    shape_of: the number of each image's shape.  usual: for each shape, what its columns surely store.
+    """
+    from bridge.protocols.fast.compiled.functions import fit_images
+
+    found = np.empty(len(after.images), np.int64)
+    count, _ = fit_images(
+        after.characters, after.offsets, after.separators, after.firsts, after.is_image.view(np.uint8), len(found),
+        shape_of, np.cumsum([0, *map(len, usual)]), np.array([*chain.from_iterable(usual)], np.int32).reshape(-1, 2),
+        found,
+    )  # fmt: skip
+    return found[:count]
+
 
 _READINESS: Final = Readiness()
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"

@@ -8,14 +8,12 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
-from bridge.verify.compare.chunk_size import ChunkSize
 from bridge.verify.compare.dense_keys import DenseKey
-from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
+from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.keyless import Buckets, in_bucket, stream_buckets
 from bridge.verify.compare.row_diff import (
     ComparedColumns,
-    ComparedRow,
     Difference,
     as_multisets,
     by_key,
@@ -81,7 +79,7 @@ class TableComparison:
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
     ) -> None:
         """Compares ranges of the walk beside other workers, with readers of this worker's own."""
-        mine = TableComparison(
+        own = TableComparison(
             self._shape,
             replace(self._expected, reader=expected or self._expected.reader),
             replace(self._actual, reader=actual or self._actual.reader),
@@ -89,7 +87,7 @@ class TableComparison:
             throttle=self._throttle,
             seconds=self._seconds,
         )
-        walk.work(mine._compare, self._throttle.wait)
+        walk.work(own._compare, self._throttle.wait)
 
     def run(self, tally: Tally) -> Tally:
         """Compares the whole table with one worker."""
@@ -108,12 +106,12 @@ class TableComparison:
 
     def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
         """Compares the rows of these keys again."""
-        found: list[Difference] = []
+        differences: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
-            some = keys[start : start + KEYS_PER_FETCH]
-            left, right = self._both(lambda side, some=some: side.fetch(any_of(side.key, some)))  # type: ignore[misc]
-            found += by_key(self._shape, left, right)
-        return found
+            batch = keys[start : start + KEYS_PER_FETCH]
+            left, right = self._both(lambda side, batch=batch: side.fetch(any_of(side.key, batch)))  # type: ignore[misc]
+            differences += by_key(self._shape, left, right)
+        return differences
 
     def _both(self, look: Callable[[Side], T]) -> tuple[T, T]:
         """Asks both sides at once, or one after the other when they share a session."""
@@ -149,8 +147,8 @@ class TableComparison:
 
     def _boundary(self, side: Side, within: KeyRange, offset: int) -> KeyValues | None:
         rows, *more = side.sources(between(side.key, *within))
-        found = side.reader.rows(boundary_query(side.key, rows, offset, *more))
-        return unhexed(found[0]) if found else None
+        ends = side.reader.rows(boundary_query(side.key, rows, offset, *more))
+        return unhexed(ends[0]) if ends else None
 
     def _compare(self, chunk: KeyRange) -> tuple[int, list[Difference]]:
         """Tells how many rows the range should have, and what differs in it."""
@@ -203,8 +201,8 @@ class TableComparison:
             return tally
         with self._throttle.streaming():
             left, right = self._both(lambda side: self._buckets(side, tally))
-        found = self._in_buckets(left.differing(right))
-        tally.rows, tally.differences, tally.is_done = left.rows, found, True
+        differences = self._in_buckets(left.differing(right))
+        tally.rows, tally.differences, tally.is_done = left.rows, differences, True
         tally.chunks = max(1, tally.chunks)
         self._on_chunk(tally)
         return tally
@@ -221,12 +219,12 @@ class TableComparison:
     def _in_buckets(self, buckets: Sequence[int]) -> list[Difference]:
         """Compares the rows of these buckets.  All are fetched before any is compared, since JSON of one meaning may
         have two hashes."""
-        left: list[ComparedRow] = []
-        right: list[ComparedRow] = []
+        left: list[KeyValues] = []
+        right: list[KeyValues] = []
         for start in range(0, len(buckets), _BUCKETS_PER_FETCH):
-            some = list(buckets[start : start + _BUCKETS_PER_FETCH])
+            batch = list(buckets[start : start + _BUCKETS_PER_FETCH])
             self._throttle.wait()
-            fetched = self._both(lambda side, some=some: side.fetch(in_bucket(side, some)))  # type: ignore[misc]
+            fetched = self._both(lambda side, batch=batch: side.fetch(in_bucket(side, batch)))  # type: ignore[misc]
             left += fetched[0]
             right += fetched[1]
         return as_multisets(self._shape, left, right)

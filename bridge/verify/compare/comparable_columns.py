@@ -84,7 +84,7 @@ def index_for_ranges(one: Definition, other: Definition, usable: Collection[str]
     """Chooses the index by whose ranges a table without a key is compared, and gives its columns.  Both servers must
     have the index and order it alike.  Gives () when no index divides the table finely enough."""
     fine = max(1, one.rows // _MOST_PER_VALUE)
-    found = [
+    usable_indexes = [
         index
         for index in one.indexes.values()
         if index.distinct >= fine
@@ -92,7 +92,7 @@ def index_for_ranges(one: Definition, other: Definition, usable: Collection[str]
         and _is_whole(index)
         and any(index.parts == twin.parts and twin.distinct and _is_whole(twin) for twin in other.indexes.values())
     ]
-    return max(found, key=lambda index: index.distinct).parts if found else ()
+    return max(usable_indexes, key=lambda index: index.distinct).parts if usable_indexes else ()
 
 
 def _is_whole(index: Index) -> bool:
@@ -119,3 +119,21 @@ def catalog_table(source: Definition, target: Definition | None, changed: Iterab
         source.keys,
         tuple(index.parts for index in indexes if index.unique),
     )
+
+
+def why_rows_stay(plan: ColumnPlan, source: Definition, target: Definition) -> str:
+    """Gives the reason why rows of the target's table cannot be fixed before its columns are; "" where they can."""
+    compared = {column.name.lower() for column in plan.shape.expected}
+    retyped = {name for name, column in source.columns.items() if name in target.columns and not column.generated}
+    retyped -= compared
+    if not plan.shape.key and any(retyped.intersection(key) for key in source.keys):
+        return (
+            "has a key of another type, so that nothing tells which of its rows differ: once it has the source's, have"
+            " verify write a new file"
+        )
+    if plan.absent.keys() == set(range(len(plan.shape.actual))):
+        return (
+            "has none of the columns by which its rows could be found: once the file has made them, empty it, and have"
+            " verify write a new file"
+        )
+    return ""

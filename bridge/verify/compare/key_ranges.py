@@ -1,4 +1,4 @@
-"""Hands out ranges of keys of one table to several workers, and adds up what they find."""
+"""Hands out ranges of keys of one table to several workers, and adds up what they find; how many rows a range holds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,33 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from bridge.verify.compare.chunk_size import ChunkSize
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference
 
 KeyRange = tuple[KeyValues | None, KeyValues | None]
 """The keys above the first and not above the second; None means that there is no bound."""
+
+
+_FIRST_ROWS: Final = 10_000
+_MOST_ROWS: Final = 2_000_000
+_FEWEST_ROWS: Final = 100
+_LARGEST_STEP: Final = 4.0
+
+
+class ChunkSize:
+    """Keeps chunks at about `seconds` each."""
+
+    def __init__(self, seconds: float, rows: int = _FIRST_ROWS) -> None:
+        self._seconds = seconds
+        self.rows = min(rows, _MOST_ROWS)
+        """How many rows the next chunk holds."""
+
+    def took(self, seconds: float) -> None:
+        """Tells how long the last chunk took; the next one is larger or smaller, by a factor of 4 at most."""
+        factor = min(_LARGEST_STEP, max(1 / _LARGEST_STEP, self._seconds / max(seconds, 1e-4)))
+        self.rows = min(_MOST_ROWS, max(_FEWEST_ROWS, int(self.rows * factor)))
 
 
 @dataclass
@@ -28,11 +47,11 @@ class Tally:
     is_done: bool = False
     """Whether the whole table has been compared."""
 
-    def add(self, chunk: KeyRange, rows: int, found: Sequence[Difference]) -> None:
+    def add(self, chunk: KeyRange, rows: int, differences: Sequence[Difference]) -> None:
         """Adds a chunk; all chunks before it must have been added."""
         self.rows += rows
         self.chunks += 1
-        self.differences += found
+        self.differences += differences
         if not self.differences and chunk[1] is not None:
             self.upto = chunk[1]
 
@@ -82,8 +101,8 @@ class RangeWalk:
             for chunk in self._chunks():
                 pause()
                 began = time.monotonic()
-                rows, found = compare(chunk.range)
-                self._done(chunk, rows, found, time.monotonic() - began)
+                rows, differences = compare(chunk.range)
+                self._done(chunk, rows, differences, time.monotonic() - began)
         except BaseException as error:
             with self._changed:
                 self._failure = self._failure or error
@@ -114,10 +133,10 @@ class RangeWalk:
             self._taken, self._is_last = number + 1, self._low is None
             return NumberedRange(number, (low, self._low))
 
-    def _done(self, chunk: NumberedRange, rows: int, found: Sequence[Difference], seconds: float) -> None:
+    def _done(self, chunk: NumberedRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
         with self._changed:
             self._size.took(seconds)
-            self._finished[chunk.number] = chunk.range, rows, found
+            self._finished[chunk.number] = chunk.range, rows, differences
             while self._counted in self._finished:
                 self.tally.add(*self._finished.pop(self._counted))
                 self._counted += 1

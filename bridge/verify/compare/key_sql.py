@@ -51,14 +51,14 @@ class KeyPart:
 
 
 def key_parts(
-    mine: Sequence[ColumnInfo], theirs: Sequence[ColumnInfo], alias: str = "", *, own_order: bool = True
+    columns: Sequence[ColumnInfo], other_columns: Sequence[ColumnInfo], alias: str = "", *, own_order: bool = True
 ) -> tuple[KeyPart, ...]:
     """Gives the parts of a key on one of two servers.
 
     Where both columns have the same collation, its own order is used, which an index supports.  Otherwise, or without
     `own_order`, text is ordered by utf8mb4_bin on both sides, so that a range holds the same keys on both.
     """
-    return tuple(_part(column, other, alias, own_order) for column, other in zip(mine, theirs, strict=True))
+    return tuple(_part(column, other, alias, own_order) for column, other in zip(columns, other_columns, strict=True))
 
 
 def _part(column: ColumnInfo, other: ColumnInfo, alias: str, own_order: bool) -> KeyPart:

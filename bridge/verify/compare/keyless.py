@@ -33,17 +33,17 @@ class Buckets:
     def add(self, hashes: list[bytes | None]) -> None:
         """Counts rows by their hashes of 8 bytes each."""
         self.rows += len(hashes)
-        known = [one for one in hashes if one is not None]
-        self._counts[_NO_HASH] += len(hashes) - len(known)
-        if not known:
+        present = [one for one in hashes if one is not None]
+        self._counts[_NO_HASH] += len(hashes) - len(present)
+        if not present:
             return
-        numbers = np.sort(np.frombuffer(b"".join(known), ">u8").astype(np.uint64))
+        numbers = np.sort(np.frombuffer(b"".join(present), ">u8").astype(np.uint64))
         buckets = (numbers // np.uint64(1 << 52)).astype(np.int64)
         starts = np.flatnonzero(np.diff(buckets, prepend=-1))
-        mine = buckets[starts]
+        touched = buckets[starts]
         self._counts[:BUCKETS] += np.bincount(buckets, minlength=BUCKETS)
-        self._xors[mine] ^= np.bitwise_xor.reduceat(numbers, starts)
-        self._sums[mine] += np.add.reduceat(numbers, starts)
+        self._xors[touched] ^= np.bitwise_xor.reduceat(numbers, starts)
+        self._sums[touched] += np.add.reduceat(numbers, starts)
 
     def differing(self, other: Buckets) -> list[int]:
         """Gives the buckets that are not equal, and the bucket of rows without a hash where there are such rows."""
@@ -52,9 +52,9 @@ class Buckets:
             | (self._xors != other._xors)
             | (self._sums != other._sums)
         )
-        found: npt.NDArray[np.intp] = np.flatnonzero(unlike)
+        differing: npt.NDArray[np.intp] = np.flatnonzero(unlike)
         unhashed = self._counts[_NO_HASH] or other._counts[_NO_HASH]
-        return [*map(int, found), *([_NO_HASH] if unhashed else [])]
+        return [*map(int, differing), *([_NO_HASH] if unhashed else [])]
 
 
 def stream_buckets(side: Side, seconds: float, pause: Callable[[int], None]) -> Buckets:
@@ -83,7 +83,7 @@ def _pieces(blocks: Iterator[list[tuple[Any, ...]]], seconds: float) -> Iterator
 def in_bucket(side: Side, buckets: list[int]) -> str:
     """Writes the condition for rows of these buckets."""
     numbers = ",".join(str(bucket) for bucket in buckets if bucket != _NO_HASH)
-    told = [f"{row_hash(side.tokens())} DIV {1 << 52} IN ({numbers})"] if numbers else []
+    conditions = [f"{row_hash(side.tokens())} DIV {1 << 52} IN ({numbers})"] if numbers else []
     if _NO_HASH in buckets:
-        told.append(f"{row_hash(side.tokens())} IS NULL")
-    return " OR ".join(told)
+        conditions.append(f"{row_hash(side.tokens())} IS NULL")
+    return " OR ".join(conditions)

@@ -29,30 +29,13 @@ class DifferenceKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class ComparedRow:
-    """A row as one side has it.
-
-    known: numbers of the columns whose values are known, None when all are.
-    lacks: whether the row had other values, which nobody knows.
-    """
-
-    values: KeyValues
-    known: frozenset[int] | None = None
-    lacks: bool = False
-
-    def knows(self, i: int) -> bool:
-        """Tells whether the value of column i is known."""
-        return self.known is None or i in self.known
-
-
-@dataclass(frozen=True)
 class Difference:
     """One row that is not as it should be; for a table without a key, one of `copies` equal rows."""
 
     finding: DifferenceKind
     key: KeyValues
-    expected: ComparedRow | None
-    actual: ComparedRow | None
+    expected: KeyValues | None
+    actual: KeyValues | None
     copies: int = 1
 
 
@@ -103,27 +86,23 @@ class ComparedColumns:
     def spelling(self, key: KeyValues) -> Hashable:
         """Gives the key in a form in which two keys are equal when the target may take them for the same key, because
         of how it compares letters and blanks."""
-        return self.spelled(self.key, key)
-
-    def spelled(self, columns: Sequence[int], values: KeyValues) -> Hashable:
-        """Gives the values of some columns in the form of `spelling`."""
         return tuple(
             _folded(value.decode(errors="replace"), self.actual[i].collation)
             if value is not None and self.actual[i].value_class is ValueClass.TEXT
             else self.comparable(i, value)
-            for i, value in zip(columns, values, strict=True)
+            for i, value in zip(self.key, key, strict=True)
         )
 
-    def is_equal(self, expected: ComparedRow, actual: ComparedRow) -> bool:
-        """Tells whether the known values of two rows are equal."""
+    def is_equal(self, expected: KeyValues, actual: KeyValues) -> bool:
+        """Tells whether two rows are equal."""
         return not self.differing(expected, actual)
 
-    def differing(self, expected: ComparedRow, actual: ComparedRow) -> list[int]:
-        """Gives the numbers of the columns whose known values differ."""
+    def differing(self, expected: KeyValues, actual: KeyValues) -> list[int]:
+        """Gives the numbers of the columns whose values differ."""
         return [
             i
-            for i, (left, right) in enumerate(zip(expected.values, actual.values, strict=True))
-            if left != right and expected.knows(i) and self.comparable(i, left) != self.comparable(i, right)
+            for i, (left, right) in enumerate(zip(expected, actual, strict=True))
+            if left != right and self.comparable(i, left) != self.comparable(i, right)
         ]
 
 
@@ -168,7 +147,7 @@ def _frozen(value: object) -> Hashable:
     raise AssertionError(type(value))
 
 
-def by_key(shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]) -> list[Difference]:
+def by_key(shape: ComparedColumns, expected: Iterable[KeyValues], actual: Iterable[KeyValues]) -> list[Difference]:
     """Tells what differs between the rows of one range of keys.  Rows whose keys differ in case or trailing blanks only
     cannot both be on the target: they count as one row that differs."""
     differences: list[Difference] = []
@@ -176,29 +155,29 @@ def by_key(shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iter
     for look in (tuple, shape.identity, shape.spelling):
         pairs, missing, extra = _paired(shape, missing, extra, look)
         differences += (
-            Difference(DifferenceKind.DIFFERENT, shape.key_of(row.values), row, other)
+            Difference(DifferenceKind.DIFFERENT, shape.key_of(row), row, other)
             for row, other in pairs
             if not shape.is_equal(row, other)
         )
-    differences += (Difference(DifferenceKind.MISSING, shape.key_of(row.values), row, None) for row in missing)
-    differences += (Difference(DifferenceKind.EXTRA, shape.key_of(row.values), None, row) for row in extra)
+    differences += (Difference(DifferenceKind.MISSING, shape.key_of(row), row, None) for row in missing)
+    differences += (Difference(DifferenceKind.EXTRA, shape.key_of(row), None, row) for row in extra)
     return sorted(differences, key=lambda difference: [value or b"" for value in difference.key])
 
 
 def _paired(
     shape: ComparedColumns,
-    expected: Sequence[ComparedRow],
-    actual: Sequence[ComparedRow],
+    expected: Sequence[KeyValues],
+    actual: Sequence[KeyValues],
     look: Callable[[KeyValues], Hashable],
-) -> tuple[list[tuple[ComparedRow, ComparedRow]], list[ComparedRow], list[ComparedRow]]:
+) -> tuple[list[tuple[KeyValues, KeyValues]], list[KeyValues], list[KeyValues]]:
     """Pairs the rows of both sides whose keys are equal in the form of `look`, and gives the rows of each side that are
     left."""
-    waiting: dict[Hashable, list[ComparedRow]] = {}
+    waiting: dict[Hashable, list[KeyValues]] = {}
     for row in actual:
-        waiting.setdefault(look(shape.key_of(row.values)), []).append(row)
+        waiting.setdefault(look(shape.key_of(row)), []).append(row)
     pairs, alone = [], []
     for row in expected:
-        others = waiting.get(look(shape.key_of(row.values)))
+        others = waiting.get(look(shape.key_of(row)))
         if others:
             pairs.append((row, others.pop()))
         else:
@@ -237,26 +216,26 @@ def _folded(text: str, collation: str) -> str:
 
 
 def as_multisets(
-    shape: ComparedColumns, expected: Iterable[ComparedRow], actual: Iterable[ComparedRow]
+    shape: ComparedColumns, expected: Iterable[KeyValues], actual: Iterable[KeyValues]
 ) -> list[Difference]:
     """Tells what differs between rows without keys: equal rows are counted, and a row that differs is one missing and
-    one extra.  Of equal rows, one that lacks values stands for all."""
-    left, right = list(expected), list(actual)
-    balance = Counter(_identity_of(shape, row) for row in left)
-    balance.subtract(_identity_of(shape, row) for row in right)
-    examples = {_identity_of(shape, row): row for row in (*right, *sorted(left, key=lambda row: row.lacks))}
+    one extra."""
+    expected_rows, actual_rows = list(expected), list(actual)
+    balance = Counter(_identity_of(shape, row) for row in expected_rows)
+    balance.subtract(_identity_of(shape, row) for row in actual_rows)
+    examples = {_identity_of(shape, row): row for row in (*actual_rows, *expected_rows)}
     differences = []
     for identity, copies in balance.items():
         row = examples[identity]
         if copies > 0:
-            differences.append(Difference(DifferenceKind.MISSING, row.values, row, None, copies))
+            differences.append(Difference(DifferenceKind.MISSING, row, row, None, copies))
         elif copies < 0:
-            differences.append(Difference(DifferenceKind.EXTRA, row.values, None, row, -copies))
+            differences.append(Difference(DifferenceKind.EXTRA, row, None, row, -copies))
     return differences
 
 
-def _identity_of(shape: ComparedColumns, row: ComparedRow) -> tuple[Hashable, ...]:
-    return tuple(shape.comparable(i, value) for i, value in enumerate(row.values))
+def _identity_of(shape: ComparedColumns, row: KeyValues) -> tuple[Hashable, ...]:
+    return tuple(shape.comparable(i, value) for i, value in enumerate(row))
 
 
 def netted(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bridge.mysql.table_definition import ColumnInfo
 from bridge.verify.compare.checksums import readable, token
 from bridge.verify.compare.key_sql import KeyPart, KeyValues
-from bridge.verify.compare.row_diff import ComparedRow
 
 if TYPE_CHECKING:
     from bridge.verify.snapshot_reader import SnapshotReader  # brings the driver, which executors do without
-
-LACKS: Final = "?"
-"""Stands behind the code of a row that had further values, which the log does not hold."""
-
-
-@dataclass(frozen=True)
-class PartlyKnown:
-    """Tells which columns are known, where that differs from row to row.
-
-    code: the SQL expression of a text that has a 1 for each known column; always: the columns known in every row.
-    """
-
-    code: str
-    always: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -35,7 +20,6 @@ class Side:
 
     rows: FROM clause; condition: which of its rows take part; alias: of the table that holds the columns, "" for none.
     others: FROM clauses of further tables whose rows count as well.
-    partly: set when some rows have columns of unknown value.
     absent: numbers of columns that this side does not have; True where NULL would be their value.
     """
 
@@ -45,7 +29,6 @@ class Side:
     key: tuple[KeyPart, ...]
     condition: str = "1=1"
     alias: str = ""
-    partly: PartlyKnown | None = None
     absent: Mapping[int, bool] = field(default_factory=dict)
     others: tuple[str, ...] = ()
 
@@ -62,33 +45,23 @@ class Side:
         return " UNION ALL ".join(f"SELECT {values} {source}" for source in self.sources(more))
 
     def tokens(self) -> list[str]:
-        """Tells how each value is written in its row's text; U where it is unknown."""
+        """Tells how each value is written in its row's text; U where this side has no such column."""
         return [self._token(i, column) for i, column in enumerate(self.columns)]
 
-    def fetch(self, more: str) -> list[ComparedRow]:
+    def fetch(self, more: str) -> list[KeyValues]:
         """Gives the rows under a further condition."""
         values = [self._readable(i, column) for i, column in enumerate(self.columns)]
-        code = self.partly.code if self.partly else "NULL"
-        found = self.reader.rows(self.query(f"{','.join(values)},{code}", more))
-        return [ComparedRow(unhexed(row[:-1]), self._known(row[-1]), LACKS in (row[-1] or "")) for row in found]
-
-    def _known(self, code: str | None) -> frozenset[int] | None:
-        return None if code is None else frozenset(i for i, known in enumerate(code) if known == "1")
+        return [unhexed(row) for row in self.reader.rows(self.query(",".join(values), more))]
 
     def _token(self, i: int, column: ColumnInfo) -> str:
         if i in self.absent:
             return "'N'" if self.absent[i] else "'U'"
-        return self._if_known(i, token(column, self.alias), "'U'")
+        return token(column, self.alias)
 
     def _readable(self, i: int, column: ColumnInfo) -> str:
         if i in self.absent:
             return "NULL" if self.absent[i] else "HEX('no such column')"
-        return self._if_known(i, readable(column, self.alias), "NULL")
-
-    def _if_known(self, i: int, expression: str, otherwise: str) -> str:
-        if self.partly is None or i in self.partly.always:
-            return expression
-        return f"IF(SUBSTRING({self.partly.code},{i + 1},1)='1',{expression},{otherwise})"
+        return readable(column, self.alias)
 
 
 def unhexed(values: Sequence[object]) -> KeyValues:

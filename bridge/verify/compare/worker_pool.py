@@ -94,14 +94,14 @@ class WorkerPool(Generic[T]):
 
     def others_tables(self) -> Iterator[Shared]:
         """Gives tables that other workers have begun and that have ranges left, until all are compared."""
-        while (found := self._next_shared()) is not None:
-            yield found
+        while (shared := self._next_shared()) is not None:
+            yield shared
 
     def _next_shared(self) -> Shared | None:
         with self._changed:
             while not self._is_stopped and (self._owners or self._open()):
-                if found := self._open():
-                    return found
+                if shared := self._open():
+                    return shared
                 self._changed.wait()
             return None
 

@@ -24,28 +24,27 @@ from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
 from bridge.rows.arrow_images import TEXT, parts_of, runs
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.sql.enum_zeros import EnumZero, with_zeros, zero_of
+from bridge.rows.sql.members import EnumZero, with_zeros, zero_of
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.dense_keys import dense_key
 from bridge.verify.compare.key_sql import between, boundary_query, in_key_order, key_parts
-from bridge.verify.compare.side import LACKS
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
 
 # The names of the bridge's own columns, as far as the table has none of that name (`ExpectedTable.own`).
-GONE: Final = "bridge gone"
-KNOWN: Final = "bridge known"
+STATE: Final = "bridge state"
 COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
 """Topic, partition, offset and index of the last change, joined by SEP: these texts ascend as those do."""
 _META: Final = (
-    (GONE, "BOOL NOT NULL"),
-    (KNOWN, "TEXT CHARACTER SET ascii NOT NULL"),
+    (STATE, "TINYINT NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
     (PLACE, "BLOB NOT NULL"),
 )
-_DECIDE: Final = (GONE, PLACE, COMMIT_TS)
+ROW, PART, GONE = 0, 1, 2
+"""What STATE tells of a key: its row is there, its last message holds only a part of it, or it is gone."""
+_DECIDE: Final = (STATE, PLACE, COMMIT_TS)
 """The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
 must stay the same while one column after the other takes the later step's value."""
 _WIDTHS: Final = {"partition": 10, "offset": 20, "index": 10}
@@ -70,9 +69,8 @@ class ExpectedTable:
     """A table of expected rows.
 
     name: quoted.
-    shapes: the lists of columns that messages have, each joined by SEP.
+    columns: those that any message has, in lower case, in the table's order.
     index: columns of the index that a table without a key is compared by.
-    may_lack: whether the log may not hold a value that a row had.
     ranges: of the first key column, one for each part that is loaded (`key_cuts`).
 
     Two keys of the log may be one for the target.  Then the last step counts.
@@ -81,21 +79,9 @@ class ExpectedTable:
     name: str
     definition: Definition
     key: tuple[str, ...]
-    shapes: tuple[str, ...]
+    columns: tuple[str, ...]
     index: tuple[str, ...] = ()
-    may_lack: bool = False
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
-
-    @property
-    def named_columns(self) -> list[str]:
-        """The columns that any message has, in lower case, in the table's order."""
-        named = {name for shape in self.shapes for name in shape.split(SEP)}
-        return [name for name in self.definition.columns if name in named]
-
-    @property
-    def is_partly_known(self) -> bool:
-        """Whether some messages have more columns than others."""
-        return len({frozenset(shape.split(SEP)) for shape in self.shapes}) > 1
 
     def own(self, name: str) -> str:
         """Gives one of the bridge's own columns, quoted.  name: one of those above."""
@@ -106,7 +92,7 @@ class ExpectedTable:
         lines = [
             _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
         ]
-        lines += [f"{self.own(name)} {kind}" for name, kind in self._meta]
+        lines += [f"{self.own(name)} {kind}" for name, kind in _META]
         if self.key:
             lines.append(self._index())
         if self.index:
@@ -127,36 +113,28 @@ class ExpectedTable:
 
     def _inserts(self, rows: pa.Table) -> Iterator[str]:
         rows = rows.append_column("gone", pc.is_null(rows["image"]))
-        kinds = ("by_time", "lacks", "names", "gone")
+        kinds = ("by_time", "names", "gone")
         for kind in _distinct(rows, *kinds):
             alike = (pc.equal(rows[name], value) for name, value in zip(kinds, kind, strict=True))
-            by_time, lacks, names, is_gone = kind
-            code = "" if is_gone else self._known(names, lacks=lacks)
+            by_time, names, is_gone = kind
             columns = list(self.key) if is_gone else names.split(SEP)
-            yield from self._load(rows.filter(reduce(pc.and_, alike)), columns, code, by_time=by_time, is_gone=is_gone)
+            state = GONE if is_gone else ROW if set(columns) == set(self.columns) else PART
+            yield from self._load(rows.filter(reduce(pc.and_, alike)), columns, state, by_time=by_time)
 
-    def _known(self, names: str, *, lacks: bool) -> str:
-        """Gives the code of `PartlyKnown` for rows with these columns, "" where every row has all columns."""
-        if not (self.is_partly_known or self.may_lack):
-            return ""
-        of_rows = names.split(SEP)
-        return "".join("1" if name in of_rows else "0" for name in self.named_columns) + LACKS * lacks
-
-    def _load(self, rows: pa.Table, names: Sequence[str], code: str, *, by_time: bool, is_gone: bool) -> Iterator[str]:
+    def _load(self, rows: pa.Table, names: Sequence[str], state: int, *, by_time: bool) -> Iterator[str]:
         columns = [quote_name(self.definition.columns[name].name) for name in names]
-        meta = [self.own(name) for name, _ in self._meta]
+        meta = [self.own(name) for name, _ in _META]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
         tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
         values = {
-            GONE: pa.scalar(str(int(is_gone)), TEXT),
-            KNOWN: pa.scalar(f"'{code}'", TEXT),
+            STATE: pa.scalar(str(state), TEXT),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
             PLACE: _places(rows),
         }
         types = [self.definition.columns[name].type for name in names]
-        images = with_zeros(rows["key" if is_gone else "image"].combine_chunks(), types)
+        images = with_zeros(rows["key" if state == GONE else "image"].combine_chunks(), types)
         bodies = pc.binary_join_element_wise(
-            pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in self._meta), pa.scalar(",", TEXT)
+            pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in _META), pa.scalar(",", TEXT)
         )
         copies = rows["copies"].to_numpy()
         if (copies > 1).any():
@@ -170,12 +148,7 @@ class ExpectedTable:
             place = self.own(PLACE)
             of, other = (f"LEFT({one},LENGTH({one})-{_BEHIND_PARTITION})" for one in (place, f"VALUES({place})"))
             newer = f"IF({of}={other},{self._newer(PLACE)},{self._newer(COMMIT_TS, PLACE)})"
-        meta = [name for name, _ in self._meta]
-        names = [
-            *(quote_name(column.name) for _, column in self._columns()),
-            *(self.own(name) for name in meta if name not in _DECIDE),
-            *map(self.own, _DECIDE),
-        ]
+        names = [*(quote_name(column.name) for _, column in self._columns()), *map(self.own, _DECIDE)]
         zeros = {quote_name(column.name): zero_of(column.type) for _, column in self._columns()}
         assignments = (
             f"{name}=IF({newer},{_as_text(f'VALUES({name})', zeros.get(name))},{_as_text(name, zeros.get(name))})"
@@ -187,14 +160,9 @@ class ExpectedTable:
         """Writes the condition for steps that are later than another one by these columns, the first of which counts
         most; a row beats one that is gone."""
         if not names:
-            return f"VALUES({self.own(GONE)})<={self.own(GONE)}"
+            return f"VALUES({self.own(STATE)})<={self.own(STATE)}"
         name = self.own(names[0])
         return f"(VALUES({name})>{name} OR (VALUES({name})={name} AND {self._newer(*names[1:])}))"
-
-    @property
-    def _meta(self) -> list[tuple[str, str]]:
-        """The columns that are added, and their types: those that would be the same in all rows are left out."""
-        return [(name, kind) for name, kind in _META if name != KNOWN or self.is_partly_known or self.may_lack]
 
     def _columns(self) -> list[tuple[str, ColumnInfo]]:
         """The columns that messages tell: not the generated ones, but for those of the key."""
@@ -256,8 +224,8 @@ def find_cuts(session: Session, definition: Definition, key: Sequence[str], most
     table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
     while most is None or len(cuts) + 1 < most:
         behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
-        found = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
-        cut = int(bytes.fromhex(found[0][0])) if found else _CUT.stop
+        boundary = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
+        cut = int(bytes.fromhex(boundary[0][0])) if boundary else _CUT.stop
         if cut not in _CUT:
             break
         cuts.append(cut)

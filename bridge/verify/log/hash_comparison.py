@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
-from bridge.verify.compare.chunk_size import ChunkSize
-from bridge.verify.compare.key_ranges import KeyRange, RangeWalk, Tally
+from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyValues, between, boundary_query
 from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.side import unhexed
@@ -20,7 +18,7 @@ from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
 from bridge.verify.log.literal_hashes import literals_query
-from bridge.verify.log.log_tables import LoggedTable, key_range
+from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _FIRST_ROWS: Final = 200_000
@@ -69,13 +67,12 @@ class HashedResult:
 class HashComparison:
     """Compares ranges on the target, each in chunks that take about `seconds`.
 
-    state: what an earlier verify has found equal; on_rows: is called with a range and how many rows of it were found
+    on_rows: is called with a range and how many rows of it were found
     equal.
     """
 
     throttle: Throttle
     seconds: float
-    state: Checkpoint
     on_rows: Callable[[HashedRange, int], None]
 
     def results(
@@ -108,13 +105,9 @@ class HashComparison:
     def result(self, one: HashedRange, reader: SnapshotReader) -> HashedResult:
         """Compares a range."""
         began = time.monotonic()
-        digest = comparison_digest(one.table.shape, one.table.order, key_range(one.numbers))
-        tally: Tally | None = self.state.tally(one.table.name, digest)
-        if not (tally and tally.is_done):
-            tally = self._equal_rows(one, reader)
+        tally = self._equal_rows(one, reader)
         if tally:
             self.on_rows(one, tally.rows)
-            self.state.keep(one.table.name, digest, tally)
         return HashedResult(one, tally, time.monotonic() - began)
 
     def _equal_rows(self, one: HashedRange, reader: SnapshotReader) -> Tally | None:
@@ -123,14 +116,14 @@ class HashComparison:
         side = one.table.actual_side(reader, one.numbers)
         if not one.table.is_whole and reader.rows(side.query("COUNT(*)"))[0][0] != one.expected.rows:
             return None
-        found = Fingerprint(0, 0, 0)
+        actual = Fingerprint(0, 0, 0)
 
         def compare(chunk: KeyRange) -> tuple[int, list[Difference]]:
-            nonlocal found
+            nonlocal actual
             rows = literals_query(one.table.literals, side.source(between(side.key, *chunk)))
-            mine = fingerprint_of(reader.rows(rows)[0])
-            found += mine
-            return mine.rows, []
+            fingerprint = fingerprint_of(reader.rows(rows)[0])
+            actual += fingerprint
+            return fingerprint.rows, []
 
         def boundary(low: KeyValues | None, rows: int) -> KeyValues | None:
             if one.is_cut or one.expected.rows <= _FIRST_ROWS:
@@ -140,10 +133,10 @@ class HashComparison:
 
         walk = RangeWalk(Tally(), boundary, ChunkSize(self.seconds, _FIRST_ROWS), lambda _: None)
         walk.work(compare, self.throttle.wait)
-        return walk.finished() if found == one.expected and found.is_whole else None
+        return walk.finished() if actual == one.expected and actual.is_whole else None
 
 
 def spans(ranges: Sequence[KeyNumbers], most: int) -> list[KeyNumbers]:
     """Gives at most `most` ranges that together hold these ones, which are in order."""
     size = max(1, -(-len(ranges) // most))
-    return [(some[0][0], some[-1][1]) for some in (ranges[i : i + size] for i in range(0, len(ranges), size))]
+    return [(group[0][0], group[-1][1]) for group in (ranges[i : i + size] for i in range(0, len(ranges), size))]

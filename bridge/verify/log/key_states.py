@@ -5,10 +5,8 @@ the result depends on no window.  Pure, over Arrow.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.model import Table
-from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import unquoted
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import Bools, Longs, combined, numbered
@@ -27,9 +22,6 @@ from bridge.rows.keys.key_sums import key_sums
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.net_changes import last_of_keys
 from bridge.verify.log.logged_rows import STEP_SCHEMA, ReplicatedTable, partitions_of
-
-_PARTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\s+|[,:]')
-"""Texts, which stay; blanks, which go; and what the server writes a blank behind."""
 
 
 def last_steps(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
@@ -65,11 +57,6 @@ def _last(tables: Sequence[ReplicatedTable], steps: pa.Table, order: Longs) -> L
     changes = pa.table({"kind": np.where(goes, int(Kind.DELETE), int(Kind.INSERT)), **times})
     before, after = (Cells(keys.take(pa.array(order, mask=~one)), shape_of, widths) for one in (goes, ~goes))
     return last_of_keys(shapes, shape_of, changes, before, after)
-
-
-def _where(texts: pa.Array, mask: Bools) -> pa.Array:
-    """Gives texts where a mask tells, and elsewhere null."""
-    return texts if mask.all() else texts.take(pa.array(np.arange(len(texts)), mask=~mask))
 
 
 def _ordered(steps: pa.Table) -> tuple[pa.Table, Longs]:
@@ -112,51 +99,21 @@ def last_rows(tables: Sequence[ReplicatedTable], steps: pa.Table) -> Iterator[tu
         if one.key:
             yield number, of_table, [1] * of_table.num_rows
         else:
-            rows, copies = _copies(one, of_table)
+            rows, copies = _copies(of_table)
             yield number, rows, copies
 
 
-def _copies(one: ReplicatedTable, steps: pa.Table) -> tuple[pa.Table, Sequence[int]]:
+def _copies(steps: pa.Table) -> tuple[pa.Table, Sequence[int]]:
     """Counts the images of a table without a key."""
     steps = masked(steps, _are_new(steps))
-    spell = _one_spelling(one.table, SEP.join(sorted(one.columns)))
     copies: Counter[str] = Counter()
     for image, comes in zip(steps["image"].to_pylist(), steps["comes"].to_pylist(), strict=True):
-        copies[spell(image) if spell else image] += 1 if comes else -1
+        copies[image] += 1 if comes else -1
     counts = {image: count for image, count in copies.items() if count > 0}
     rows = steps.slice(0, 1).take(pa.array([0] * len(counts), pa.int64())) if counts else steps.slice(0, 0)
-    lacks = pa.repeat(pc.any(steps["lacks"]), len(counts))
-    by_name = {"key": pa.array(list(counts), TEXT), "image": pa.array(list(counts), TEXT), "lacks": lacks}
-    for name, values in by_name.items():
-        rows = rows.set_column(rows.schema.get_field_index(name), STEP_SCHEMA.field(name), values)
+    for name in ("key", "image"):
+        rows = rows.set_column(rows.schema.get_field_index(name), STEP_SCHEMA.field(name), pa.array(list(counts), TEXT))
     return rows, list(counts.values())
-
-
-def _one_spelling(table: Table, columns: str) -> Callable[[str], str] | None:
-    """Gives what brings images of a column list to one spelling; None where no column of the target is of the type
-    JSON, as on MariaDB, whose JSON is text.
-
-    Debezium's snapshot writes a document as the server prints it (`{"a": 1}`), a change as its own reader of the binlog
-    does (`{"a":1}`).
-    """
-    is_json = [name in table.columns and table.columns[name].type == "json" for name in columns.lower().split(SEP)]
-    if not any(is_json):
-        return None
-
-    def spell(image: str) -> str:
-        parts = zip(image.split(SEP), is_json, strict=True)
-        return SEP.join(_spelled(literal) if json and literal[0] == "'" else literal for literal, json in parts)
-
-    return spell
-
-
-def _spelled(literal: str) -> str:
-    return literals.text(_PARTS.sub(_part, unquoted(literal)))
-
-
-def _part(found: re.Match[str]) -> str:
-    part = found[0]
-    return part if part[0] == '"' else part + " " if part in ",:" else ""
 
 
 def _are_new(steps: pa.Table) -> Bools:

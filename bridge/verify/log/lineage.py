@@ -2,8 +2,7 @@
 
 Pure.  Every table name in messages has a history, which the schema changes of that table cut.  The rows between two
 cuts are one span, which is in one table now.  A schema change that touches the key, the types or the columns of a table
-ends its spans: what the rows before it have become, only the upstream tells.  Columns that are added are the exception:
-rows from before do not tell their values, and are compared without them.
+ends its spans: what the rows before it have become, only the upstream tells.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from bridge.rows.moments import Moment, is_of_sending
 from bridge.tso import ms_tso, tso_ms
 
 NameKey = tuple[str, str]
+Span = tuple[NameKey, int]
+"""The name that messages give a table, for comparison, and the number of a span in its history."""
 _INDEXES: Final = frozenset({StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 WAITS_MS: Final = 600_000
 """For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
@@ -80,9 +81,9 @@ class NameIdentity:
     @classmethod
     def among(cls, names: Iterable[TableName]) -> NameIdentity:
         """Gives the identity of names that are all there."""
-        known = set(names)
-        schemas = Counter(schema.lower() for schema in {name.schema for name in known})
-        tables = Counter((name.schema.lower(), name.table.lower()) for name in known)
+        distinct = set(names)
+        schemas = Counter(schema.lower() for schema in {name.schema for name in distinct})
+        tables = Counter((name.schema.lower(), name.table.lower()) for name in distinct)
         return cls(
             frozenset(schema for schema, count in schemas.items() if count > 1),
             frozenset(table for table, count in tables.items() if count > 1),
@@ -111,16 +112,16 @@ class NameHistory:
     spans: list[TableName | None]
 
 
-class Touch(NamedTuple):
+class CoverageStart(NamedTuple):
     """A schema change since which the rows of a table are compared.
 
-    spans: those that it ended, each by the name in messages and its number, where the log held every row of the table
-    until then: as long as these have no rows, it still does.  None where it did not.
+    spans: those that it ended, where the log held every row of the table until then: as long as these have no rows, it
+    still does.  None where it did not.
     """
 
     name: TableName
     change: LoggedChange
-    spans: frozenset[tuple[NameKey, int]] | None
+    spans: frozenset[Span] | None
 
 
 @dataclass
@@ -135,8 +136,8 @@ class Lineage:
     only_tables: what happens to columns and keys counts for nothing.
     whole: tables of which the log holds every row, because it saw them made or emptied.
     dropped: tables that must not exist.
-    made: tables that must exist; of a name that a RENAME TABLE gave, the log may not tell that it is a view's.
-    touched: tables of which only what came since a schema change is compared.
+    required: tables that must exist; of a name that a RENAME TABLE gave, the log may not tell that it is a view's.
+    starts: tables of which only what came since a schema change is compared.
     """
 
     histories: dict[NameKey, NameHistory]
@@ -147,8 +148,8 @@ class Lineage:
     only_tables: bool = False
     whole: set[NameKey] = field(default_factory=set)
     dropped: dict[NameKey, TableName] = field(default_factory=dict)
-    made: dict[NameKey, TableName] = field(default_factory=dict)
-    touched: dict[NameKey, Touch] = field(default_factory=dict)
+    required: dict[NameKey, TableName] = field(default_factory=dict)
+    starts: dict[NameKey, CoverageStart] = field(default_factory=dict)
     _held: dict[NameKey, list[tuple[NameHistory, int]]] = field(default_factory=dict)
     """By table, the spans whose rows are in it now: each by its history, and its number there."""
 
@@ -183,19 +184,28 @@ class Lineage:
         for history, i in self._held.pop(self.key_of(name), ()):
             history.spans[i] = None
 
-    def held_spans(self, name: TableName) -> set[tuple[NameKey, int]]:
-        """Gives the spans whose rows are in a table now, each by the name in messages and its number."""
+    def held_spans(self, name: TableName) -> set[Span]:
+        """Gives the spans whose rows are in a table now."""
         keys = {id(history): key for key, history in self.histories.items()}
         return {(keys[id(history)], i) for history, i in self._held.get(self.key_of(name), ())}
+
+    def settle(self, used: Container[Span]) -> None:
+        """Counts a table as whole although a schema change touched it, where none of the spans before have rows.
+
+        used: the spans that have rows."""
+        for key, start in list(self.starts.items()):
+            if start.spans is not None and not any(span in used for span in start.spans):
+                self.whole.add(key)
+                del self.starts[key]
 
     def forget(self, names: Iterable[TableName]) -> None:
         """Forgets what tables hold and whether they must be there."""
         for name in names:
             key = self.key_of(name)
             self.whole.discard(key)
-            self.made.pop(key, None)
+            self.required.pop(key, None)
             self.dropped.pop(key, None)
-            self.touched.pop(key, None)
+            self.starts.pop(key, None)
 
     def is_in_doubt(self, change: LoggedChange, tables: Iterable[TableName]) -> bool:
         """Tells whether rows of some of these tables may be from before a schema change although their time is later:
@@ -263,22 +273,22 @@ def _is_dated_by_start(change: LoggedChange) -> bool:
 def _lose_sight(lineage: Lineage, tables: Sequence[TableName], change: LoggedChange) -> None:
     """Ends what is known of tables, and of all of one name where the database is not known."""
     bare = {name.table.lower() for name in tables if not name.schema}
-    met = [table for history in lineage.histories.values() for table in history.spans if table]
-    names = dict.fromkeys([*(n for n in tables if n.schema), *(n for n in met if n.table.lower() in bare)])
+    placed = [table for history in lineage.histories.values() for table in history.spans if table]
+    names = dict.fromkeys([*(n for n in tables if n.schema), *(n for n in placed if n.table.lower() in bare)])
     lineage.forget(names)
     for name in names:
-        _touch(lineage, name, change)
+        _start_coverage(lineage, name, change)
 
 
-def _touch(lineage: Lineage, name: TableName, change: LoggedChange, *, brings_rows: bool = True) -> None:
+def _start_coverage(lineage: Lineage, name: TableName, change: LoggedChange, *, brings_rows: bool = True) -> None:
     """Compares of a table only what comes after a schema change.  brings_rows: whether that may have brought rows."""
     key = lineage.key_of(name)
-    before = lineage.touched.get(key)
-    earlier = frozenset[tuple[NameKey, int]]() if key in lineage.whole else before.spans if before else None
+    before = lineage.starts.get(key)
+    earlier = frozenset[Span]() if key in lineage.whole else before.spans if before else None
     spans = None if brings_rows or earlier is None else earlier | lineage.held_spans(name)
     _end(lineage, [name], _cut(change))
     lineage.whole.discard(key)
-    lineage.touched[key] = Touch(name, change, spans)
+    lineage.starts[key] = CoverageStart(name, change, spans)
 
 
 def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> None:
@@ -286,21 +296,20 @@ def _skip(lineage: Lineage, change: LoggedChange, classified: Classified) -> Non
     is_altering = classified.kind is StatementKind.ALTER_TABLE and _changes_rows(lineage, classified, change.text)
     if is_altering or classified.kind in {StatementKind.TRUNCATE_TABLE, StatementKind.DROP_TABLE}:
         for name in classified.tables:
-            _touch(lineage, name, change)
+            _start_coverage(lineage, name, change)
 
 
 def _changes_rows(lineage: Lineage, classified: Classified, text: str) -> bool:
-    """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away.  Columns
-    that are added with a constant or NULL in every row count for nothing."""
+    """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away."""
     if lineage.only_tables:
         return False
     effects = column_changes(text)
     has_primary = lineage.key_of(classified.tables[0]) in lineage.primary
     return bool(
-        effects.renamed
+        effects.made
+        or effects.renamed
         or effects.dropped
         or effects.retyped
-        or effects.undefaulted
         or effects.loses_rows
         or effects.converts_texts
         or (effects.changes_keys and not (has_primary and "PRIMARY" not in {token.word for token in tokens(text)}))
@@ -311,24 +320,24 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
     tables, cut, is_whole = classified.tables, Cut.of(change), change.commit_ts > lineage.since
     if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
         for name in tables:
-            _touch(lineage, name, change)  # it moves rows that no message mentions
+            _start_coverage(lineage, name, change)  # it moves rows that no message mentions
         return
     match classified.kind:
         case StatementKind.CREATE_TABLE if not _if_not_exists(change.text):
             _end(lineage, tables, cut)
             _made(lineage, tables[0], whole=is_whole)
         case StatementKind.TRUNCATE_TABLE if lineage.is_in_doubt(change, tables):
-            _touch(lineage, tables[0], change)
+            _start_coverage(lineage, tables[0], change)
         case StatementKind.TRUNCATE_TABLE:
             _end(lineage, tables, cut)
-            lineage.touched.pop(lineage.key_of(tables[0]), None)
+            lineage.starts.pop(lineage.key_of(tables[0]), None)
             lineage.whole |= {lineage.key_of(tables[0])} if is_whole else set()
         case StatementKind.DROP_TABLE:
             _end(lineage, tables, cut)
             _dropped(lineage, tables)
         case StatementKind.DROP_VIEW | StatementKind.DROP_SEQUENCE:
             for name in tables:
-                lineage.made.pop(lineage.key_of(name), None)  # RENAME TABLE renames views too
+                lineage.required.pop(lineage.key_of(name), None)  # RENAME TABLE renames views too
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
             inside = _tables_in(lineage, classified.database)
             _end(lineage, inside, cut)
@@ -339,22 +348,22 @@ def _apply(lineage: Lineage, change: LoggedChange, classified: Classified) -> No
             if lineage.is_in_doubt(change, tables):
                 _end(lineage, tables, _cut(change))
                 for name in tables:
-                    if lineage.key_of(name) in lineage.made:
-                        _touch(lineage, name, change)
+                    if lineage.key_of(name) in lineage.required:
+                        _start_coverage(lineage, name, change)
         case StatementKind.ALTER_TABLE:
             if _changes_rows(lineage, classified, change.text):
-                _touch(lineage, tables[0], change, brings_rows=False)
-                lineage.made[lineage.key_of(tables[0])] = tables[0]
+                _start_coverage(lineage, tables[0], change, brings_rows=False)
+                lineage.required[lineage.key_of(tables[0])] = tables[0]
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(lineage, tables[0], tables[-1], cut)
         case kind if kind in _INDEXES and not (lineage.only_tables or lineage.key_of(tables[0]) in lineage.primary):
-            _touch(lineage, tables[0], change, brings_rows=False)
+            _start_coverage(lineage, tables[0], change, brings_rows=False)
 
 
 def _tables_in(lineage: Lineage, database: str) -> list[TableName]:
     """Gives the tables that a database has, as far as messages told of them."""
     names = {table for history in lineage.histories.values() for table in history.spans if table}
-    names |= set(lineage.made.values())
+    names |= set(lineage.required.values())
     key_of = lineage.identity.schema_key
     return [name for name in names if key_of(name.schema) == key_of(database)]
 
@@ -373,7 +382,7 @@ def _if_not_exists(text: str) -> bool:
 def _made(lineage: Lineage, name: TableName, *, whole: bool) -> None:
     key = lineage.key_of(name)
     lineage.forget([name])
-    lineage.made[key] = name
+    lineage.required[key] = name
     if whole:
         lineage.whole.add(key)
 
@@ -398,8 +407,8 @@ def _rename(lineage: Lineage, old: TableName, new: TableName, cut: Cut) -> None:
     lineage.move(old, new)
     lineage.begin(new, cut)
     lineage.begin(old, cut)
-    is_whole, touched = lineage.key_of(old) in lineage.whole, lineage.touched.get(lineage.key_of(old))
+    is_whole, start = lineage.key_of(old) in lineage.whole, lineage.starts.get(lineage.key_of(old))
     _dropped(lineage, [old])
     _made(lineage, new, whole=is_whole)
-    if touched:
-        lineage.touched[lineage.key_of(new)] = touched._replace(name=new)
+    if start:
+        lineage.starts[lineage.key_of(new)] = start._replace(name=new)

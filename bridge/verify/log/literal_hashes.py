@@ -71,22 +71,20 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
     All tables are handled together: to filter the steps of each of 1,000 tables took longer than all other work.
     """
     rows = _by_table(rows, list(cuts))
-    is_told = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
-    is_there, hashes = pc.is_valid(rows["image"]).to_numpy(), pc.fill_null(rows["image"], 0).to_numpy()
+    is_plain = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
+    row_exists, hashes = pc.is_valid(rows["image"]).to_numpy(), pc.fill_null(rows["image"], 0).to_numpy()
     numbers, starts = np.unique(rows["table_number"].to_numpy(), return_index=True)
     for number, (start, end) in zip(numbers.tolist(), pairwise([*starts.tolist(), rows.num_rows]), strict=True):
-        of_table, mine = slice(start, end), cuts[number]
-        there = is_there[of_table]
-        mine_there = hashes[of_table][there]
-        if not is_told[of_table].all():
-            yield number, [_UNTOLD] * (len(mine) + 1)
-        elif not mine:
-            yield number, [_fingerprint(mine_there)]
+        of_table, table_cuts = slice(start, end), cuts[number]
+        exists = row_exists[of_table]
+        table_hashes = hashes[of_table][exists]
+        if not is_plain[of_table].all():
+            yield number, [_UNTOLD] * (len(table_cuts) + 1)
+        elif not table_cuts:
+            yield number, [_fingerprint(table_hashes)]
         else:
-            yield (
-                number,
-                _of_parts(rows.slice(start, end - start).filter(pa.array(there)), hashes[of_table][there], mine),
-            )
+            of_rows = rows.slice(start, end - start).filter(pa.array(exists))
+            yield number, _of_parts(of_rows, table_hashes, table_cuts)
 
 
 def _by_table(rows: pa.Table, wanted: Sequence[int]) -> pa.Table:

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import StoppedError, counted
+from bridge.errors import StoppedError
 from bridge.events import SEP
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -27,8 +27,6 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.quoting import quote_name
-from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
@@ -36,7 +34,7 @@ from bridge.verify.compare.row_diff import Difference, DifferenceKind
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.expected_tables import COMMIT_TS, GONE, KNOWN, PLACE
+from bridge.verify.log.expected_tables import COMMIT_TS, PLACE
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.notes import table_notes
 from bridge.verify.options import ProgressListener, VerifyOptions
@@ -45,6 +43,7 @@ from bridge.verify.snapshot_reader import SnapshotReader
 
 _AHEAD: Final = 16
 """How many statements of a session may wait."""
+_PARTIAL: Final = "rows of which the last message holds only a part are not covered"
 
 
 @dataclass
@@ -122,10 +121,10 @@ def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, st
         waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
 
         def begin(part: LoadedPart, work: Callable[[], None]) -> None:
-            mine = waiting[part.session]
-            if len(mine) >= _AHEAD:
-                mine.popleft().result()
-            mine.append(pools[part.session].submit(work))
+            queue = waiting[part.session]
+            if len(queue) >= _AHEAD:
+                queue.popleft().result()
+            queue.append(pools[part.session].submit(work))
 
         for part in parts:
             begin(part, part.create)
@@ -141,14 +140,13 @@ def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, st
 class LoadedComparison:
     """Compares parts that are loaded, each in the session that has its temporary table.
 
-    state: what an earlier verify has found equal; fix: takes the statements that would fix what differs.
+    fix: takes the statements that would fix what differs.
     """
 
     target: Target
     options: VerifyOptions
     listener: ProgressListener
     throttle: Throttle
-    state: Checkpoint
     fix: FixFile | None
 
     def results(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> dict[int, list[TableResult]]:
@@ -158,12 +156,12 @@ class LoadedComparison:
         def work(session: Session) -> list[tuple[int, int, TableResult]]:
             with workers.at_work():
                 reader = SnapshotReader(session, is_snapshot=True, place=f"target {self.target}")
-                mine = [part for part in parts if part.session is session]
-                return [(part.table.number, part.number, self._result(part, reader)) for part in mine]
+                own_parts = [part for part in parts if part.session is session]
+                return [(part.table.number, part.number, self._result(part, reader)) for part in own_parts]
 
-        found = workers.results([partial(work, session) for session in sessions], self.throttle)
+        of_parts = workers.results([partial(work, session) for session in sessions], self.throttle)
         results: dict[int, list[TableResult]] = {}
-        for number, _, result in sorted(found, key=itemgetter(0, 1)):
+        for number, _, result in sorted(of_parts, key=itemgetter(0, 1)):
             results.setdefault(number, []).append(result)
         return results
 
@@ -171,24 +169,16 @@ class LoadedComparison:
         began = time.monotonic()
         table = part.table
         self.listener.stage(str(table.name))
-        result = TableResult(table.name, schema=tuple(f"column {name} is missing" for name in table.missing))
-        if table.lost:
-            result.schema += (table.lost,)
-        elif part.refused:
+        result = TableResult(table.name, schema=table.schema_findings)
+        if part.refused and not table.lost:
             result.schema += (f"what the messages say does not fit the table: {part.refused}",)
-        else:
+        elif not table.lost:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
         return result
 
     def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-        table = part.table
-        if not table.shape.actual:
-            _compare_unseen(table, reader, result)
-            result.notes = table_notes(table)
-            return
-        part, tally = self._tally(part, reader)
-        table = part.table
+        table, tally = part.table, self._compared(part, reader)
         differences = tally.differences
         if not table.replicated.key and not table.is_whole:
             differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
@@ -196,46 +186,26 @@ class LoadedComparison:
         result.count(differences)
         if not table.is_whole:
             result.not_covered = _not_covered(part, reader, result)
-        result.notes = *table_notes(table), *_part_notes(part, reader)
+        result.notes = table_notes(table)
+        if table.is_partial:
+            _add_partial_rows(part, reader, result)
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
         if self.fix and differences:
-            self.fix.add_rows(table.replicated.table, table.shape, differences)
-
-    def _tally(self, part: LoadedPart, reader: SnapshotReader) -> tuple[LoadedPart, Tally]:
-        """Compares a part; gives it as it was compared.
-
-        Rows that the log does not mention are told from others by matching all rows.  Where the target has as many
-        rows as it should have, there are mostly none of them, and the part is compared as if the log held every row.
-        If then no row is missing or extra, there were none indeed.
-        """
-        if part.table.is_matched:
-            closed = replace(part, table=replace(part.table, is_whole=True))
-            expected, actual = (
-                reader.rows(side.query("COUNT(*)"))[0][0] for side in closed.table.sides(reader, part.number)
-            )
-            if expected == actual:
-                tally = self._compared(closed, reader)
-                if all(one.finding is DifferenceKind.DIFFERENT for one in tally.differences):
-                    return closed, tally
-        return part, self._compared(part, reader)
+            add = self.fix.add_updates if table.may_lack else self.fix.add_rows
+            add(table.replicated.table, table.shape, differences)
 
     def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
         table = part.table
         expected, actual = table.sides(reader, part.number)
-        digest = comparison_digest(table.shape, table.order, table.ranges[part.number])
-        tally = self.state.tally(table.name, digest)
-        if tally.is_done:
-            return tally
-        told = 0
+        reported = 0
 
         def on_chunk(tally: Tally) -> None:
-            nonlocal told
-            self.listener.done(table.name, tally.rows - told)
-            told = tally.rows
-            self.state.keep(table.name, digest, tally)
+            nonlocal reported
+            self.listener.done(table.name, tally.rows - reported)
+            reported = tally.rows
 
         with ThreadPoolExecutor(1) as pool:
-            tally = TableComparison(
+            return TableComparison(
                 table.shape,
                 expected,
                 actual,
@@ -243,29 +213,15 @@ class LoadedComparison:
                 throttle=self.throttle,
                 seconds=self.options.chunk_seconds,
                 on_chunk=on_chunk,
-            ).run(tally)
-        self.state.keep(table.name, digest, tally)
-        return tally
+            ).run(Tally())
 
 
-def _compare_unseen(table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
-    """Compares a table of which no message has a row."""
-    count = int(reader.rows(f"SELECT COUNT(*) FROM {quote_name(*table.name)}")[0][0])
-    if table.is_whole:
-        result.extra = count
-    else:
-        result.not_covered = count
-
-
-def _part_notes(part: LoadedPart, reader: SnapshotReader) -> Iterator[str]:
-    """Notes that of some rows not all values are compared."""
-    expected = part.table.expected_table
-    if expected.is_partly_known:
-        is_part = f"{expected.own(KNOWN)} LIKE '%0%' AND {expected.own(GONE)}=0"
-        count = int(reader.rows(f"SELECT COUNT(*) FROM {expected.name} WHERE {is_part}")[0][0])
-        if count:
-            which = counted(count, "row") if len(part.table.ranges) == 1 else "some rows"
-            yield f"of {which} the last message holds only a part: their other values are not covered"
+def _add_partial_rows(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
+    """Notes rows of which the last message holds only a part, and counts those that the target lacks as not covered."""
+    [(count, lost)] = reader.rows(part.table.partial_query(part.number))
+    result.not_covered += int(lost)
+    if count:
+        result.notes += (_PARTIAL,)
 
 
 def _not_covered(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:
@@ -288,6 +244,6 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
     )
     if not rows:
         return shown_row(table.shape, difference)
-    [(ts, found)] = rows[:1]
-    topic, partition, offset, _ = bytes.fromhex(found).decode().rsplit(SEP, 3)
+    [(ts, place_hex)] = rows[:1]
+    topic, partition, offset, _ = bytes.fromhex(place_hex).decode().rsplit(SEP, 3)
     return shown_row(table.shape, difference, ts, f"{topic}/{int(partition)}/{int(offset)}")

@@ -1,9 +1,4 @@
-"""Plans how a table of the log is compared with the target's: by which key and columns, and with which SQL.  Pure.
-
-A column that no message has is either the target's own or one that updates left out: where messages go by event time,
-they may hold only a part of their rows.  Nothing tells which.  So a row whose last change is such an update counts as
-incomplete: only the values that it holds are compared, and no fix file writes the row where it is missing.
-"""
+"""Plans how a table of the log is compared with the target's: by which key and columns, and with which SQL.  Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +14,8 @@ from bridge.verify.compare.comparable_columns import index_for_ranges
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
-from bridge.verify.compare.side import PartlyKnown, Side
-from bridge.verify.log.expected_tables import GONE, KNOWN, WHOLE, ExpectedTable, KeyNumbers
+from bridge.verify.compare.side import Side
+from bridge.verify.log.expected_tables import PART, ROW, STATE, WHOLE, ExpectedTable, KeyNumbers
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import LoggedShape, ReplicatedTable
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -44,11 +39,13 @@ class LoggedTable:
     """A table of the target that the log names.
 
     number: the number of the table.
-    index: lower-case names of the index columns by whose ranges a table without a key is compared, () without an index.
+    shapes: the lists of columns that the images of its rows have, each joined by SEP.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     since: from when on its rows are compared, and why, "" where they all are.
     lost: why the messages do not tell its rows apart, "" where they do.
+    uncovered: why none of its rows are compared, "" where some are.
+    may_lack: whether updates may have left out the values of columns that no message has.
     may_hide_updates: whether it has no key, and its inserts may be updates that do not tell the row before.
     """
 
@@ -56,11 +53,13 @@ class LoggedTable:
     replicated: ReplicatedTable
     definition: Definition
     expected_table: ExpectedTable
-    index: tuple[str, ...]
+    shapes: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
     since: str
     lost: str
+    uncovered: str
+    may_lack: bool
     may_hide_updates: bool
 
     @property
@@ -69,17 +68,21 @@ class LoggedTable:
         return self.definition.name
 
     @property
+    def schema_findings(self) -> tuple[str, ...]:
+        """What is wrong with the table itself."""
+        return (*(f"column {name} is missing" for name in self.missing), *filter(None, [self.lost]))
+
+    @property
     def shape(self) -> ComparedColumns:
         """The columns that are compared: every column that some row of the log has."""
-        columns = tuple(self.definition.columns[name] for name in self.expected_table.named_columns)
-        names = [column.name.lower() for column in columns]
+        names = self.expected_table.columns
+        columns = tuple(self.definition.columns[name] for name in names)
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
 
     @property
     def order(self) -> tuple[int, ...]:
         """The numbers of the columns that ranges follow."""
-        names = [column.name.lower() for column in self.shape.actual]
-        return self.shape.key or tuple(names.index(part) for part in self.index if names)
+        return self.shape.key or tuple(self.expected_table.columns.index(part) for part in self.expected_table.index)
 
     @property
     def ranges(self) -> list[KeyRange]:
@@ -98,20 +101,20 @@ class LoggedTable:
         return between(key_parts(first, first, alias), *self.ranges[part])
 
     @property
+    def is_partial(self) -> bool:
+        """Whether some messages hold only a part of a row.  Then none is extra: it may be one of these, damaged."""
+        return bool(self.replicated.key) and len({frozenset(names.split(SEP)) for names in self.shapes}) > 1
+
+    @property
     def literals(self) -> list[str]:
         """The SQL of a row's values as the literals of its image, in their order.  [] where hashes of literals do not
         tell whether rows are equal (`literal_hashes`)."""
         table = self.expected_table
         key = [self.definition.columns[name].value_class for name in table.key]
-        if set(key) != {ValueClass.INTEGER} or len(table.shapes) != 1 or table.may_lack or self.missing or self.lost:
+        if set(key) != {ValueClass.INTEGER} or len(self.shapes) != 1 or self.missing or self.lost:
             return []
-        written = [literal(self.definition.columns[name], _ACTUAL) for name in table.shapes[0].split(SEP)]
+        written = [literal(self.definition.columns[name], _ACTUAL) for name in self.shapes[0].split(SEP)]
         return [one for one in written if one is not None] if None not in written else []
-
-    @property
-    def is_matched(self) -> bool:
-        """Whether only those rows of the target are compared that match a row of the log."""
-        return bool(self.replicated.key) and not self.is_whole and self._partly is None
 
     @property
     def actual(self) -> str:
@@ -120,16 +123,28 @@ class LoggedTable:
 
     @property
     def matched(self) -> str:
-        """A FROM clause of the target's rows that the log names."""
-        return f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
+        """A FROM clause of the target's rows of which the log holds the last state."""
+        return (
+            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{PART}"
+        )
 
-    def _own(self, name: str) -> str:
-        return f"{_EXPECTED}.{self.expected_table.own(name)}"
+    def partial_query(self, part: int) -> str:
+        """Writes the query of how many rows of a part are known only partly, and how many of these the target lacks."""
+        first = quote_name(_ACTUAL, self.definition.columns[self.replicated.key[0]].name)
+        return (
+            f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL),0) FROM {self.expected_table.name} {_EXPECTED}"
+            f" LEFT JOIN {self.actual} ON {self._same_key}"
+            f" WHERE {self.within(part, _EXPECTED)} AND {self._state}={PART}"
+        )
 
     @property
     def _same_key(self) -> str:
         names = [quote_name(self.definition.columns[part].name) for part in self.replicated.key]
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
+
+    @property
+    def _state(self) -> str:
+        return f"{_EXPECTED}.{self.expected_table.own(STATE)}"
 
     def actual_side(self, reader: SnapshotReader, numbers: KeyNumbers) -> Side:
         """Gives the target's rows in a range of the first key column."""
@@ -143,36 +158,20 @@ class LoggedTable:
         """Gives the expected side and the actual side of a part."""
         shape = self.shape
         key = [shape.actual[i] for i in self.order]
-        partly = self._partly
-        whole = None
-        if self.expected_table.may_lack:
-            whole = PartlyKnown(self._own(KNOWN), frozenset(range(len(shape.expected))))
         expected = Side(
             reader,
             f"{self.expected_table.name} {_EXPECTED}",
             shape.expected,
             key_parts(key, key, _EXPECTED),
-            condition=f"{self.within(part, _EXPECTED)} AND {self._own(GONE)}=0",
+            condition=f"{self.within(part, _EXPECTED)} AND {self._state}={ROW}",
             alias=_EXPECTED,
-            partly=partly or whole,
         )
         actual = self.actual_side(reader, self.expected_table.ranges[part])
-        if not self.replicated.key:
-            return expected, actual if self.is_whole else replace(actual, condition=_also_in(actual, expected))
-        if self.is_whole and partly is None:
-            return expected, actual
         if self.is_whole:
-            outer = self.matched.replace(f" {_ACTUAL} JOIN ", f" {_ACTUAL} LEFT JOIN ", 1)
-            return expected, replace(actual, rows=outer, partly=partly)
-        return expected, replace(actual, rows=self.matched, partly=partly)
-
-    @property
-    def _partly(self) -> PartlyKnown | None:
-        if not self.expected_table.is_partly_known:
-            return None
-        common = frozenset.intersection(*(frozenset(shape.split(SEP)) for shape in self.expected_table.shapes))
-        always = frozenset(i for i, name in enumerate(self.expected_table.named_columns) if name in common)
-        return PartlyKnown(self._own(KNOWN), always)
+            return expected, actual
+        if not self.replicated.key:
+            return expected, replace(actual, condition=_also_in(actual, expected))
+        return expected, replace(actual, rows=self.matched)
 
 
 def _also_in(actual: Side, expected: Side) -> str:
@@ -199,39 +198,55 @@ def logged_table(
     *,
     is_whole: bool,
     since: str = "",
+    uncovered: str = "",
     hides_updates: bool = False,
 ) -> LoggedTable:
     """Makes the table from what the log and the target know of it.
 
     schema: the database for temporary tables.
-    is_whole, since: as of `LoggedTable`, as far as schema changes and filters tell.
+    is_whole, since, uncovered: as of `LoggedTable`, as far as schema changes and filters tell.
     hides_updates: whether the format's inserts may be updates.
     """
     shapes = [shape.of(table) for shape in shapes]
     key = choose_log_key(table, definition, shapes)
     columns = frozenset(name for name, one in table.columns.items() if not one.generated or name in key)
-    lists = [shape.columns.split(SEP) for shape in shapes if shape.has_images]
-    if not key:  # rows are told apart by the values that all messages have
-        columns = columns.intersection(*lists) if lists else frozenset()
     replicated = ReplicatedTable(table, key, columns)
-    kept = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(shapes)
-    loaded = {SEP.join(names) for names in kept if names and set(key) <= set(names)}
-    is_whole = is_whole and all(set(key) <= set(names) for names in kept)
-    index = index_for_ranges(definition, definition, columns) if is_whole and not key else ()
+    lists = [shape.columns.split(SEP) for shape in shapes if shape.has_images or not key]
+    images = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(shapes)
+    is_whole = is_whole and all(set(key) <= set(names) for names in images) and len(set(map(frozenset, images))) < 2
+    images = [names for names in images if names and set(key) <= set(names)]
+    compared = frozenset(name for names in images for name in names)
+    if not key:  # rows are told apart by all values that messages have, which a column of the target's own is not among
+        replicated = replace(replicated, columns=compared)
+    index = index_for_ranges(definition, definition, compared) if is_whole and not key else ()
     named = {name for shape in shapes for name in shape.columns.split(SEP)}
-    may_lack = any(shape.in_place for shape in shapes) and not all(table.written_names <= set(one) for one in kept)
-    loses = not (key or named & table.written_names <= columns)
     return LoggedTable(
         number,
         replicated,
         definition,
         ExpectedTable(
-            quote_name(schema, f"verify {number}"), definition, key, tuple(sorted(loaded)), index, may_lack or loses
+            quote_name(schema, f"verify {number}"),
+            definition,
+            key,
+            tuple(name for name in definition.columns if name in compared),
+            index,
         ),
-        index,
+        tuple(sorted({SEP.join(names) for names in images})),
         tuple(sorted(named - definition.columns.keys())),
         is_whole,
         since,
         _OF_OTHER_KEYS if key and frozenset({""}) < {shape.handle for shape in shapes} else "",
+        uncovered or ("" if key else _why_uncountable(definition, images)),
+        any(shape.in_place for shape in shapes) and not table.written_names <= compared,
         hides_updates and not key and bool(shapes) and not any(shape.updates for shape in shapes),
     )
+
+
+def _why_uncountable(definition: Definition, images: Sequence[Sequence[str]]) -> str:
+    """Tells why equal rows of a table without a key do not have equal images, "" where they do."""
+    if len({frozenset(names) for names in images}) > 1:
+        return "it has no key, and some of its messages lack columns"
+    if any(definition.columns[name].data_type == "json" for names in images for name in names):
+        # Debezium's snapshot writes a document as the server prints it, a change as its reader of the binlog does.
+        return "it has no key, and messages may spell one JSON document in several ways"
+    return ""

@@ -28,7 +28,7 @@ from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.tso import tso_ms
-from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey
+from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey, Span
 
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
@@ -41,14 +41,12 @@ STEP_SCHEMA: Final = pa.schema(
         *(EVENT_SCHEMA.field(name) for name in _POSITION),
         pa.field("image", TEXT),
         pa.field("names", pa.string()),
-        pa.field("lacks", pa.bool_()),
         pa.field("is_resent", pa.bool_()),
         pa.field("comes", pa.bool_()),
     ]
 )
 """table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
-row of a key goes; names: of the image's columns on the target, joined by SEP.  lacks: whether the row has values that
-the change does not hold.
+row of a key goes; names: of the image's columns on the target, joined by SEP.
 
 Of a table without a key the image is the key, too; comes: whether it comes or goes; is_resent: whether the producer had
 sent the change before."""
@@ -59,8 +57,7 @@ class ReplicatedTable:
     """A table of the target.
 
     key: lower-case names, () without a key.
-    columns: those that count; the others the target does not have or generates, or, where rows have no key, some
-        messages lack them.
+    columns: those that count; the others the target does not have, or generates.
     """
 
     table: Table
@@ -93,9 +90,8 @@ class LogPlan:
         an offset and below its boundary has been sent before.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
     identity: which names mean one table.
-    filtered: tables of which event filters leave out row changes, or did; of these nothing counts that came with the
-        copy from which the pipeline began (below start_ts, or its topic's begin), or until the filters were changed
-        for the last time (era).
+    filtered: tables of which event filters leave out row changes; of these nothing counts that came with the copy from
+        which the pipeline began (below start_ts, or its topic's begin).
     """
 
     tables: tuple[ReplicatedTable, ...]
@@ -106,7 +102,6 @@ class LogPlan:
     identity: NameIdentity = field(default_factory=NameIdentity)
     filtered: frozenset[TableName] = frozenset()
     start_ts: int = 0
-    era: Reach | None = None
 
     def history(self, name: TableName) -> NameHistory:
         """Gives the history of a name in messages."""
@@ -129,10 +124,7 @@ def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
         return rows
     names, name_of = distinct(rows, ("schema", "table"))
     is_filtered = np.array([TableName(*name) in plan.filtered for name in names], np.bool_)[name_of]
-    is_earlier = _are_copied(rows, plan)
-    if plan.era is not None:
-        is_earlier |= _are_reached(rows, plan.era, {})
-    return masked(rows, ~(is_filtered & is_earlier))
+    return masked(rows, ~(is_filtered & _are_copied(rows, plan)))
 
 
 def _are_reached(events: pa.Table, reach: Reach, begins: Mapping[str, int]) -> Bools:
@@ -183,6 +175,7 @@ class _RowGroup(NamedTuple):
     table: where the rows are now, None where that is not known or they are gone.
     """
 
+    span: Span
     table: TableName | None
     columns: str
     key: str
@@ -199,7 +192,9 @@ def _row_groups(plan: LogPlan, changes: pa.Table) -> tuple[list[_RowGroup], Long
     groups = []
     for first in ends(numbers)[0].tolist():
         schema, table, columns, key = kinds[kind_of[first]]
-        groups.append(_RowGroup(plan.history(TableName(schema, table)).spans[epochs[first]], columns, key or ""))
+        name, number = TableName(schema, table), int(epochs[first])
+        span = plan.identity.key_of(name), number
+        groups.append(_RowGroup(span, plan.history(name).spans[number], columns, key or ""))
     return groups, numbers
 
 
@@ -233,27 +228,19 @@ def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
     return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
 
 
-def spans_with_rows(plan: LogPlan, events: pa.Table) -> set[tuple[NameKey, int]]:
-    """Gives the spans that have row changes which the target should hold, each by the name in messages and its number.
-    Events need no images."""
-    changes = in_target(plan, events)
-    names, name_of = distinct(changes, ("schema", "table"))
-    pairs = np.unique(np.stack([name_of, _epochs(plan, changes)], axis=1), axis=0).tolist()
-    return {(plan.identity.key_of(TableName(*names[name])), epoch) for name, epoch in pairs}
-
-
 class LoggedShape(NamedTuple):
     """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
 
-    schema, table: the table that holds the rows now.
+    span: the name in messages, and the number of the span in its history.
+    table: the table that holds the rows now, None when they are gone or not covered.
     columns: in message order.  handle: the columns of the handle key.
     has_images: whether some change is more than a delete.
     updates: whether some change is an update; in_place: whether some goes by event time and may hold a part of its row.
     in_avro: whether Debezium may have changed names.
     """
 
-    schema: str
-    table: str
+    span: Span
+    table: TableName | None
     columns: str
     handle: str
     has_images: bool = True
@@ -278,13 +265,13 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
     flags = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
     by_group = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in flags]
-    found = set()
+    logged_shapes = set()
     for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
         names, forms = split_forms(group.columns)
-        if group.table is not None:
-            handle = group.key.lower().strip(SEP)
-            found.add(LoggedShape(*group.table, names.lower(), handle, *values)._replace(in_avro="avro" in forms))
-    return found
+        handle = group.key.lower().strip(SEP)
+        shape = LoggedShape(group.span, group.table, names.lower(), handle, *values)
+        logged_shapes.add(shape._replace(in_avro="avro" in forms))
+    return logged_shapes
 
 
 class _Alike(NamedTuple):
@@ -293,7 +280,6 @@ class _Alike(NamedTuple):
     number: of the table in the plan.
     width: how many literals their images have.  kept: the positions of those that count; names: their columns.
     columns: their names with the forms of their values (`untyped`).
-    loses: whether the target has columns of theirs that do not count.
     """
 
     number: int
@@ -302,7 +288,6 @@ class _Alike(NamedTuple):
     kept: list[int]
     names: list[str]
     columns: str
-    loses: bool
 
 
 def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:
@@ -313,15 +298,15 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
     changes = in_target(plan, events)
     groups, group_of = _row_groups(plan, changes)
     all_alike = [_alike(plan, group, wanted) for group in groups]
-    made = [STEP_SCHEMA.empty_table()]
+    tables = [STEP_SCHEMA.empty_table()]
     for make, is_keyed in ((_keyed_steps, True), (partial(_copies, plan), False)):
         is_one = np.array([one is not None and bool(one.replicated.key) is is_keyed for one in all_alike], np.bool_)
         alike = [one for one, is_taken in zip(all_alike, is_one, strict=True) if one is not None and is_taken]
         if alike:
             rows = masked(changes, is_one[group_of])
             of_rows = (np.cumsum(is_one) - 1)[group_of[is_one[group_of]]]
-            made += make(alike, of_rows, _typed(alike, of_rows, rows))
-    return pa.concat_tables(made)
+            tables += make(alike, of_rows, _typed(alike, of_rows, rows))
+    return pa.concat_tables(tables)
 
 
 def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _Alike | None:
@@ -340,8 +325,7 @@ def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _
     if not (kept and has_key_or_row):
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    loses = not replicated.table.written_names.intersection(names).issubset(kept_names)
-    return _Alike(number, replicated, len(names), kept, kept_names, columns, loses)
+    return _Alike(number, replicated, len(names), kept, kept_names, columns)
 
 
 def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
@@ -361,8 +345,8 @@ def _keyed_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) ->
     widths = [len(one.names) for one in alike]
     images = [whole(changes[image]) for image in _IMAGES]
     old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
-    made = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
-    yield made.filter(pc.is_valid(made["key"])) if made["key"].null_count else made
+    key_steps = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
+    yield key_steps.filter(pc.is_valid(key_steps["key"])) if key_steps["key"].null_count else key_steps
     moves = pc.fill_null(pc.not_equal(old, new), False)
     if pc.any(moves).as_py():
         moved, groups = changes.filter(moves), group_of[moves.to_numpy(zero_copy_only=False)]
@@ -374,8 +358,8 @@ def _copies(plan: LogPlan, alike: Sequence[_Alike], group_of: Longs, changes: pa
     is_resent = changes["commit_ts"].to_numpy() < _boundaries_before(plan, changes)
     for image, comes in zip(_IMAGES, (False, True), strict=True):
         images = whole(changes[image])
-        made = _step_table(alike, group_of, changes, images, images, is_resent, comes=comes)
-        yield made.filter(pc.is_valid(made["key"]))
+        copy_steps = _step_table(alike, group_of, changes, images, images, is_resent, comes=comes)
+        yield copy_steps.filter(pc.is_valid(copy_steps["key"]))
 
 
 def _boundaries_before(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
@@ -404,15 +388,12 @@ def _step_table(
     comes: bool = True,
 ) -> pa.Table:
     groups, size = pa.array(group_of), changes.num_rows
-    may_lack = np.array([not one.replicated.table.written_names.issubset(one.names) for one in alike], np.bool_)
-    is_in_place = pc.and_(changes["by_time"], pc.equal(changes["kind"], int(Kind.UPDATE)))
     columns: dict[str, Any] = {
         "table_number": pa.array([one.number for one in alike], pa.int32()).take(groups),
         "key": key,
         **{name: changes[name].combine_chunks() for name in _POSITION},
         "image": image,
         "names": pa.array([SEP.join(one.names) for one in alike], pa.string()).take(groups),
-        "lacks": (may_lack[group_of] & is_in_place.to_numpy()) | np.array([one.loses for one in alike])[group_of],
         "is_resent": np.zeros(size, np.bool_) if is_resent is None else is_resent,
         "comes": np.full(size, comes),
     }

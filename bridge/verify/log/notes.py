@@ -25,9 +25,12 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
     """Notes what of a table is not compared, or not with certainty."""
     seen = {column.name.lower() for column in table.shape.actual}
     unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
-    which = "no message has" if table.replicated.key else "not every message has"
-    notes = [f"{which} the column {name}: its values are not covered" for name in unseen if seen]
-    if table.since:
+    notes = [f"no message has the column {name}: its values are not covered" for name in unseen if seen]
+    if table.uncovered:
+        notes.append(
+            f"{table.uncovered}: none of its rows are covered; compare it with the source (--against upstream)"
+        )
+    elif table.since:
         notes.append(
             f"{table.since}: rows that no later message mentions are not covered; compare the table with the source"
             " (--against upstream)"
@@ -68,16 +71,16 @@ def bad_notes(control: Control) -> Iterator[str]:
 
 def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
     """Notes the tables of the log that are never written, and the filter rules that match no table of the log."""
-    never = Counter[TableName]()
-    for found in control.left_out:
-        if found.is_clash:
-            raise clash_error(found.why, str(found.position))
-        never[TableName(found.schema, found.table)] += found.rows if found.why else 0
-    met = control.names | never.keys() | {name for change in control.changes for name in _tables_of(change)}
-    for name, count in never.items():
+    skipped_rows = Counter[TableName]()
+    for table in control.left_out:
+        if table.is_clash:
+            raise clash_error(table.why, str(table.position))
+        skipped_rows[TableName(table.schema, table.table)] += table.rows if table.why else 0
+    names = control.names | skipped_rows.keys() | {name for change in control.changes for name in _tables_of(change)}
+    for name, count in skipped_rows.items():
         if count:
             yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
-    for rule in unmatched_rules(options.tables, met, options.row_rules.routes) if met else ():
+    for rule in unmatched_rules(options.tables, names, options.row_rules.routes) if names else ():
         yield f"the filter rule {rule!r} matches no table of the log"
 
 

@@ -29,7 +29,7 @@ from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
-from bridge.verify.log.lineage import Cut, LoggedChange, NameKey
+from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
@@ -37,7 +37,6 @@ from bridge.verify.log.logged_rows import (
     LogPlan,
     ReplicatedTable,
     shapes,
-    spans_with_rows,
     steps,
 )
 
@@ -113,27 +112,22 @@ class Log:
 
     def control(self) -> Control:
         """Gives everything but the rows."""
-        brought = self._exported.map(lambda events: (events.control, events.size)).collect()
-        found = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(control) for control, _ in brought)])
-        found = found.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
-        rows = found.filter(pc.less_equal(found["kind"], int(Kind.DELETE)))
+        exports = self._exported.map(lambda events: (events.control, events.size)).collect()
+        control = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(value) for value, _ in exports)])
+        control = control.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
+        rows = control.filter(pc.less_equal(control["kind"], int(Kind.DELETE)))
         places: dict[TableName, set[PartitionId]] = {}
         for schema, table, topic, partition in zip(*(rows[n].to_pylist() for n in _OF_TABLES[:-1]), strict=True):
             places.setdefault(TableName(schema, table), set()).add((topic, partition))
         events = int(pc.sum(rows["index"]).as_py() or 0)
-        found, left_out = without_left_out(found)
-        changes, size = logged_changes(found), sum(size for _, size in brought)
-        return Control(changes, _boundaries(found), _bad(found), left_out, places, events, size, _firsts(found))
+        control, left_out = without_left_out(control)
+        changes, size = logged_changes(control), sum(size for _, size in exports)
+        return Control(changes, _boundaries(control), _bad(control), left_out, places, events, size, _firsts(control))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`logged_rows.shapes`)."""
-        found = self._exported.map(lambda events: shapes(plan, _imported(events.all, _NO_IMAGES)))
-        return set().union(*found.collect())
-
-    def spans_with_rows(self, plan: LogPlan) -> set[tuple[NameKey, int]]:
-        """Gives the spans that have rows (`logged_rows.spans_with_rows`)."""
-        found = self._exported.map(lambda events: spans_with_rows(plan, _imported(events.all, _NO_IMAGES)))
-        return set().union(*found.collect())
+        shape_sets = self._exported.map(lambda events: shapes(plan, _imported(events.all, _NO_IMAGES)))
+        return set().union(*shape_sets.collect())
 
     def fold(self, plan: LogPlan, events: int, size: int) -> FoldedLog:
         """Plans the last states of all keys.  events, size: how many there are, and their bytes."""
@@ -159,10 +153,10 @@ class FoldedLog:
     def fingerprints(self, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
         """Gives the fingerprints of tables (`literal_hashes.fingerprints`).  cuts: of each table, by its number."""
         fingerprint = _fingerprinting(self.plan.tables, cuts)
-        found = self._steps(cuts.keys(), are_hashed=True).mapPartitions(fingerprint).collect() if cuts else []
-        total = {number: [Fingerprint(0, 0, 0)] * (len(mine) + 1) for number, mine in cuts.items()}
-        for number, some in found:
-            total[number] = list(map(add, total[number], some))
+        partial_sums = self._steps(cuts.keys(), are_hashed=True).mapPartitions(fingerprint).collect() if cuts else []
+        total = {number: [Fingerprint(0, 0, 0)] * (len(table_cuts) + 1) for number, table_cuts in cuts.items()}
+        for number, sums in partial_sums:
+            total[number] = list(map(add, total[number], sums))
         return total
 
     def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, str]]:
@@ -170,9 +164,9 @@ class FoldedLog:
         part."""
         if not expected_tables:
             return iter(())
-        found = self._steps(expected_tables.keys(), are_hashed=False)
+        key_steps = self._steps(expected_tables.keys(), are_hashed=False)
         load = _loading(self.plan.tables, expected_tables)
-        return iter(found.mapPartitions(load).toLocalIterator(prefetchPartitions=True))
+        return iter(key_steps.mapPartitions(load).toLocalIterator(prefetchPartitions=True))
 
     def _steps(self, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
         wanted, count = frozenset(numbers), self.buckets
@@ -230,53 +224,53 @@ def _control_events(events: pa.Table) -> pa.Table:
 
 def _firsts_of_tables(events: pa.Table, rows: Longs) -> tuple[Longs, Longs]:
     """Gives the number of the first row of each table and partition, and how many there are.  rows: their numbers."""
-    told = events.select(_OF_TABLES).take(pa.array(rows))  # without the images, which are large
-    _, tables = distinct(told, ("schema", "table", "topic"))
-    partitions = told["partition"].to_numpy().astype(np.int64)
+    row_places = events.select(_OF_TABLES).take(pa.array(rows))  # without the images, which are large
+    _, tables = distinct(row_places, ("schema", "table", "topic"))
+    partitions = row_places["partition"].to_numpy().astype(np.int64)
     codes = numbered(tables * (partitions.max(initial=0) + 1) + partitions)
-    order = np.argsort(told["offset"].to_numpy(), kind="stable")
+    order = np.argsort(row_places["offset"].to_numpy(), kind="stable")
     return rows[order[ends(codes[order])[0]]], np.bincount(codes)
 
 
-def logged_changes(found: pa.Table) -> list[LoggedChange]:
+def logged_changes(events: pa.Table) -> list[LoggedChange]:
     """Gives the schema changes of events (EVENT_SCHEMA, in order), each once.
 
     Without a commit ts, a change that one partition holds again may be a second change, as for the bridge that ran it
     (`by_partitions.repeated_changes`); it then counts as one TSO later.
     """
-    mine = found.filter(pc.equal(found["kind"], int(Kind.SCHEMA_CHANGE)))
+    rows = events.filter(pc.equal(events["kind"], int(Kind.SCHEMA_CHANGE)))
     offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}
     changes: dict[tuple[int, str, str], LoggedChange] = {}
     seen: Counter[tuple[PartitionId, int, str, str]] = Counter()
     places: dict[tuple[PartitionId, int, str, str], str] = {}
-    for row in mine.to_pylist():
-        where, said = (row["topic"], row["partition"]), (row["commit_ts"], row["schema"], row["text"])
-        before = places.get((where, *said))
-        is_sent_again = row["by_time"] and before is not None and _is_same(said[0], before, row["place"] or "")
-        identity = (said[0] + seen[where, *said] - is_sent_again, *said[1:])
+    for row in rows.to_pylist():
+        where, content = (row["topic"], row["partition"]), (row["commit_ts"], row["schema"], row["text"])
+        before = places.get((where, *content))
+        is_sent_again = row["by_time"] and before is not None and _is_same(content[0], before, row["place"] or "")
+        identity = (content[0] + seen[where, *content] - is_sent_again, *content[1:])
         if row["by_time"] and not is_sent_again:
-            seen[where, *said] += 1
-            places[where, *said] = row["place"] or ""
+            seen[where, *content] += 1
+            places[where, *content] = row["place"] or ""
         lies = offsets.setdefault(identity, {})
         lies.setdefault(where, row["offset"])
         change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies, row["place"])
         changes.setdefault(identity, change)
-    found_once = list(changes.values())
-    return [found_once[number] for number in in_order([Cut.of(change).moment for change in found_once])]
+    distinct_changes = list(changes.values())
+    return [distinct_changes[number] for number in in_order([Cut.of(change).moment for change in distinct_changes])]
 
 
 def _is_same(ts: int, place: str, other: str) -> bool:
     """Tells whether two schema changes of one partition, time (TSO) and text are one that was sent again: by their
     places, else where their time is not in whole seconds, since no server runs a statement twice in a millisecond."""
-    told = is_same_place(place, other)
-    return bool(tso_ms(ts) % _SECOND_MS) if told is None else told
+    by_place = is_same_place(place, other)
+    return bool(tso_ms(ts) % _SECOND_MS) if by_place is None else by_place
 
 
-def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:
-    mine = found.filter(pc.equal(found["kind"], int(Kind.BOUNDARY))).sort_by("offset")
+def _boundaries(events: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:
+    boundaries = events.filter(pc.equal(events["kind"], int(Kind.BOUNDARY))).sort_by("offset")
     by_partition: dict[PartitionId, tuple[list[int], list[int]]] = {}
     names = ("topic", "partition", "offset", "commit_ts")
-    for topic, partition, offset, ts in zip(*(mine[name].to_pylist() for name in names), strict=True):
+    for topic, partition, offset, ts in zip(*(boundaries[name].to_pylist() for name in names), strict=True):
         at, highest = by_partition.setdefault((topic, partition), ([], []))
         if not highest or ts > highest[-1]:
             at.append(offset)
@@ -286,15 +280,15 @@ def _boundaries(found: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarr
     }
 
 
-def _firsts(found: pa.Table) -> dict[PartitionId, int]:
-    timed = found.filter(pc.not_equal(found["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
+def _firsts(events: pa.Table) -> dict[PartitionId, int]:
+    timed = events.filter(pc.not_equal(events["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
     where = zip(timed["topic"].to_pylist(), timed["partition"].to_pylist(), strict=True)
     return dict(zip(where, timed["commit_ts"].to_pylist(), strict=True))
 
 
-def _bad(found: pa.Table) -> list[tuple[Position, str]]:
-    mine = found.filter(pc.equal(found["kind"], int(Kind.BAD)))
-    return [(Position(row["topic"], row["partition"], row["offset"]), row["text"]) for row in mine.to_pylist()]
+def _bad(events: pa.Table) -> list[tuple[Position, str]]:
+    rows = events.filter(pc.equal(events["kind"], int(Kind.BAD)))
+    return [(Position(row["topic"], row["partition"], row["offset"]), row["text"]) for row in rows.to_pylist()]
 
 
 def _stepping(
@@ -309,8 +303,8 @@ def _stepping(
     def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
         held: list[pa.Table] = []
         for events in together(map(_imported, (events.all for events in exported_events))):
-            made = steps(plan, events, wanted)
-            held.append(hashed(made) if are_hashed else made)
+            key_steps = steps(plan, events, wanted)
+            held.append(hashed(key_steps) if are_hashed else key_steps)
             if _has_enough(held, _STEPS_HELD, _BYTES_HELD):
                 yield from in_buckets(held)
                 held = []
@@ -318,14 +312,12 @@ def _stepping(
             yield from in_buckets(held)
 
     def in_buckets(held: list[pa.Table]) -> Iterator[tuple[int, bytes]]:
-        made = pa.concat_tables(held)
-        all_bytes = made.nbytes * events_in_all / max(1, made.num_rows)
-        for number, mine in buckets(made, count):
-            has_more = _has_enough([mine], *(_MOST_OF_A_SHARE * size // count for size in (made.num_rows, made.nbytes)))
-            yield (
-                number,
-                _exported(last_of_some(plan.tables, mine) if has_more or folder is None else mine, folder, all_bytes),
-            )
+        all_steps = pa.concat_tables(held)
+        all_bytes = all_steps.nbytes * events_in_all / max(1, all_steps.num_rows)
+        for number, bucket in buckets(all_steps, count):
+            shares = (_MOST_OF_A_SHARE * size // count for size in (all_steps.num_rows, all_steps.nbytes))
+            is_folded = folder is None or _has_enough([bucket], *shares)
+            yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder, all_bytes)
 
     return step
 
@@ -364,8 +356,8 @@ def _loading(
     """Turns all steps of some buckets into the statements that load their last states."""
 
     def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
-        made = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-        for number, rows, copies in last_rows(tables, made):
+        key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
+        for number, rows, copies in last_rows(tables, key_steps):
             for part, insert in expected_tables[number].inserts(rows, copies):
                 yield number, part, insert
 

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError, counted
+from bridge.events import Kind
 from bridge.model import PartitionId, TableName, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
@@ -33,8 +34,6 @@ from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
-from bridge.verify.checkpoint import Checkpoint
-from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import AppliedChanges, positions_read
@@ -48,7 +47,7 @@ from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_
 from bridge.verify.log.recompute import Control, FoldedLog, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import open_target_snapshot
 
 _NEVER: Final = 1 << 62
@@ -114,8 +113,8 @@ class LogVerification:
     def _log(self, spark: SparkSession, folder: str | None) -> Log:
         self._listener.stage("decoding the messages")
         tables = self._options.tables
-        given = self._settings.decode_options(tables if tables.rules else None)
-        decode = event_decoder(self._protocol, replace(given, cut_rows=True, tells_unwanted=True))
+        options = self._settings.decode_options(tables if tables.rules else None)
+        decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
         self._extents = self._source.extents(lambda: spark)
         count = sum(extent.high - extent.low for extent in self._extents.values())
         return Log(spark, self._source.everything(self._extents), decode, folder, count)
@@ -123,25 +122,12 @@ class LogVerification:
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
         cut = _cut_partitions(self._extents, control)
-        there = list_tables(self._look)
-        journal = Journal(self._table.name, self._table.schema)
-        identity = self._identity([*there, *control.names])
-        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
-        lineage = trace(
-            control.names,
-            changes,
-            max(cut.values(), default=0),
-            identity,
-            self._with_primary_keys(there, identity, {*control.names, *(TableName(one.schema, "") for one in changes)}),
-            control.places,
-        )
+        present = list_tables(self._look)
+        lineage = self._lineage(control, progress, present, max(cut.values(), default=0))
         plan = self._plan(control, progress, lineage)
-        if ended := {key: touch.spans for key, touch in lineage.touched.items() if touch.spans is not None}:
-            used = log.spans_with_rows(plan)
-            for key in (key for key, spans in ended.items() if not spans & used):  # so that nothing is older
-                lineage.whole.add(key)
-                del lineage.touched[key]
-        tables, report.tables = self._tables(log.shapes(plan), there, lineage, plan)
+        shapes = log.shapes(plan)
+        lineage.settle({shape.span for shape in shapes})
+        tables, report.tables = self._tables(shapes, present, lineage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
@@ -151,24 +137,14 @@ class LogVerification:
         folded = log.fold(
             replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
         )
-        self._state = Checkpoint(
-            {
-                "target": str(self._target),
-                "source": str(self._source),
-                "pipeline": self._table.name,
-                "read as": self._read_as(),
-                "shards": self._options.shards,
-            },
-            resume=self._options.resume,
-        )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
         parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
         self._listener.stage("recomputing the last state of every key")
         load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
-        loaded = LoadedComparison(
-            self._target, self._options, self._listener, self._throttle(), self._state, self._fix
-        ).results(parts, sessions)
+        loaded = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
+            parts, sessions
+        )
         for part in parts:
             part.drop()
         report.tables += self._results(hashed, parts, loaded)
@@ -179,86 +155,95 @@ class LogVerification:
         report.notes += left_out_notes(control, self._options)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
-        self._state.forget()
+
+    def _lineage(self, control: Control, progress: Progress, present: Sequence[TableName], since: int) -> Lineage:
+        """Traces the tables.  since: up to this commit_ts (TSO) the log may have lost messages."""
+        is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
+        # A target that does not tell names apart by the case of their letters has one table for all of them.
+        identity = NameIdentity() if is_folding else NameIdentity.among([*present, *control.names])
+        journal = Journal(self._table.name, self._table.schema)
+        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
+        schemas = {name.schema for name in control.names} | {change.schema for change in changes}
+        logged = set(map(identity.schema_key, schemas))
+        catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
+        primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
+        return trace(control.names, changes, since, identity, primary, control.places)
 
     def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
-        record = self._record
         return LogPlan(
             (), lineage.histories, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
             begins=topic_begins(progress.positions), identity=lineage.identity,
             filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
-            era=Reach(record.applied_ts, record.positions) if record and record.former is not None else None,
         )  # fmt: skip
 
+    def _filters(self, name: TableName) -> set[tuple[frozenset[Kind], ...]]:
+        """Gives which row changes event filters leave out, of each upstream table of a table of the target: by the
+        filters that are given, those of the pipeline, and its former ones."""
+        record, sources = self._record, sorted(self._options.row_rules.routes.sources(name))
+        rules = [self._options.row_rules, *([record.rules] if record else [])]
+        if record and record.former is not None:
+            rules.append(record.former)
+        return {tuple(one.ignored_kinds(*source) for source in sources) for one in rules}
+
     def _is_filtered(self, name: TableName) -> bool:
-        """Tells whether event filters leave out row changes of a table of the target, or did."""
-        record = self._record
-        rules = [self._options.row_rules, *((record.rules, record.former or record.rules) if record else ())]
-        sources = list(self._options.row_rules.routes.sources(name))
-        return any(one.ignored_kinds(*source) for source in sources for one in rules)
-
-    def _read_as(self) -> str:
-        """Writes the settings that decide what the messages say."""
-        given = self._settings
-        told = given.timezone, given.ckafka, given.debezium, given.event_filters, given.route, given.routes
-        return repr((self._protocol, *told, self._record))
-
-    def _identity(self, names: Iterable[TableName]) -> NameIdentity:
-        """Tells which of these names, of the target and of the log, mean one table.  A target that does not tell names
-        apart by the case of their letters has one table for all of them."""
-        is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
-        return NameIdentity() if is_folding else NameIdentity.among(names)
-
-    def _with_primary_keys(
-        self, present: Iterable[TableName], identity: NameIdentity, met: Iterable[TableName]
-    ) -> set[NameKey]:
-        """Gives the tables with a primary key among those of the databases that the messages name."""
-        schemas = {identity.schema_key(name.schema) for name in met}
-        names = [name for name in present if identity.schema_key(name.schema) in schemas]
-        return {identity.key_of(name) for name, table in load_tables(self._look, names).items() if table.primary}
+        return any(map(any, self._filters(name)))
 
     def _tables(
-        self, shapes: set[LoggedShape], present: Iterable[TableName], lineage: Lineage, plan: LogPlan
+        self,
+        shapes: Iterable[LoggedShape],
+        present: Iterable[TableName],
+        lineage: Lineage,
+        plan: LogPlan,
+        reader: SnapshotReader,
     ) -> tuple[list[LoggedTable], list[TableResult]]:
-        """Gives the tables that can be compared, and results for those that cannot.  present: the target's tables."""
+        """Gives the tables whose rows can be compared, and the results of all others.
+
+        present: the target's tables."""
         key_of = lineage.key_of
-        wanted = {key_of(name): name for name in (TableName(*shape[:2]) for shape in shapes)} | lineage.made
-        there = {key_of(name): name for name in present}
-        touched = {key: touch.name for key, touch in lineage.touched.items() if key in there}
-        names = [there[key] for key in sorted(wanted | touched) if key in there]
+        shapes_of: dict[NameKey, list[LoggedShape]] = {}
+        wanted = dict(lineage.required)
+        for shape in sorted((shape for shape in shapes if shape.table), key=str):
+            assert shape.table
+            shapes_of.setdefault(key_of(shape.table), []).append(shape)
+            wanted.setdefault(key_of(shape.table), shape.table)
+        on_target = {key_of(name): name for name in present}
+        names = [on_target[key] for key in sorted(wanted.keys() | lineage.starts.keys()) if key in on_target]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
-        shapes_of: dict[tuple[str, str], list[LoggedShape]] = {}
-        for shape in sorted(shapes):
-            shapes_of.setdefault(key_of(TableName(*shape[:2])), []).append(shape)
-        begins_later = bool(plan.era or plan.start_ts or plan.begins)
+        begins_later = bool(plan.start_ts or plan.begins)
         tables: list[LoggedTable] = []
+        results: list[TableResult] = []
         for name in names:
-            key, is_filtered, since = key_of(name), begins_later and self._is_filtered(name), ""
-            if is_filtered:
-                since = "event filters leave out some of its changes, and were changed, or began after its first ones"
-            elif key in lineage.touched:
-                since = since_change(lineage.touched[key].change)
-            tables.append(
-                logged_table(
-                    len(tables),
-                    self._table.schema,
-                    catalog[name],
-                    definitions[name],
-                    shapes_of.get(key, []),
-                    is_whole=key in lineage.whole and not is_filtered,
-                    since=since,
-                    hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
-                )
+            key, begins_filtered = key_of(name), begins_later and self._is_filtered(name)
+            since = since_change(lineage.starts[key].change) if key in lineage.starts else ""
+            if begins_filtered:
+                since = "event filters leave out some of its changes, and the pipeline began after its first ones"
+            table = logged_table(
+                len(tables),
+                self._table.schema,
+                catalog[name],
+                definitions[name],
+                shapes_of.get(key, []),
+                is_whole=key in lineage.whole and not begins_filtered,
+                since=since,
+                uncovered="event filters leave out some of its changes, and were others before"
+                if len(self._filters(name)) > 1
+                else "",
+                hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
             )
-        missing = wanted.keys() - there.keys()
+            if table.shape.actual and not table.uncovered:
+                tables.append(table)
+            else:
+                [(rows,)] = reader.rows(f"SELECT COUNT(*) FROM {table.actual}")
+                results.append(_uncompared(table, int(rows)))
+        missing = wanted.keys() - on_target.keys()
         if missing:
             missing -= {key_of(name) for name in list_views(self._look)} - shapes_of.keys() - lineage.whole
-        lost = [TableResult(wanted[key], schema=("the table is missing",)) for key in missing]
-        left = [
-            TableResult(there[key], schema=("the table was dropped upstream",))
-            for key in lineage.dropped.keys() & there.keys() - wanted.keys()
-        ]
-        return tables, [*lost, *left]
+        results += (TableResult(wanted[key], schema=("the table is missing",)) for key in missing)
+        results += (
+            TableResult(on_target[key], schema=("the table was dropped upstream",))
+            for key in lineage.dropped.keys() & on_target.keys() - wanted.keys()
+        )
+        return tables, results
 
     def _hashed(
         self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]
@@ -275,7 +260,6 @@ class LogVerification:
         comparison = HashComparison(
             self._throttle(),
             self._options.chunk_seconds,
-            self._state,
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
         readers = [self._reader(session) for session in sessions]
@@ -290,10 +274,9 @@ class LogVerification:
             differ[one.range.table.number] += [one.range.numbers] * (one.tally is None)
         for table in tables:
             if table.number not in differ:
-                key = table.replicated.key if table.shape.actual else ()
-                yield table.divided(ranges_of(find_cuts(self._look, table.definition, key, count)))
-            elif found := differ[table.number]:
-                yield table.divided(spans(sorted(found, key=lambda one: -inf if one[0] is None else one[0]), count))
+                yield table.divided(ranges_of(find_cuts(self._look, table.definition, table.replicated.key, count)))
+            elif ranges := differ[table.number]:
+                yield table.divided(spans(sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]), count))
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
@@ -316,10 +299,20 @@ class LogVerification:
                 result.rows, result.chunks = result.rows + one.tally.rows, result.chunks + one.tally.chunks
         for number, result in equal.items():
             loaded.setdefault(number, []).append(result)
-        return [TableResult.of_parts(some, self._options.shown_rows) for _, some in sorted(loaded.items())]
+        return [TableResult.of_parts(loaded[number], self._options.shown_rows) for number in sorted(loaded)]
 
 
 def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
     """Finds the partitions whose first messages Kafka no longer holds; gives for each the commit_ts (TSO) up to which
     the lost messages may reach."""
     return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
+
+
+def _uncompared(table: LoggedTable, rows: int) -> TableResult:
+    """Gives the result of a table of which no row is compared.  rows: how many it has."""
+    result = TableResult(table.name, schema=table.schema_findings, notes=table_notes(table))
+    if table.is_whole and not table.uncovered:
+        result.extra = rows
+    else:
+        result.not_covered = rows
+    return result

@@ -66,15 +66,15 @@ def compare_schemas(
     changed: list[str] = []
     for name, column in source.columns.items():
         if name in target.columns:
-            found = list(_column_differences(column, target.columns[name], collations, becomes, notes))
+            column_differences = list(_column_differences(column, target.columns[name], collations, becomes, notes))
             if computed := _computed(column, target.columns[name]):
-                (found if is_one_flavour else notes).append(computed)
-            differences += found
-            changed += [name] if found else []
-    lost = [name for name, index in source.indexes.items() if not _has(target, index) and "" not in index.parts]
+                (column_differences if is_one_flavour else notes).append(computed)
+            differences += column_differences
+            changed += [name] if column_differences else []
+    lost = [name for name, index in source.indexes.items() if not has_index(target, index) and "" not in index.parts]
     differences += (f"{_index(name, source.indexes[name])} is missing" for name in lost)
     for name, index in target.indexes.items():
-        if not _has(source, index) and "" not in index.parts:
+        if not has_index(source, index) and "" not in index.parts:
             words = f"{_index(name, index)} is the target's own"
             (differences if index.unique else notes).append(words)
     return SchemaFindings(tuple(differences), tuple(notes), tuple(missing), tuple(changed), tuple(lost), tuple(barring))
@@ -93,11 +93,11 @@ def _column_differences(
         yield f"column {target.name} is {_null(target)} instead of {_null(source)}"
     if source.generated != target.generated:
         notes.append(f"column {target.name} is generated on one side only")
-    wanted, found = _collation(source), _collation(target)
+    wanted, actual = _collation(source), _collation(target)
     if wanted in collations:
         wanted = _OLD_NAMES.sub("utf8mb3", becomes(wanted))
-    if wanted != found and wanted and found and not (source.is_json or target.is_json):
-        words = f"column {target.name} has the collation {found} instead of {wanted}"
+    if wanted != actual and wanted and actual and not (source.is_json or target.is_json):
+        words = f"column {target.name} has the collation {actual} instead of {wanted}"
         if wanted in collations:
             yield words
         else:
@@ -108,8 +108,8 @@ def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
     """Tells how a generated column is computed.  Its values are not compared, since they follow from that."""
     if not (source.generated and target.generated):
         return ""
-    wanted, found = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
-    if wanted in (found, f"({found})") or found == f"({wanted})":
+    wanted, actual = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
+    if wanted in (actual, f"({actual})") or actual == f"({wanted})":
         return ""
     return f"column {target.name} is computed as {target.expression} instead of {source.expression}"
 
@@ -132,7 +132,7 @@ def _null(column: ColumnInfo) -> str:
     return "NULL" if column.nullable else "NOT NULL"
 
 
-def _has(definition: Definition, wanted: Index) -> bool:
+def has_index(definition: Definition, wanted: Index) -> bool:
     """Tells whether there is an index on the same columns that allows the same rows; its name does not matter."""
     return any(
         index.unique == wanted.unique and index.parts == wanted.parts and index.lengths == wanted.lengths

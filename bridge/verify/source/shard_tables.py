@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from bridge.mysql.table_definition import ColumnInfo, Definition, Index
-from bridge.verify.source.schema_diff import SchemaFindings, plain_type
+from bridge.mysql.table_definition import ColumnInfo, Definition
+from bridge.verify.source.schema_diff import SchemaFindings, has_index, plain_type
 
 _Looks = tuple[str, str, str, bool]
 
@@ -19,7 +19,7 @@ def as_one(shards: Sequence[Definition]) -> tuple[Definition, tuple[str, ...]]:
     columns = {name: _common(name, shards) for name in first.columns}
     names = dict.fromkeys(name for shard in shards for name in shard.columns)
     apart = [name for name in names if columns.get(name) is None]
-    indexes = {name: index for name, index in first.indexes.items() if all(_has(shard, index) for shard in others)}
+    indexes = {name: index for name, index in first.indexes.items() if all(has_index(shard, index) for shard in others)}
     one = replace(
         first,
         columns={name: column for name, column in columns.items() if column is not None},
@@ -38,30 +38,30 @@ def findings_of(
 ) -> SchemaFindings:
     """Compares each shard with the target; what is not found of all says of which.  Only what all shards have alike
     (`as_one`) can be fixed."""
-    found = {str(shard.name): compare(shard, target) for shard in shards}
-    first = next(iter(found.values()))
+    by_shard = {str(shard.name): compare(shard, target) for shard in shards}
+    first = next(iter(by_shard.values()))
     return replace(
         first,
-        differences=_said({name: some.differences for name, some in found.items()}),
-        notes=_said({name: some.notes for name, some in found.items()}),
+        differences=_named({name: findings.differences for name, findings in by_shard.items()}),
+        notes=_named({name: findings.notes for name, findings in by_shard.items()}),
         missing_columns=tuple(name for name in first.missing_columns if name in one.columns),
         changed_columns=tuple(name for name in first.changed_columns if name in one.columns),
         missing_indexes=tuple(name for name in first.missing_indexes if name in one.indexes),
     )
 
 
-def _said(found: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    words = dict.fromkeys(said for some in found.values() for said in some)
-    told = []
-    for said in words:
-        names = [name for name, some in found.items() if said in some]
-        told.append(said if len(names) == len(found) else f"{said} ({', '.join(names)})")
-    return tuple(told)
+def _named(by_shard: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    distinct = dict.fromkeys(line for of_shard in by_shard.values() for line in of_shard)
+    lines = []
+    for line in distinct:
+        names = [name for name, of_shard in by_shard.items() if line in of_shard]
+        lines.append(line if len(names) == len(by_shard) else f"{line} ({', '.join(names)})")
+    return tuple(lines)
 
 
 def _common(name: str, shards: Sequence[Definition]) -> ColumnInfo | None:
-    found = [shard.columns.get(name) for shard in shards]
-    columns = [column for column in found if column is not None]
+    candidates = [shard.columns.get(name) for shard in shards]
+    columns = [column for column in candidates if column is not None]
     if len(columns) < len(shards) or len({_looks(column) for column in columns}) > 1:
         return None
     return replace(columns[0], nullable=any(column.nullable for column in columns))
@@ -69,10 +69,3 @@ def _common(name: str, shards: Sequence[Definition]) -> ColumnInfo | None:
 
 def _looks(column: ColumnInfo) -> _Looks:
     return plain_type(column), column.charset, column.collation, column.generated
-
-
-def _has(shard: Definition, wanted: Index) -> bool:
-    return any(
-        index.unique == wanted.unique and index.parts == wanted.parts and index.lengths == wanted.lengths
-        for index in shard.indexes.values()
-    )

@@ -11,8 +11,8 @@ from functools import partial
 from typing import NamedTuple
 
 from bridge.errors import UsageError, counted
-from bridge.filters.reserved_schemas import ReservedSchemas
 from bridge.filters.routes import with_sources
+from bridge.filters.table_filter import ReservedSchemas
 from bridge.model import TableName, goes_by_partition
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -23,32 +23,29 @@ from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
-from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
+from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan, why_rows_stay
 from bridge.verify.compare.dense_keys import dense_key
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
-from bridge.verify.driver_errors import expected_errors
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
-from bridge.verify.source.create_table_text import (
+from bridge.verify.source.recheck import InFlight, persistent, read_motion, settle
+from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
+from bridge.verify.source.shard_tables import as_one, findings_of
+from bridge.verify.source.target_statements import (
+    StatementTranslator,
     column_statements,
     create_statements,
     index_statements,
     opening_statements,
 )
-from bridge.verify.source.fixable_rows import rows_on_target, why_rows_stay
-from bridge.verify.source.in_flight import InFlight, read_motion
-from bridge.verify.source.recheck import persistent, settle
-from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
-from bridge.verify.source.shard_tables import as_one, findings_of
-from bridge.verify.source.translated_table import StatementTranslator
 
 
 @dataclass(frozen=True)
@@ -168,10 +165,10 @@ class SourceVerification:
                     SnapshotReader(target, is_snapshot=True, place=f"target {self._target}"),
                     self._source_reader(scout),
                 )
-                mine = [self._one_table(table, readers) for table in self._workers.own_tables()]
+                results_of_worker = [self._one_table(table, readers) for table in self._workers.own_tables()]
                 for comparison, walk in self._workers.others_tables():
                     comparison.work(walk, readers.source, readers.target)
-                return mine
+                return results_of_worker
 
         triples = zip(sources, sources[len(targets) :], targets, strict=False)
         return [*results, *self._workers.results([partial(work, *triple) for triple in triples], self._throttle)]
@@ -182,8 +179,8 @@ class SourceVerification:
     def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """Gives the tables to compare, and the results of those that only the target has."""
         on_source, on_target = list_tables(self._source_look), list_tables(self._look)
-        met = with_sources((*on_source, *on_target), self._options.row_rules.routes)
-        self._unmatched = self._options.tables.unmatched(met)
+        names = with_sources((*on_source, *on_target), self._options.row_rules.routes)
+        self._unmatched = self._options.tables.unmatched(names)
         wanted = [name for name in on_source if self._is_wanted(name)]
         self._partial = [name for name in wanted if self._options.row_rules.ignored_kinds(*name)]
         routes = self._options.row_rules.routes
@@ -192,28 +189,34 @@ class SourceVerification:
                 raise clash_error(why, str(self._source))
         partial_keys = {self._key(routes.target(name)) for name in self._partial}
         keys = {name: self._key(routes.target(name)) for name in wanted}
-        found = {name: key for name, key in keys.items() if key not in partial_keys}
-        there = {self._key(name): name for name in on_target if self._is_wanted_there(name)}
-        there = {key: name for key, name in there.items() if key not in partial_keys}
+        wanted_keys = {name: key for name, key in keys.items() if key not in partial_keys}
+        on_target_by_key = {self._key(name): name for name in on_target if self._is_wanted_there(name)}
+        on_target_by_key = {key: name for key, name in on_target_by_key.items() if key not in partial_keys}
         if not self._options.tables.rules:  # only the source tells which databases are meant
-            schemas = {key.schema for key in found.values()}
-            there = {key: name for key, name in there.items() if key.schema in schemas}
-        sources = load_definitions(self._source_look, found)
-        targets = load_definitions(self._look, (there[key] for key in found.values() if key in there))
+            schemas = {key.schema for key in wanted_keys.values()}
+            on_target_by_key = {key: name for key, name in on_target_by_key.items() if key.schema in schemas}
+        sources = load_definitions(self._source_look, wanted_keys)
+        targets = load_definitions(
+            self._look, (on_target_by_key[key] for key in wanted_keys.values() if key in on_target_by_key)
+        )
         compare = self._schema_comparison()
         shards: dict[TableName, list[Definition]] = {}
         for name, one in sorted(sources.items()):
-            shards.setdefault(found[name], []).append(one)
+            shards.setdefault(wanted_keys[name], []).append(one)
         tables = []
-        for key, some in shards.items():
-            source, notes = as_one(some)
-            target = targets.get(there.get(key, key))
-            schema = findings_of(source, some, target, compare) if target else SchemaFindings(("the table is missing",))
+        for key, definitions in shards.items():
+            source, notes = as_one(definitions)
+            target = targets.get(on_target_by_key.get(key, key))
+            schema = (
+                findings_of(source, definitions, target, compare)
+                if target
+                else SchemaFindings(("the table is missing",))
+            )
             plan = column_plan(source, target)
             plan = replace(plan, notes=(*notes, *plan.notes))
-            names = tuple(one.name for one in some)
-            tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, names))
-        own = sorted(there[key] for key in there.keys() - set(found.values()))
+            merged = tuple(one.name for one in definitions)
+            tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, merged))
+        own = sorted(on_target_by_key[key] for key in on_target_by_key.keys() - set(wanted_keys.values()))
         return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
 
     def _key(self, name: TableName) -> TableName:
@@ -223,9 +226,9 @@ class SourceVerification:
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
         names = self._look.rows("SELECT collation_name FROM information_schema.collations")
         is_one_flavour = server_kind(self._look) is self._flavour
-        known = {str(row[0]) for row in names}
+        collations = {str(row[0]) for row in names}
         becomes = self._translator.collation
-        return partial(compare_schemas, collations=known, becomes=becomes, is_one_flavour=is_one_flavour)
+        return partial(compare_schemas, collations=collations, becomes=becomes, is_one_flavour=is_one_flavour)
 
     def _is_wanted(self, name: TableName) -> bool:
         return not ReservedSchemas(self._table.schema).why(name.schema) and self._options.tables(*name)
@@ -264,12 +267,12 @@ class SourceVerification:
         tally = self._state.tally(name, digest)
         if tally.is_done:
             return tally
-        told = 0
+        reported = 0
 
         def on_chunk(tally: Tally) -> None:
-            nonlocal told
-            self._listener.done(name, tally.rows - told)
-            told = tally.rows
+            nonlocal reported
+            self._listener.done(name, tally.rows - reported)
+            reported = tally.rows
             self._state.keep(name, digest, tally)
 
         comparison = self._comparison(table, readers, self._throttle, on_chunk)
@@ -329,13 +332,13 @@ class SourceVerification:
             )
             comparison = self._comparison(table, readers, self._throttle)
             if table.plan.shape.key:
-                left = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
+                remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
             else:
                 again = partial(comparison.run, Tally())
-                left = persistent(differences, lambda: again().differences, on_its_way.seconds_left)
-            if left and on_its_way.stuck:
+                remaining = persistent(differences, lambda: again().differences, on_its_way.seconds_left)
+            if remaining and on_its_way.stuck:
                 self._stuck.append(f"{table.name}: what differs may still be on its way: {on_its_way.stuck}")
-            return left
+            return remaining
 
     @contextmanager
     def _now(self) -> Iterator[_Readers]:
@@ -371,19 +374,19 @@ class SourceVerification:
             fix.add_impossible(f"{name} {why}")
         else:
             there = catalog_table(source, table.target, schema.changed_columns if table.target else ())
-            fix.add_rows(there, table.plan.shape, rows_on_target(table.plan, differences))
+            fix.add_rows(there, table.plan.shape, differences, table.plan.absent.keys())
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
-        found: list[list[str]] = [[], []]
-        for statements, said in ((before, found[0]), (after, found[1])):
+        translated: list[list[str]] = [[], []]
+        for statements, texts in ((before, translated[0]), (after, translated[1])):
             for statement in statements:
                 text, why = self._translator.translate(statement, name.schema)
                 if text is None:
                     fix.add_impossible(f"The target cannot be given what the source has: {why}: {statement}")
                 else:
-                    said.append(text)
-        fix.add_schema(*found)
+                    texts.append(text)
+        fix.add_schema(*translated)
 
 
 def _nothing(shape: ComparedColumns) -> str:

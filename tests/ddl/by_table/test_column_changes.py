@@ -64,28 +64,6 @@ def test_texts_are_converted(charset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "undefaulted"),
-    [
-        *((f"ADD COLUMN a {one}", set()) for one in ("INT", "INT DEFAULT 1", "INT NOT NULL DEFAULT -1.5 AFTER b")),
-        *((f"ADD a {one}", set()) for one in ("VARCHAR(9) NOT NULL DEFAULT 'x, NOT NULL'", "BOOL DEFAULT TRUE")),
-        ("ADD (a INT, b DECIMAL(5,2) DEFAULT '1.5')", set()),
-        ("ADD INDEX (a), ADD CONSTRAINT c CHECK (a > 1), ADD PARTITION (PARTITION p VALUES LESS THAN (10))", set()),
-        ("ALTER INDEX a INVISIBLE, ALTER CHECK c NOT ENFORCED", set()),
-        *((f"ADD COLUMN a {one}", {"a"}) for one in ("INT NOT NULL", "TIMESTAMP", "DATE DEFAULT CURRENT_TIMESTAMP")),
-        *((f"ADD a {one}", {"a"}) for one in ("DATETIME DEFAULT NOW()", "INT DEFAULT (1 + 1)", "INT DEFAULT (UUID())")),
-        *((f"ADD COLUMN IF NOT EXISTS a {one}", {"a"}) for one in ("INT AUTO_INCREMENT UNIQUE", "SERIAL")),
-        ("ADD (a INT NOT NULL, b DECIMAL(5,2), c DATE DEFAULT (CURRENT_DATE))", {"a", "c"}),
-        ("ALTER A SET DEFAULT 5, ALTER COLUMN b DROP DEFAULT", {"a", "b"}),
-        ("ALTER a SET DEFAULT 5, RENAME COLUMN a TO b", {"b"}),
-        ("RENAME COLUMN a TO b, ADD COLUMN a INT NOT NULL", {"a"}),
-    ],
-)  # fmt: skip
-def test_what_rows_before_may_have_otherwise(change: str, undefaulted: set[str]) -> None:
-    """Than a new row gets that does not name the column."""
-    assert column_changes(f"ALTER TABLE t {change}").undefaulted == undefaulted
-
-
-@pytest.mark.parametrize(
     ("change", "gone", "come"),
     [
         ("ADD COLUMN a INT, ADD b INT FIRST, ADD COLUMN IF NOT EXISTS C INT", set(), {"a", "b", "c"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.ddl.by_table.kept_keys import dropped_key, kept_key, unread_key
+from bridge.ddl.by_table.skipping import dropped_key, kept_key, unread_key
 from bridge.ddl.parser import Classified, classify
 
 KEYS = {"primary": ("id",), "m": ("mail",), "ab": ("a", "b"), "e": ("",)}

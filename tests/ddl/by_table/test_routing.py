@@ -50,11 +50,6 @@ ROUTED: list[tuple[tuple[str, ...], str, str]] = [
     (WHOLE, "DROP DATABASE x", "DROP DATABASE x"),
     (ONE, "CREATE DATABASE a", "CREATE DATABASE a"),
     (ONE, "ALTER DATABASE a COLLATE utf8mb4_bin", "ALTER DATABASE a COLLATE utf8mb4_bin"),
-    (WHOLE, "CREATE VIEW v AS SELECT t.id FROM t JOIN a.s AS y ON y.id = t.id WHERE a.s.id > 1",
-     "CREATE VIEW `b`.`v` AS SELECT t.id FROM t JOIN `b`.`s` AS y ON y.id = t.id WHERE `b`.`s`.id > 1"),
-    (ONE, "CREATE VIEW a.v AS SELECT y.id FROM a.t y", "CREATE VIEW a.v AS SELECT y.id FROM `c`.`u` y"),
-    (ONE, "CREATE VIEW x.v AS SELECT `a`.`t`.`id` FROM `a`.`t`",
-     "CREATE VIEW x.v AS SELECT `c`.`u`.`id` FROM `c`.`u`"),
     (ONE, "CREATE VIEW v AS SELECT id FROM s", "CREATE VIEW v AS SELECT id FROM s"),
     (ONE, "DROP VIEW v", "DROP VIEW v"),
 ]  # fmt: skip
@@ -91,12 +86,15 @@ HELD: list[tuple[tuple[str, ...], str, str]] = [
     (WHOLE, "ALTER TABLE t ADD COLUMN n INT AS (a . t . id + 1)", "something of a"),
     (WHOLE, "ALTER TABLE t ADD COLUMN n INT DEFAULT (NEXTVAL(s))", "a sequence"),
     (WHOLE, "CREATE TABLE t (id INT DEFAULT (NEXT VALUE FOR s))", "a sequence"),
-    (ONE, "CREATE VIEW v AS SELECT id FROM t", "names t without its database"),
-    (ONE, "CREATE VIEW v AS SELECT t.id FROM a.t", "columns of t"),
-    (ONE, "CREATE VIEW v AS SELECT a.t.id, a FROM a.t", "another name"),
-    (WHOLE, "CREATE VIEW v AS SELECT a.f(id) FROM x.t", "a function of a"),
-    (WHOLE, "CREATE VIEW v AS SELECT NEXTVAL(s) FROM t", "a sequence"),
-    (WHOLE, "CREATE VIEW v AS SELECT id FROM t JOIN x.t AS a ON a.t = t.id", "another"),
+    (WHOLE, "CREATE VIEW v AS SELECT t.id FROM t JOIN a.s AS y ON y.id = t.id WHERE a.s.id > 1", "a view"),
+    (ONE, "CREATE VIEW a.v AS SELECT y.id FROM a.t y", "a view"),
+    (ONE, "CREATE VIEW x.v AS SELECT `a`.`t`.`id` FROM `a`.`t`", "a view"),
+    (ONE, "CREATE VIEW v AS SELECT id FROM t", "a view"),
+    (ONE, "CREATE VIEW v AS SELECT t.id FROM a.t", "a view"),
+    (ONE, "CREATE VIEW v AS SELECT a.t.id, a FROM a.t", "a view"),
+    (WHOLE, "CREATE VIEW x.v AS SELECT a.f(id) FROM x.t", "a view"),
+    (WHOLE, "CREATE VIEW v AS SELECT NEXTVAL(s) FROM t", "a view"),
+    (WHOLE, "CREATE VIEW x.v AS SELECT id FROM x.t, t", "a view"),
 ]
 
 
@@ -110,7 +108,7 @@ def test_what_does_not_run(rules: tuple[str, ...], statement: str, words: str) -
 
 def test_the_current_database() -> None:
     """It is the target's where all tables of the database go there."""
-    assert routed(WHOLE, "CREATE VIEW v AS SELECT id FROM t")[1] == "b"
+    assert routed(WHOLE, "TRUNCATE t")[1] == "b"
     assert routed(ONE, "TRUNCATE t")[1] == "a"
     assert routed(WHOLE, "ALTER DATABASE COLLATE utf8mb4_bin") == ("ALTER DATABASE COLLATE utf8mb4_bin", "b")
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
-from bridge.ddl.by_table.shard_track import Fate, Ruling, ShardVerdict, Track
+from bridge.ddl.by_table.shards import Fate, Ruling, ShardStatement, ShardVerdict, Track, shard_statement
 from bridge.filters.routes import Routes, parse_route
 
 ROUTES = Routes((parse_route("s*.t => s.t"), parse_route("s*.u => s.u"), parse_route("plain.* -> other.*")))

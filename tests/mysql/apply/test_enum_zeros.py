@@ -11,7 +11,7 @@ import pytest
 
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.rows.sql.enum_zeros import zero_of
+from bridge.rows.sql.members import zero_of
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.debezium_wire import ID, NATIVE_SOURCE, named, native

@@ -116,7 +116,7 @@ def test_names_within_a_table_that_only_tidb_takes(mysql_target: str, text: str)
     assert sql(mysql_target, columns) == [("id",), ("a?",)]
 
 
-OWN = ("Key Number", "kept number", "KEPT KEY 0", "bridge gone", "Bridge Known", "bridge commit_ts", "bridge topic")
+OWN = ("Key Number", "kept number", "KEPT KEY 0", "bridge state", "Bridge Place", "bridge commit_ts", "bridge topic")
 """Columns of the bridge's temporary tables."""
 
 
@@ -126,18 +126,19 @@ def test_columns_that_are_called_as_the_bridges_own(target: str, session: Sessio
     columns = ", ".join(f"`{name}` INT" for name in OWN[1:])
     made = f"CREATE TABLE t (`{OWN[0]}` VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, {columns}, u INT UNIQUE)"
     names, part = [*OWN, "u"], [OWN[0], OWN[2], "u"]
-    rows = [[key, *range(6), number] for number, key in enumerate("ab")]
+    rows = [[key, *range(6), number] for number, key in enumerate("abc")]
     changes = [
         *(row_change(11, "t", names, [OWN[0]], after=row) for row in rows),
         row_change(12, "t", part, [OWN[0]], before=["a", 1, 0], after=["A", 9, 7]),
         row_change(13, "t", part, [OWN[0]], before=["b", 1, 1], after=["b", 9, 1]),
     ]
     events = in_one_partition([schema_change(10, made), *(change._replace(by_time=True) for change in changes)])
-    run_all(target, events.slice(0, 3), boundary_seconds=0)
+    run_all(target, events.slice(0, 4), boundary_seconds=0)
     session.execute("ALTER TABLE m.t ADD COLUMN `mine` INT DEFAULT 4")
     run_all(target, events, boundary_seconds=0)
-    assert session.rows("SELECT * FROM m.t") == [("A", 0, 9, 2, 3, 4, 5, 7, 4), ("b", 0, 9, 2, 3, 4, 5, 1, 4)]
+    wanted = [("A", 0, 9, 2, 3, 4, 5, 7, 4), ("b", 0, 9, 2, 3, 4, 5, 1, 4), ("c", *range(6), 2, 4)]
+    assert session.rows("SELECT * FROM m.t") == wanted
     assert verify_events(target, events).is_equal
-    session.execute("UPDATE m.t SET u = 8 WHERE u = 7")
+    session.execute("UPDATE m.t SET u = 8 WHERE u = 2")
     [found] = verify_events(target, events).tables
     assert found.different == 1

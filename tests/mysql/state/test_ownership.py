@@ -17,7 +17,7 @@ from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.connection.session import Session
-from bridge.mysql.schema_changes.statement_tag import pipeline_tag
+from bridge.mysql.schema_changes.ddl_runner import pipeline_tag
 from bridge.mysql.server_errors import LostConnectionError
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.pipeline.watching import heartbeat as heartbeats

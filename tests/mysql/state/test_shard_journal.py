@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from bridge.config import Settings
-from bridge.ddl.by_table.shard_statements import ShardStatement, shard_statement
-from bridge.ddl.by_table.shard_track import ShardVerdict
+from bridge.ddl.by_table.shards import ShardStatement, ShardVerdict, shard_statement
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
-from bridge.mysql.state.ddl_journal import Journal, JournalState
+from bridge.mysql.state.ddl_journal import Journal, JournalState, ShardJournal
 from bridge.mysql.state.progress import ProgressTable
-from bridge.mysql.state.shard_journal import ShardJournal
 from tests.support.pipelines import admin
 
 ROUTES = Settings(route=("s?.t => s.t", "s?.u => s.u")).table_routes

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.events import Event
-from bridge.pipeline.by_partitions.overtaken.overtaken_rows import OvertakenRows
+from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols.values.event_time import place_in_gtid_set, place_of_sending

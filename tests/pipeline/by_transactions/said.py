@@ -9,7 +9,7 @@ import orjson
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA, Kind
-from bridge.protocols.debezium.transactions import NO_TRANSACTION
+from bridge.protocols.debezium.transactions import NO_TRANSACTION, id_of
 
 TOPIC = ("p.transaction", 0)
 SERVER = "p/binlog/1"
@@ -17,12 +17,17 @@ Said = dict[str, Any]
 EMPTY: Said = {"partition": 0, "commit_ts": 0, "index": 0, "schema": "", "table": "", "by_time": True}
 
 
+def gtid(id_: str) -> str:
+    """The id of a transaction, as the decoder writes it; a number alone is that of a GTID."""
+    return id_of(f"u:{id_}" if id_.isdigit() else id_)
+
+
 def row(
     id_: str, order: int, pos: int, name: str = "s.a", *, row: int = 0, kind: Kind = Kind.UPDATE,
     offset: int | None = None, server: str = SERVER, partition: int = 0, ts: int = 5,
 ) -> Said:  # fmt: skip
     """A row of a transaction; of none, where that is ""."""
-    place = f"{name}\n{server}\n{pos:019}\n{row:019}\n{order:019}\n{id_ or NO_TRANSACTION}"
+    place = f"{name}\n{server}\n{pos:019}\n{row:019}\n{order:019}\n{gtid(id_) or NO_TRANSACTION}"
     schema, table = name.split(".")
     said = {
         "topic": f"p.{name}",
@@ -44,7 +49,7 @@ def end(id_: str, offset: int, ts: int = 5, **tables: int) -> Said:
 
 
 def mark(id_: str, offset: int, *, is_end: bool, tables: dict[str, int], ts: int = 5) -> Said:
-    text = orjson.dumps([id_, is_end, sum(tables.values()), tables]).decode()
+    text = orjson.dumps([gtid(id_), is_end, sum(tables.values()), tables]).decode()
     return EMPTY | {"topic": TOPIC[0], "offset": offset, "kind": int(Kind.TRANSACTION), "text": text, "commit_ts": ts}
 
 

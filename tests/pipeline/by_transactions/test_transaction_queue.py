@@ -12,7 +12,7 @@ from bridge.events import Kind
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
-from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, mark, row
+from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, gtid, mark, row
 
 
 def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
@@ -49,19 +49,19 @@ def test_a_transaction_is_due_when_all_its_rows_are_there() -> None:
     """And nothing behind it before."""
     fed = Fed(queue())
     assert fed(row("1", 1, 10), end("1", 1, a=1, b=1), row("2", 1, 20), end("2", 3, a=1)) == []
-    assert fed.queue.reason == "the transaction 1 lacks rows: s.b: 0 of 1"
+    assert fed.queue.reason == "the transaction u:1 lacks rows: s.b: 0 of 1"
     assert fed(row("1", 2, 11, "s.b")) == ["100", "110", "200"]
 
 
 @pytest.mark.parametrize("there", [[row("1", 1, 10)], []])
 def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
     """It is due without the rows that it lacks, once all that was sent before its END was read, and this is told."""
-    fed = Fed(queue(incomplete={"1"}))
+    fed = Fed(queue(incomplete={"u:1"}))
     later = [row("2", 1, 20), end("2", 3, a=1)]
     assert fed(*there, end("1", 1, a=1, b=1), *later, settled=False) == []
     assert fed() == [*["100"] * len(there), "200"]
     lacks = "" if there else "s.a: 0 of 1, "
-    assert fed.queue.given_up == [(f"the transaction 1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
+    assert fed.queue.given_up == [(f"the transaction u:1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_end_of_a_rest_without_rows_whose_transaction_is_still_unread() -> N
 
 def test_an_end_without_rows_before_one_that_waited() -> None:
     """It came again before a transaction that is due meanwhile."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(end("4", 6, a=1), end("5", 7, a=1), end("2", 8, a=1), end("4", 9, a=1)) == []
     assert fed(row("4", 1, 40), row("5", 1, 50)) == ["400", "500"]
     assert fed() == []
@@ -196,9 +196,9 @@ def test_an_end_without_rows_before_one_that_waited() -> None:
 def test_ends_of_what_is_in_the_target_without_rows() -> None:
     """After a restart of the bridge, the connector sends again from the midst of a transaction long past: that one has
     no row, the next ones have all of theirs."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(end("1", 7, a=1)) == []
-    assert fed.queue.is_short
+    assert fed.queue.is_empty
     assert fed(end("2", 8, a=1), row("2", 1, 20)) == []
     assert fed.queue.is_empty
     assert fed(end("3", 9, a=1), row("3", 1, 30), row("4", 1, 40), end("4", 10, a=1)) == ["400"]
@@ -206,21 +206,29 @@ def test_ends_of_what_is_in_the_target_without_rows() -> None:
 
 def test_an_end_without_rows_that_is_not_past() -> None:
     """The connector died with the rows unsent, and sends again from a transaction that is in the target."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(end("4", 7, a=1), end("3", 8, a=1)) == []
     assert fed(row("3", 1, 30), row("4", 1, 40), end("4", 9, a=1)) == ["400"]
 
 
+def test_an_end_that_came_twice_without_rows() -> None:
+    """The connector died twice with them unsent, and sends again from what is in the target: the END is no copy, and
+    what stands behind it, whole meanwhile, waits for it."""
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    assert fed(end("4", 7, a=1), row("5", 1, 50), end("5", 8, a=1), end("4", 9, a=1), end("3", 10, a=1)) == []
+    assert fed(row("4", 1, 40)) == ["400", "500"]
+
+
 def test_the_last_copy_of_an_end_tells() -> None:
     """It came again behind one that is past, and its rows may still be unread."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(end("4", 7, a=1), end("3", 9, a=1), row("3", 1, 30), end("4", 10, a=1)) == []
     assert fed(row("4", 1, 40)) == ["400"]
 
 
 def test_a_transaction_without_rows_tells_nothing_of_the_one_before() -> None:
     """It changed tables that the connector leaves out; the rows of the one before are still to be read."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(end("4", 7, a=1), end("5", 8), row("6", 1, 60), end("6", 9, a=1)) == []
     assert fed(row("4", 1, 40)) == ["400", "600"]
     assert fed.queue.is_empty
@@ -228,7 +236,7 @@ def test_a_transaction_without_rows_tells_nothing_of_the_one_before() -> None:
 
 def test_ends_of_what_is_in_the_target_with_one_that_counts_nothing_between() -> None:
     """What stands behind it tells."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(end("1", 7, a=1), end("2", 8), end("3", 9, a=1)) == []
     assert fed.queue.is_empty
 
@@ -238,7 +246,7 @@ def test_an_end_that_never_came() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), row("2", 1, 20), end("2", 2, a=1)) == []
     assert fed.queue.is_short
-    assert "1 has no END" in fed.queue.reason
+    assert "u:1 has no END" in fed.queue.reason
 
 
 def test_rows_that_are_not_replicated_are_counted() -> None:
@@ -246,7 +254,7 @@ def test_rows_that_are_not_replicated_are_counted() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2)) == ["100"]
     assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
-    assert fed.queue.place == Place(SERVER, 20, "2")
+    assert fed.queue.place == Place(SERVER, 20, 20, gtid("2"))
 
 
 def test_schema_changes_stand_between_transactions() -> None:
@@ -267,7 +275,7 @@ def test_a_schema_change_waits_for_transactions_before_it() -> None:
 
 def test_a_schema_change_whose_place_is_passed() -> None:
     """It is told apart: it may be a copy, and may have come late."""
-    fed = Fed(queue(Place(SERVER, 30, "3")))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
     assert fed(change("TRUNCATE", 25)) == []
     assert fed.passed == ["TRUNCATE"]
 
@@ -291,7 +299,7 @@ def test_rows_of_a_chunk_come_behind_the_changes_before_them() -> None:
 
 def test_rows_of_no_transaction_are_not_written_twice() -> None:
     """Where a new process reads them again."""
-    fed = Fed(queue(Place(SERVER, 30, "3"), loose_ends={("p.s.a", 0): 121}))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3")), loose_ends={("p.s.a", 0): 121}))
     assert fed(row("", 0, 12), row("", 0, 13)) == ["130"]
 
 
@@ -329,7 +337,7 @@ def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
     due = one.due(0, 0.0, is_idle=False)
     assert due.rows["commit_ts"].to_pylist() == [1000, 1001, 1002]
     assert due.starts.tolist() == [1000, 1002]
-    assert due.places == ((1002, Place(SERVER, 11, "1")), (1003, Place(SERVER, 20, "2")))
+    assert due.places == ((1002, Place(SERVER, 11, 11, gtid("1"))), (1003, Place(SERVER, 20, 20, gtid("2"))))
     assert Place.read(due.places[1][1].text()) == due.places[1][1]
 
 
@@ -370,10 +378,12 @@ def test_rows_of_a_long_transaction_wait_on_disk() -> None:
 
 
 def test_rows_behind_a_schema_change_that_did_not_wait_for_them() -> None:
-    """The connector was killed before it had sent them, and came back too late: they are no copies, and stop it."""
+    """The connector was killed before it had sent them, and came back too late: they are no copies, and stop it; a
+    bridge that was restarted in between, too."""
     fed = Fed(queue())
     assert fed(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 30)) == ["100"]
     assert fed(idle=True) == ["ALTER"]
-    assert fed(row("1", 1, 10)) == []
-    with pytest.raises(SourceError, match="before a schema change that has run already"):
-        fed(row("2", 1, 20), end("2", 2, a=1))
+    for one in (fed, Fed(queue(Place.read(fed.queue.place.text())))):
+        assert one(row("1", 1, 10)) == []
+        with pytest.raises(SourceError, match="before a schema change that has run already"):
+            one(row("2", 1, 20), end("2", 2, a=1))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from bridge.demo.model import BankColumn, Change, TableVersion, Transaction
 from bridge.events import Kind
 from bridge.protocols import DecodeError, decode_message
+from bridge.protocols.debezium.columns import HandleKeys
 from bridge.protocols.debezium.envelope import Envelopes
-from bridge.protocols.debezium.keys import HandleKeys
 from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import SENDERS
 from tests.support.oracles import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridge.events import SEP
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter
-from bridge.rows.types.raw_literals import ValueKind, unusual_raw
+from bridge.rows.types.resolve_types import ValueKind, unusual_raw
 
 JSON = "json:double,adaptive_time_microseconds,base64"
 _DATE = "[0-9]{4}-(0[0-9]|1[0-2])-([0-2][0-9]|3[01])"

@@ -11,8 +11,7 @@ import pytest
 
 from bridge.events import SEP
 from bridge.rows.literal_offsets import Cells
-from bridge.rows.types.type_check import _fit
-from bridge.rows.types.usual_fits import unsure
+from bridge.rows.types.type_check import _fit, unsure
 from tests.support.fenced_buffers import fenced_texts
 
 USUAL = {

@@ -38,7 +38,7 @@ KEYS = [
 
 def test_no_row_falls_between_two_ranges(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal tables are equal; a row that is lost, one that is new and one that changed are found wherever they are."""
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 100)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 100)
     monkeypatch.setattr("bridge.verify.compare.bisect.LEAF_ROWS", 10)
     sizes = [3 if "ENUM" in column else 250 for column, _ in KEYS]
     pair.both(

@@ -83,7 +83,7 @@ def test_by_ranges_of_an_index(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> N
     """Of the finest one; NULLs, upper and lower case and accents at the ends of ranges, and more equal values than a
     leaf holds."""
     pair.both(INDEXED)
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 1_000)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 1_000)
     for damage, missing, extra in INDEXED_DAMAGE:
         pair.damage(f"USE app; {damage}")
         [table] = pair.verify("app.*").tables
@@ -96,7 +96,7 @@ def test_by_ranges_of_an_index(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> N
 def test_ranges_are_resumed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """As those of a key, and not when another index has taken the place of the one they were of."""
     pair.both(INDEXED)
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 1_000)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 1_000)
     add = Tally.add
 
     def dying(self: Tally, *arguments: Any) -> None:

@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 
 from bridge.errors import StoppedError
-from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.load_throttle import Throttle
@@ -46,7 +45,7 @@ def compared(
         return HashedResult(one, Tally(), 0)
 
     monkeypatch.setattr(HashComparison, "result", result)
-    comparison = HashComparison(Throttle({}, {}, print), 0.5, Checkpoint({}, resume=False), lambda *_: None)
+    comparison = HashComparison(Throttle({}, {}, print), 0.5, lambda *_: None)
     readers = [cast(SnapshotReader, None)] * 2
     assert len(comparison.results(ranges, readers, ranges[0].recomputed, compute)) == len(ranges)
     return begun

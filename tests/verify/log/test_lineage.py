@@ -10,7 +10,7 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, trace
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, spans_with_rows, steps
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, shapes, steps
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, row_change, schema_change
 
@@ -24,7 +24,8 @@ def spans(*statements: str, name: TableName = T) -> list[TableName | None]:
 
 
 PLACES = [
-    (["ALTER TABLE t ADD COLUMN a INT"], [T]),
+    (["ALTER TABLE t ADD COLUMN a INT"], [None, T]),
+    (["ALTER TABLE t ADD INDEX (a)"], [T]),
     (["TRUNCATE TABLE t"], [None, T]),
     (["DROP TABLE t"], [None, T]),
     (["DROP TABLE app.x, app.t"], [None, T]),
@@ -81,14 +82,15 @@ def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> 
     changes = [LoggedChange(10 * ts, False, "app", text, {}) for ts, text in enumerate(texts, start=1)]
     lineage = trace([T], changes)
     key = lineage.key_of(T)
-    spans = lineage.touched[key].spans
+    spans = lineage.starts[key].spans
     assert spans == {(key, 1), (key, 2)}
     plan = LogPlan((), lineage.histories, Reach(1 << 62, None))
     for ts, is_in_them in ((35, False), (25, True), (15, True), (5, False)):
         row = row_change(ts, "t", ["id"], ["id"], after=[1])._replace(schema="app")
-        assert bool(spans & spans_with_rows(plan, events_table([(0, 1, row)]))) is is_in_them
+        used = {shape.span for shape in shapes(plan, events_table([(0, 1, row)]))}
+        assert bool(spans & used) is is_in_them
     exchanged = LoggedChange(25, False, "app", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", {})
-    assert trace([T], [*changes[:2], exchanged, changes[2]]).touched[key].spans is None
+    assert trace([T], [*changes[:2], exchanged, changes[2]]).starts[key].spans is None
 
 
 def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:

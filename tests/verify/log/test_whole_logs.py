@@ -10,19 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bridge.config import Settings
 from bridge.errors import HeldError, SourceError
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.sources.source import TopicNow
-from bridge.verify.checkpoint import Checkpoint
-from tests.generated.verifying import InMemory, verify, verify_events
+from tests.generated.verifying import InMemory, verify_events
 from tests.support.clients import run_file
 from tests.support.command import bridge
 from tests.support.pipelines import run_all
 from tests.support.upstreams import Literal, boundary, events_table, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import execute
-from tests.support.wire import TSO, canal
 
 
 def test_rows_count_once(target: str) -> None:
@@ -89,30 +84,6 @@ def test_fixes_of_parts_of_a_table(target: str, tmp_path: Path) -> None:
     run_file(target, tmp_path / "fix.sql")
     assert verify_events(target, events).is_equal
     assert execute(target, "SELECT id, own FROM m.t WHERE own <> 5") == [(1, 1), (7, 7)]
-
-
-@pytest.mark.parametrize("columns", [{"d": "timestamp"}, {"d": "timestamp", "j": "json"}])
-def test_what_was_equal_by_other_settings_is_read_again(
-    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, str]
-) -> None:
-    """After an interruption: rows that are right in one zone are not in another, and --resume does not skip them.
-    Compared by hashes, and by value."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(Checkpoint, "forget", lambda _: None)
-    values = {"d": "2026-01-01 00:00:00", "j": "{}"}
-    row = canal("INSERT", {"id": ("int", "1"), **{name: (of, values[name]) for name, of in columns.items()}})
-    end = canal("TIDB_WATERMARK", {}, database="", table="", data=None, _tidb={"watermarkTs": TSO + 9})
-    messages = Messages(["cdc"] * 2, [0, 0], [0, 1], [None, None], [row, end])
-    others = ", j JSON" * ("j" in columns)
-    execute(target, f"CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, d TIMESTAMP NULL{others})")
-    run_all(target, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
-
-    def found(timezone: str) -> int:
-        settings = Settings.model_validate({"name": "bridge", "timezone": timezone})
-        report = verify(target, settings, "canal-json", [messages], {("cdc", 0): 2}, resume=True)
-        return sum(table.different for table in report.tables)
-
-    assert (found("UTC"), found("+08:00"), found("UTC")) == (0, 1, 0)
 
 
 PLACED: dict[str, tuple[tuple[str, int], tuple[str, int]]] = {

@@ -13,7 +13,7 @@ from bridge.model import Advance, PartitionStart
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.verify.options import VerifyOptions
-from bridge.verify.source.in_flight import InFlight, Motion
+from bridge.verify.source.recheck import InFlight, Motion
 from tests.support.models import Clock
 from tests.support.verify_servers import Pair, Quiet, execute, said
 from tests.support.watched import status, tso

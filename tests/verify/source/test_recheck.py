@@ -8,7 +8,7 @@ from itertools import count
 
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference, by_key
-from bridge.verify.source.recheck import Left, persistent, settle
+from bridge.verify.source.recheck import SecondsLeft, persistent, settle
 from tests.verify.compare.test_row_diff import SHAPE, rows
 
 
@@ -18,7 +18,7 @@ def differing(source: str, target: str) -> list[Difference]:
     return by_key(SHAPE, left, right)
 
 
-def within(seconds: float) -> Left:
+def within(seconds: float) -> SecondsLeft:
     """So many seconds from now."""
     end = time.monotonic() + seconds
     return lambda _: end - time.monotonic()

@@ -9,14 +9,14 @@ import pytest
 
 from bridge.config import Settings
 from bridge.events import Kind
-from bridge.filters.row_rules import IgnoredRows, RowRules
+from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.local import MariaDB
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition, Index
 from bridge.verify.compare.comparable_columns import column_plan
-from bridge.verify.source.create_table_text import column_lines, index_lines
 from bridge.verify.source.schema_diff import compare_schemas, plain_type
+from bridge.verify.source.target_statements import column_lines, index_lines
 from tests.support.pipelines import admin
 from tests.support.verify_servers import Pair, execute, said
 

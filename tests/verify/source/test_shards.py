@@ -8,7 +8,7 @@ import pytest
 
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.filters.row_rules import RowRules
+from bridge.filters.routes import RowRules
 from bridge.verify.checkpoint import Checkpoint
 from tests.support.verify_servers import Pair, execute, portable, said
 
@@ -91,7 +91,7 @@ def test_shards_that_are_compared_now_are_read(pair: Pair, tmp_path: Path, monke
     """A resumed verification passes over what was equal; with a filter of more shards, the table should hold more."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(Checkpoint, "forget", lambda _: None)
-    monkeypatch.setattr("bridge.verify.compare.chunk_size._MOST_ROWS", 1_000)
+    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 1_000)
     execute(pair.source, fill("s1", 3, 5000) + fill("s2", 4, 1) + fill("s3", 0, 1))
     execute(pair.target, fill("s", 3, 5000) + "INSERT INTO s.t SELECT 6, 2, 1, 1 / 3")
 

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition
-from bridge.verify.source.create_table_text import column_statements
+from bridge.verify.source.target_statements import column_statements
 from tests.support.verify_servers import Pair, execute
 
 COLUMNS = [

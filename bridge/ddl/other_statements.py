@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bridge.ddl.lexer import Token
-from bridge.ddl.token_reader import TokenReader
+from bridge.ddl.lexer import Token, TokenReader
 
 _UNLOGGED: Final = ("NO_WRITE_TO_BINLOG", "LOCAL")
 _TABLES: Final = ("TABLE", "TABLES", "VIEW")
@@ -23,7 +22,8 @@ _BEGINNINGS: Final = (
     # XA ROLLBACK is logged only of rows that were logged before: it is none of these, nor is ROLLBACK
     *(("XA", verb) for verb in ("START", "BEGIN", "END", "PREPARE", "COMMIT", "RECOVER")),
     *(("ADMIN",), ("SPLIT",), ("LOAD", "STATS"), ("LOAD", "INDEX"), ("CACHE", "INDEX"), ("PREPARE",), ("DEALLOCATE",)),
-    *(("CREATE", "TEMPORARY", "TABLE"), ("DROP", "PREPARE"), ("ALTER", "INSTANCE"), ("ALTER", "RANGE")),
+    *(("CREATE", "TEMPORARY", "TABLE"), ("CREATE", "GLOBAL", "TEMPORARY", "TABLE"), ("DROP", "PREPARE")),
+    *(("ALTER", "INSTANCE"), ("ALTER", "RANGE")),
 )
 """How statements begin, apart from those about objects; of MySQL, MariaDB and TiDB."""
 _OBJECTS: Final = (

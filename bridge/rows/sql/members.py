@@ -1,10 +1,5 @@
-"""Writes the error value of ENUM columns, which has the number 0, and shows as ''.
-
-A server stores it where its SQL mode is not strict.  Messages have it as the number 0, or as '' where they have names;
-a strict server refuses both.  But MySQL and MariaDB take a text of digits that is no member for a number (for LOAD
-DATA), and refuse only numbers that are too great: '0' is stored (Field_enum::store; tried on MySQL 5.7 and 8.0 and on
-MariaDB 10.11 and 11.4).  TiDB refuses that too; see `copied_zeros`.
-"""
+"""Writes values of ENUM and SET columns where a server does not read them as messages have them: the error value of an
+ENUM, and SETs by the names of their members."""
 
 from __future__ import annotations
 
@@ -18,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.model import Column
 from bridge.protocols.values import literals
 from bridge.rows.arrow_images import TEXT
 from bridge.rows.literal_offsets import Cells, replaced
@@ -96,3 +92,39 @@ def _has_zero(cells: Cells, position: int, zero: EnumZero) -> bool:
     if zero.is_empty_name:
         is_zero |= (first == _QUOTE) & (second == _QUOTE)
     return bool(is_zero.any())
+
+
+_UNSURE: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
+"""What servers show differently in a type: backslashes, and characters for which MySQL shows a question mark."""
+_EXACT_MEMBERS: Final = 53
+"""So many bits a number of floating point tells apart."""
+
+
+def compared(column: Column, literal: str) -> str:
+    """Gives the literal with which a column is compared without an index."""
+    members = _members(column.type)
+    return _named(members, literal) if len(members) > _EXACT_MEMBERS else literal
+
+
+def assigned(column: Column, literal: str) -> str:
+    """Gives the literal that an UPDATE sets a column to."""
+    members = _members(column.type)
+    return _named(members, literal) if any(map(str.isdecimal, members)) else literal
+
+
+@lru_cache(maxsize=1000)
+def _members(column_type: str) -> tuple[str, ...]:
+    """Gives the members of a SET; none for another type, and where names do not tell values."""
+    if not column_type.startswith("set(") or _UNSURE.search(column_type):
+        return ()
+    members = tuple(name.replace("''", "'") for name in _MEMBER.findall(column_type))
+    return () if "" in members else members
+
+
+def _named(members: tuple[str, ...], literal: str) -> str:
+    if not literal.isdecimal():
+        return literal
+    mask = int(literal)
+    if mask >> len(members):
+        return literal
+    return literals.text(",".join(name for bit, name in enumerate(members) if mask >> bit & 1))

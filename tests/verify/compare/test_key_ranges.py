@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.verify.compare.chunk_size import ChunkSize
+from bridge.verify.compare.key_ranges import ChunkSize
 
 
 def test_chunks_grow_and_shrink_to_their_time() -> None:

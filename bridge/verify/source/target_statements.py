@@ -1,11 +1,18 @@
-"""Turns the lines of SHOW CREATE TABLE into the statements that give a target the same table.  Pure."""
+"""Writes the statements that give a target what tables of the source have, as the pipeline itself would.  Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from bridge.ddl.collation_tables import SOURCES, CollationRules
+from bridge.ddl.parser import Refused
+from bridge.ddl.policy import DdlRules
+from bridge.ddl.rewrite import rewrite
+from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.server_features import Capabilities, Flavour
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.quoting import quote_name
@@ -18,14 +25,14 @@ _INDEX: Final = re.compile(rf"  (?P<kind>PRIMARY KEY|(?:UNIQUE |FULLTEXT |SPATIA
 
 def column_lines(create: str) -> dict[str, str]:
     """Gives each column by lower-case name: its line of the CREATE TABLE."""
-    found = (match for line in create.splitlines() if (match := _COLUMN.match(line)))
-    return {match["name"].replace("``", "`").lower(): f"`{match['name']}` {match['rest']}" for match in found}
+    matches = (match for line in create.splitlines() if (match := _COLUMN.match(line)))
+    return {match["name"].replace("``", "`").lower(): f"`{match['name']}` {match['rest']}" for match in matches}
 
 
 def index_lines(create: str) -> dict[str, str]:
     """Gives each index by name, PRIMARY among them: its line of the CREATE TABLE."""
-    found = (match for line in create.splitlines() if (match := _INDEX.match(line)))
-    return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in found}
+    matches = (match for line in create.splitlines() if (match := _INDEX.match(line)))
+    return {(match["name"] or "PRIMARY").replace("``", "`"): f"{match['kind']} {match['rest']}" for match in matches}
 
 
 def create_statements(source: Definition, create: str, name: TableName) -> list[str]:
@@ -36,8 +43,12 @@ def create_statements(source: Definition, create: str, name: TableName) -> list[
 
 def column_statements(table: Definition, create: str, missing: Sequence[str], changed: Sequence[str]) -> list[str]:
     """Writes the statements that add missing columns, and modify those of another type."""
-    found = column_lines(create)
-    lines = {name: _with_collation(found[name], table.columns[name]) for name in (*missing, *changed) if name in found}
+    definitions = column_lines(create)
+    lines = {
+        name: _with_collation(definitions[name], table.columns[name])
+        for name in (*missing, *changed)
+        if name in definitions
+    }
     alter = f"ALTER TABLE {quote_name(*table.name)}"
     return [
         *(f"{alter} ADD COLUMN {lines[name]}{_place(table, name)}" for name in missing if name in lines),
@@ -81,3 +92,50 @@ def index_statements(table: Definition, create: str, missing: Iterable[str], in_
 
 def _drop(name: str) -> str:
     return "DROP PRIMARY KEY, " if name == "PRIMARY" else f"DROP KEY {quote_name(name)}, "
+
+
+def source_name(source: Capabilities) -> str:
+    """Gives the name in `collation_tables.SOURCES` for such a server."""
+    if source.flavour is Flavour.MYSQL:
+        return "mysql-5.7" if source.version < (8,) else "mysql-8"
+    if source.flavour is Flavour.TIDB and source.collations.compares_bytes:
+        return "tidb-old-collations"
+    return source.flavour.value
+
+
+_JSON: Final = re.compile(
+    r"(?P<name>`(?:[^`]|``)+`) longtext(?: CHARACTER SET \w+)?(?: COLLATE \w+)?"
+    r"(?P<more>[^\n]*?) CHECK \(json_valid\((?P=name)\)\)"
+)
+"""A JSON column as MariaDB prints it."""
+
+
+@dataclass(frozen=True)
+class StatementTranslator:
+    """Translates statements from one server to another.  rules: the operator's rules; only their collations are
+    used."""
+
+    source: Capabilities
+    target: Capabilities
+    rules: DdlRules
+
+    @property
+    def _collations(self) -> CollationRules:
+        return CollationRules(SOURCES[source_name(self.source)], self.rules.collations.mapped)
+
+    def collation(self, name: str) -> str:
+        """Gives the collation of the target that one of the source becomes; itself where there is none."""
+        return self._collations.on(self.target.collations, name) or name
+
+    def translate(self, statement: str, schema: str) -> tuple[str | None, str]:
+        """Gives a statement of the source in a form that the target accepts, or None and the reason."""
+        name = source_name(self.source)
+        if self.target.flavour is not Flavour.MARIADB:
+            statement = _JSON.sub(r"\g<name> json\g<more>", statement)
+        try:
+            rewritten = rewrite(statement, schema, Site(self.target, self._collations, name))
+        except UnsupportedError as unsupported:
+            return None, str(unsupported)
+        if isinstance(rewritten, Refused):
+            return (statement, "") if self.source.flavour is self.target.flavour else (None, rewritten.reason)
+        return rewritten.text, "" if rewritten.text else "the target has nothing like it"

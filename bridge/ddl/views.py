@@ -23,13 +23,12 @@ _SEQUENCE_FUNCTIONS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL"})
 
 class Reads(NamedTuple):
     """What a view reads.  names: tables and views.  functions: the databases of functions that it calls.  unclear: the
-    words at which the reading is not sure, "" when it is sure.  uses_sequences: whether it takes values of a
-    sequence.  bare: the names that it reads without a database."""
+    words at which the reading is not sure, "" when it is sure.  bare: the names that it reads without a
+    database."""
 
     names: tuple[TableName, ...] = ()
     functions: tuple[str, ...] = ()
     unclear: str = ""
-    uses_sequences: bool = False
     bare: tuple[str, ...] = ()
 
 
@@ -61,7 +60,6 @@ def reads(query: Sequence[Token], schema: str) -> Reads:
         tuple(dict.fromkeys(reader.names)),
         tuple(dict.fromkeys(reader.functions)),
         ", ".join(unclear),
-        reader.uses_sequences,
         tuple(dict.fromkeys(reader.bare)),
     )
 
@@ -74,7 +72,6 @@ class _Query:
         self.functions: list[str] = []
         self.unclear: list[str] = []
         self.bare: list[str] = []
-        self.uses_sequences = False
 
     def peek(self, ahead: int = 0) -> Token:
         at = self.at + ahead
@@ -153,15 +150,11 @@ class _Query:
             level.in_tables = False
         elif word in _NEXT_VALUE and [following.word, self.peek(1).word] == ["VALUE", "FOR"]:
             self.at += 2
-            self._sequence()
+            self._name()
         elif word in _SEQUENCE_FUNCTIONS and self.peek().text == "(":
             self.at += 1
-            self._sequence()
+            self._name()
             self.levels.append(_Level())
-
-    def _sequence(self) -> None:
-        self.uses_sequences = True
-        self._name()
 
     def _table(self, level: _Level) -> None:
         """Reads a table, or a construct that may take its place."""

@@ -1,4 +1,4 @@
-"""Limits of a server's status variables, such as `Threads_running=25`."""
+"""Measures how busy servers are: limits on their status variables, and how far replicas are behind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 
 from bridge.errors import UsageError
 from bridge.mysql.connection.session import Session
+from bridge.mysql.state.progress import ProgressTable
+from bridge.quoting import quote_name
 
 Limits = Mapping[str, float]
 """Status variables (SHOW GLOBAL STATUS), each with the highest value at which work goes on."""
@@ -53,4 +55,28 @@ def excess(session: Session, limits: Limits, place: str, *, own_running: int = 0
         value = status_value(session, name, place) - (own_running if name.lower() == RUNNING else 0)
         if value > limit:
             return f"{name} of the {place} is {value:,.10g}, above {limit:,.10g}"
+    return ""
+
+
+REPLICA_LAG: Final = "replica_lag"
+"""Stands among limits for the lag of the replicas, in seconds; no server has a status variable of that name."""
+
+
+def heartbeat_at(session: Session, table: ProgressTable) -> float | None:
+    """Reads when the owner's heartbeat was written, in seconds since 1970; None when the server knows no owner."""
+    owner = quote_name(table.schema, "owner")
+    found = session.value(f"SELECT UNIX_TIMESTAMP(heartbeat_at) FROM {owner} WHERE name = %s", (table.name,))
+    return None if found is None else float(found)
+
+
+def lag_excess(written_at: float, replicas: Mapping[str, float | None], limit: float) -> str:
+    """Tells which replica is further behind than `limit` seconds; "" when none is.
+
+    written_at: the heartbeat on the target.  replicas: the heartbeat that each has, by its place.
+    """
+    for place, arrived in replicas.items():
+        if arrived is None:
+            return f"the replica {place} has no heartbeat of the bridge"
+        if written_at - arrived > limit:
+            return f"the replica {place} is {written_at - arrived:,.0f} s behind, above {limit:,.10g}"
     return ""

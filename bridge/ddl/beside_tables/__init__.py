@@ -1,1 +1,0 @@
-"""Statements about something else than tables."""

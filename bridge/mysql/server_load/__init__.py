@@ -1,1 +1,0 @@
-"""How busy servers are: status variables, and how far replicas are behind."""

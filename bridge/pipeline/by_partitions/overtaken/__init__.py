@@ -1,1 +1,0 @@
-"""Rows that rows of other partitions have overtaken."""
