@@ -28,7 +28,7 @@ from bridge.protocols import PROTOCOLS
 from bridge.rows.amount import Amount
 from bridge.rows.folded_ahead import FoldedAhead
 from bridge.rows.net_changes import missing_table
-from bridge.rows.order_and_slices import DriverRows, WindowRows
+from bridge.rows.order_and_slices import RowChanges
 
 HELD_SECONDS: Final = 0.5
 """How often the bridge checks whether the operator has released a held schema change."""
@@ -126,7 +126,7 @@ class Applier(Generic[BatchT]):
         """Folds what will probably be due once `batch` has been taken.  Another thread calls it while `has_taken` is
         set."""
         rows = self.order.coming(batch)
-        if isinstance(rows, DriverRows):
+        if rows is not None:
             pieces = (piece for _, piece in rows.pieces(self._gate.portion(self._transaction)))
             self._ahead.fold((piece for piece in pieces if not self._writer.writes_apart(piece)), self._catalog)
 
@@ -226,7 +226,7 @@ class Applier(Generic[BatchT]):
             self._run_pending(segment.changes)
             self._catalog = {}
 
-    def _commit(self, high: int, rows: WindowRows | None, changes: tuple[SchemaChange, ...], end: int) -> None:
+    def _commit(self, high: int, rows: RowChanges | None, changes: tuple[SchemaChange, ...], end: int) -> None:
         """Moves the target to `high` in one transaction; the segment ends at `end`."""
         self._pass_gate()
         step = self.order.advance_to(high, end, changes)

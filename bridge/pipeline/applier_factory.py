@@ -16,7 +16,7 @@ from bridge.pipeline.applier import TRANSACTION, Applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
-from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf, driver_rows
+from bridge.pipeline.by_boundaries.order import BoundaryOrder, RowsOf
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
@@ -26,6 +26,7 @@ from bridge.pipeline.order import Order, starts_of
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import RowChanges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class ApplierConfig:
     until: int | None = None
     boundary_seconds: float | None = None
     idle: IdlePolicy = field(default_factory=lambda: IdlePolicy(0, lambda _: {}))
-    rows_of: RowsOf = driver_rows
+    rows_of: RowsOf = RowChanges.joined
     on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
     most: Amount = MOST_IN_MEMORY
     settles: bool = True

@@ -48,7 +48,7 @@ from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
 from bridge.sources.plain_sample import plain_sample
 from bridge.sources.source import Extent, Source
 from bridge.sources.transaction_topic import transaction_topic
-from bridge.spark.kept_rows.window import Executors
+from bridge.spark.kept_rows.executors import Executors
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"

@@ -1,8 +1,7 @@
-"""A decoded micro-batch, in the form that each order needs; and where its rows wait beyond what memory is to hold."""
+"""A decoded micro-batch, in the form that each order needs."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -16,7 +15,7 @@ from bridge.model import NO_ENDS, PartitionId
 from bridge.pipeline.control_events import ControlEvents, control_events
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
-from bridge.rows.order_and_slices import RowStore, TableStore, ends_of, in_order
+from bridge.rows.order_and_slices import RowChanges, ends_of, in_order
 from bridge.spark.kept_rows.keeping import OnExecutors
 
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
@@ -32,7 +31,7 @@ class SortedBatch:
     read: per partition, the offset after the last message read.
     """
 
-    rows: RowStore
+    rows: RowChanges
     control: ControlEvents
     read: Mapping[PartitionId, int]
 
@@ -67,13 +66,13 @@ def sorted_batch(events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS) ->
     is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
     others = _in_offset_order(masked(events, ~is_row))
     by_time = bool(pc.any(events["by_time"]).as_py())
-    rows = TableStore(in_order(events, np.flatnonzero(is_row)))
+    rows = RowChanges.here(in_order(events, np.flatnonzero(is_row)))
     return SortedBatch(rows, control_events(others, by_time=by_time), ends_of(events) | dict(ends))
 
 
 def kept_batch(found: OnExecutors, ends: Mapping[PartitionId, int] = NO_ENDS) -> SortedBatch:
     """Does the same as `sorted_batch` for events whose row changes the driver does not hold."""
-    return SortedBatch(found.store, control_events(found.others, by_time=found.by_time), found.read | dict(ends))
+    return SortedBatch(found.rows, control_events(found.others, by_time=found.by_time), found.read | dict(ends))
 
 
 def unsorted_batch(
@@ -85,11 +84,3 @@ def unsorted_batch(
 
 def _in_offset_order(events: pa.Table) -> pa.Table:
     return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
-
-
-def mapped(table: pa.Table) -> pa.Table:
-    """Moves a table to an unlinked file that is mapped into memory, whose pages the kernel drops and reloads."""
-    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-        with pa.ipc.new_file(file.name, table.schema) as writer:
-            writer.write_table(table)
-        return pa.ipc.open_file(pa.memory_map(file.name)).read_all()

@@ -18,7 +18,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.segments import Segment
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import WindowRows
+from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.kept_rows.keeping import OnExecutors
 
 Starts = dict[PartitionId, PartitionStart]
@@ -36,7 +36,7 @@ class Due(NamedTuple):
     """
 
     segment: Segment
-    rows: WindowRows | None
+    rows: RowChanges | None
     at_once: bool = False
 
 
@@ -112,7 +112,7 @@ class Order(Protocol[BatchT]):
         next."""
         ...
 
-    def coming(self, batch: BatchT) -> WindowRows | None:
+    def coming(self, batch: BatchT) -> RowChanges | None:
         """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
         None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
         ...

@@ -29,8 +29,7 @@ from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Extent, Pacing, Source, Stream
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
 from bridge.spark.event_transfer import transfer_folder
-from bridge.spark.kept_rows.places import Home
-from bridge.spark.kept_rows.window import Executors
+from bridge.spark.kept_rows.executors import Executors, Home
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
 from bridge.spark.starting_session import StartingSession
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from bridge.model import Table, TableName
 from bridge.rows.net_changes import NetChanges
-from bridge.rows.order_and_slices import DriverRows, WindowRows
+from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.types.type_check import CheckedTypes
 
 LEAST_ROWS: Final = 10_000
@@ -23,7 +23,7 @@ LEAST_ROWS: Final = 10_000
 class _Piece(NamedTuple):
     """Row changes that one transaction will hold, and their net changes; None where they must be made when due."""
 
-    rows: DriverRows
+    rows: RowChanges
     nets: Future[list[NetChanges] | None]
 
 
@@ -35,7 +35,7 @@ class FoldedAhead:
         self._catalog: Mapping[TableName, Table] = {}
         self._checked = CheckedTypes()
 
-    def fold(self, pieces: Iterable[DriverRows], catalog: Mapping[TableName, Table]) -> None:
+    def fold(self, pieces: Iterable[RowChanges], catalog: Mapping[TableName, Table]) -> None:
         """Folds pieces, in the order in which they will be due.
 
         catalog: the target's tables as they are now, in a mapping that is never changed.
@@ -48,12 +48,12 @@ class FoldedAhead:
             if nets.set_running_or_notify_cancel():
                 nets.set_result(self._nets(rows))
 
-    def folded(self, rows: WindowRows, catalog: Mapping[TableName, Table]) -> WindowRows:
+    def folded(self, rows: RowChanges, catalog: Mapping[TableName, Table]) -> RowChanges:
         """Gives the rows, with their net changes if they were folded ahead; waits while they are being folded.
 
         catalog: the target's tables as they are now.
         """
-        if not isinstance(rows, DriverRows):
+        if rows.is_large:
             return rows
         while self._pieces and not self._pieces[0].rows.is_after(rows):
             piece = self._pieces.popleft()
@@ -63,7 +63,7 @@ class FoldedAhead:
                 return rows.with_nets(nets) if nets is not None and is_valid else rows
         return rows
 
-    def _nets(self, rows: DriverRows) -> list[NetChanges] | None:
+    def _nets(self, rows: RowChanges) -> list[NetChanges] | None:
         try:
             return rows.nets(self._catalog, self._checked)
         except Exception:  # noqa: BLE001  # whatever is wrong with them is told when they are due

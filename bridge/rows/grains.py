@@ -43,7 +43,8 @@ class Facts(NamedTuple):
     lists: the column lists of images.  lacks: whether one of them lacks a column.
     parts: whether such an image is a part of a row: one of an update without a commit ts.
     goes: whether a row may go away; without a key, whether any change is not an insert.
-    is_plain: whether all literals of the key are such that no two of them are one; only told where rows go away.
+    is_plain: whether all literals of the key are such that no two of them are one; of a whole window only told where
+        rows go away, of a part of it always, since they may go away in another part.
     """
 
     key: tuple[str, ...]
@@ -143,7 +144,7 @@ def facts_of(
         lacking = imaged.intersection(n for n in numbers if shapes[n].lacks)
         is_going = not (going if one.key else changing).isdisjoint(numbers) or (bool(one.key) and one.table.keeps_gone)
         is_plain = True
-        if is_going and one.key and not is_exact(one.table, one.key):
+        if (is_going or not are_all) and one.key and not is_exact(one.table, one.key):
             mine = pa.array(np.isin(shape_of, numbers))
             keys = pa.concat_arrays([some.filter(mine).drop_null() for some in (old, new)])
             is_plain = are_plain(one.table, one.key, keys, are_all=are_all)

@@ -67,7 +67,7 @@ class ChunkStream:
         """Collects the chunks of the micro-batch that was planned last, or what the driver has to know of them."""
         assert self._batch is not None
         if self._stays:
-            return Taken(self._batch, kept=keep(chunks.rdd.map(_chunk), self._folder))
+            return Taken(self._batch, kept=keep(chunks.rdd.map(_chunk)))
         try:  # `collect` takes twice as much of the JVM: it looks through a large class of Spark more
             return Taken(self._batch, import_events(chunks.toArrow()["chunk"].to_pylist()))
         except TooLargeError as error:

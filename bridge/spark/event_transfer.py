@@ -63,10 +63,11 @@ def export_tables(tables: Iterable[pa.Table], folder: str | None, most_bytes: fl
 
 def export_events(events: pa.Table, folder: str | None) -> bytes:
     """Exports events (EVENT_SCHEMA) as an Arrow IPC stream; see `exported`."""
-    return exported(partial(_write_stream, events), events.nbytes, folder)
+    return exported(partial(write_stream, events), events.nbytes, folder)
 
 
-def _write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+def write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
+    """Writes a table as an Arrow IPC stream."""
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
 
@@ -131,20 +132,20 @@ def import_events(values: Iterable[bytes]) -> pa.Table:
 
     Raises TooLargeError when the events exceeded the limit of `export_tables`.
     """
-    batches, too_large = [], []
+    tables, too_large = list[pa.Table](), []
     for value in values:
         if value.startswith(_TOO_LARGE):
             too_large.append(Amount(*map(int, value.removeprefix(_TOO_LARGE).split())))
         else:
-            batches += _batches(value)
+            tables.append(read_events(value))
+            if is_file(value):
+                Path(value.decode()).unlink()
     if too_large:
         raise TooLargeError(Amount.total(too_large))
-    return pa.Table.from_batches(batches, EVENT_SCHEMA)
+    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
 
 
-def _batches(value: bytes) -> list[pa.RecordBatch]:
+def read_events(value: bytes) -> pa.Table:
+    """Reads exported events.  A file stays, and its content stays mapped as long as the table lives."""
     with opened(value) as source:
-        batches = list(pa.ipc.open_stream(source))
-    if is_file(value):
-        Path(value.decode()).unlink()
-    return batches
+        return pa.ipc.open_stream(source).read_all()

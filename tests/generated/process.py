@@ -19,17 +19,16 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.pipeline.by_boundaries.order import driver_rows
 from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
 from bridge.rows import folded_ahead, grains
 from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
-from bridge.spark.kept_rows import window
-from bridge.spark.kept_rows.places import Home
-from bridge.spark.kept_rows.window import Executors
+from bridge.spark.kept_rows import executors as kept_executors
+from bridge.spark.kept_rows.executors import Executors, Home
 from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.dimensions import NONE, SOME_SHARDS
@@ -103,7 +102,7 @@ class Process:
                 self._bench.url, sorted(partitions), name=name, start_ts=start_ts,
                 rows_per_transaction=int(now["rows per transaction"]), retry_seconds=5,
                 quarantine=now["quarantine"] != NONE, writers=2 if now["consistency"] == "parallel" else 0,
-                rows_of=executors.rows_of if executors else driver_rows, executors=executors,
+                rows_of=executors.rows_of if executors else RowChanges.joined, executors=executors,
                 boundary_seconds=0.0 if unbounded else None, trace=self._trace,
                 ddl=self.settings.ddl_rules(), tables=TableFilter(self.settings.filter), rules=self.settings.row_rules,
             ) as pipeline:  # fmt: skip
@@ -164,7 +163,7 @@ class Process:
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
             if now["where"] == "executors":
                 shard = Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
-                stack.enter_context(patch.object(window, "_SHARD", shard))
+                stack.enter_context(patch.object(kept_executors, "_SHARD", shard))
                 self._folder = stack.enter_context(TemporaryDirectory()) if self._random.random() < 0.5 else None
                 stack.enter_context(patch.object(parallel_writer, "ExecutorWriter", self._executor_writer))
             yield

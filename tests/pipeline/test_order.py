@@ -20,7 +20,6 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.watching.counts import Counts
-from bridge.rows.order_and_slices import DriverRows
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 PARTITIONS = 2
@@ -62,8 +61,8 @@ def test_what_comes_next_is_guessed(drawn: list[list[tuple[int, int, str]]]) -> 
         due_next = next(iter(later.due()), None)
         if guess is not None and not is_late:
             found = due_next.rows if due_next is not None else None
-            assert isinstance(guess, DriverRows)
-            assert found is None if guess.count == 0 else isinstance(found, DriverRows) and guess.is_same(found)
+            assert guess.is_here
+            assert found is None if guess.count == 0 else found is not None and guess.is_same(found)
         changes = any(kind == "change" for some in drawn for _, _, kind in some)
         if guess is None and due_next is not None:
             assert changes

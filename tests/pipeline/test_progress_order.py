@@ -8,7 +8,7 @@ from bridge.model import Advance, ProgressOrderError
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.order import Due
 from bridge.pipeline.segments import Segment
-from bridge.rows.order_and_slices import DriverRows
+from bridge.rows.order_and_slices import RowChanges
 from tests.support.pipelines import admin, contents, journal, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -28,7 +28,7 @@ def test_a_cut_outside_of_the_segment_stops_the_bridge(
         session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
         with opened(target, [("cdc", 0)], start_ts=10, writers=writers) as pipeline:
             before = contents(session), journal(session)
-            monkeypatch.setattr(DriverRows, "pieces", lambda rows, _: iter([(cut, rows), (None, rows)]))
+            monkeypatch.setattr(RowChanges, "pieces", lambda rows, _: iter([(cut, rows), (None, rows)]))
             with pytest.raises(ProgressOrderError, match=f"from commit ts 10 to {cut}"):
                 pipeline.take(EVENTS)
             assert (contents(session), journal(session)) == before

@@ -8,8 +8,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA
 from bridge.rows.amount import Amount, weights
-from bridge.rows.order_and_slices import DriverRows, in_order
-from bridge.rows.transactions import cut_transactions
+from bridge.rows.order_and_slices import RowChanges, cut_transactions, in_order
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, events_table, in_one_partition, row_change
 
@@ -27,7 +26,7 @@ def test_a_window_may_have_more_than_32_bits_of_a_column() -> None:
     some = in_order(other, np.arange(0, events.num_rows, 32))
     assert some["commit_ts"].to_pylist() == list(range(31, events.num_rows, 32))
     assert set(some["offset"].to_pylist()) == {0, 32}
-    pieces = [piece.count for _, piece in DriverRows(ordered).pieces(Amount(50_000, 128 * MEBIBYTE))]
+    pieces = [piece.count for _, piece in RowChanges.here(ordered).pieces(Amount(50_000, 128 * MEBIBYTE))]
     assert sum(pieces) == events.num_rows
     assert max(pieces) <= 128
 
@@ -53,6 +52,15 @@ def test_rows_weigh_by_bytes_where_they_have_many() -> None:
     assert found is not None
     assert found[0] == pytest.approx(1, abs=0.5)
     assert np.round(found[1:]).tolist() == [6, 11]
+
+
+def test_a_window_is_cut_by_bytes_where_it_has_many() -> None:
+    """Few rows are beside heavy ones; where the bytes of all are few, the rows alone count."""
+    sizes = (5, 500, 1000, 5, 5, 5, 5, 5, 5, 5)
+    changes = [row_change(ts, "t", ["id"], [], after=["x" * size]) for ts, size in enumerate(sizes)]
+    rows = RowChanges.of([in_one_partition(changes)])
+    cut = {most: [piece.count for _, piece in rows.pieces(Amount(10, most))] for most in (1000, 10_000)}
+    assert cut == {1000: [2, 3, 5], 10_000: [10]}
 
 
 def test_heavy_rows_make_short_pieces() -> None:

@@ -16,7 +16,7 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.values.untyped import with_types
 from bridge.rows import folded_ahead
 from bridge.rows.folded_ahead import FoldedAhead
-from bridge.rows.order_and_slices import DriverRows
+from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering
 from tests.support.upstreams import events_table, row_change
 
@@ -45,9 +45,9 @@ def change(ts: int, key: object, value: int | None) -> Event:
     return row_change(ts, "t", ["id", "v"], ["id"], after=values)
 
 
-def rows_of(drawn: list[tuple[int, int, bool]], first_ts: int = 0) -> DriverRows:
+def rows_of(drawn: list[tuple[int, int, bool]], first_ts: int = 0) -> RowChanges:
     events = [change(first_ts + ts, key, None if goes else offset) for offset, (ts, key, goes) in enumerate(drawn)]
-    return DriverRows.of([events_table([(0, first_ts * 100 + n, event) for n, event in enumerate(events)])])
+    return RowChanges.of([events_table([(0, first_ts * 100 + n, event) for n, event in enumerate(events)])])
 
 
 def sql(rows: Any, catalog: Mapping[TableName, Table]) -> list[bytes]:
@@ -55,7 +55,7 @@ def sql(rows: Any, catalog: Mapping[TableName, Table]) -> list[bytes]:
 
 
 def is_folded(rows: Any) -> bool:
-    return rows._nets is not None
+    return rows.folded is not None
 
 
 @settings(max_examples=50, deadline=None)
@@ -77,7 +77,7 @@ def test_what_was_folded_ahead_is_used_for_the_same_rows_only(
             continue
         due = {
             "as guessed": rows_of(drawn[number], 10 * number),
-            "shorter": DriverRows(piece._table.slice(1)),
+            "shorter": RowChanges.here(piece.table.slice(1)),
             "more": rows_of([*drawn[number], (5, 9, False)], 10 * number),
         }[way]
         if due.count == 0:
@@ -100,7 +100,7 @@ def test_a_table_that_was_loaded_anew_is_folded_anew() -> None:
 def test_types_are_checked_against_the_tables_as_they_are_now() -> None:
     """What fitted the former definition of a table says nothing of its present one."""
     declared = change(1, 1, 7)._replace(columns=with_types("id\0v", ("bigint", "bigint")))
-    rows = DriverRows.of([events_table([(0, 0, declared)])])
+    rows = RowChanges.of([events_table([(0, 0, declared)])])
     wide = table()
     narrow = replace(wide, columns={**wide.columns, "v": replace(wide.columns["v"], type="tinyint")})
     ahead = FoldedAhead()
@@ -142,7 +142,7 @@ class Slow(dict[TableName, Table]):
 
 
 @pytest.fixture
-def folding() -> Iterator[tuple[FoldedAhead, Slow, list[DriverRows], threading.Thread]]:
+def folding() -> Iterator[tuple[FoldedAhead, Slow, list[RowChanges], threading.Thread]]:
     """Two pieces, the first of which is being folded by a thread."""
     ahead, catalog = FoldedAhead(), Slow({T: table()})
     pieces = [rows_of([(1, 1, False)]), rows_of([(1, 1, False)], 10)]

@@ -6,9 +6,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.events import EVENT_SCHEMA
 from bridge.model import Column, Table, TableName
-from bridge.rows.order_and_slices import ROW_ORDER, DriverRows, TableStore, by_table, in_order, in_stages
+from bridge.rows.order_and_slices import ROW_ORDER, RowChanges, by_table, in_stages
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from tests.support.upstreams import events_table, row_change
 
@@ -25,13 +24,13 @@ def test_the_order_is_that_of_commit_ts_and_position(places: list[tuple[int, int
         )
         for ts, partition, offset, index, t in places
     ]
-    rows = DriverRows.of([pa.concat_tables(some) for some in (tables[:cut], tables[cut:]) if some])
-    found = [tuple(row[name] for name in ROW_ORDER) for row in rows._table.to_pylist()]
+    rows = RowChanges.of([pa.concat_tables(some) for some in (tables[:cut], tables[cut:]) if some])
+    found = [tuple(row[name] for name in ROW_ORDER) for row in rows.table.to_pylist()]
     assert found == sorted((ts, t, partition, offset, index) for ts, partition, offset, index, t in places)
     assert {name: found.first_ts for name, found in rows.tables().items()} == {
         TableName("m", f"t{place[0]}"): place[0] for place in places
     }
-    assert {name: mine["commit_ts"].to_pylist() for name, mine in by_table(rows._table).items()} == {
+    assert {name: mine["commit_ts"].to_pylist() for name, mine in by_table(rows.table).items()} == {
         TableName("m", f"t{ts}"): [place[0] for place in found if place[0] == ts] for ts, *_ in places
     }
 
@@ -42,12 +41,10 @@ def test_windows_of_several_stores_are_in_order(
     drawn: list[list[tuple[int, int, int, int, str]]], low: int, high: int
 ) -> None:
     """Whatever lies in which store: a window holds what is due, in order, and what is left is the rest."""
-    stores = [
-        TableStore(in_order(pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(table_of, places)]))) for places in drawn
-    ]
+    stores = [RowChanges.of([table_of(place) for place in places]) for places in drawn]
     places = sorted((ts, t, partition, offset, index) for some in drawn for ts, partition, offset, index, t in some)
-    rows = DriverRows.merged([store.due(low, high) for store in stores])
-    assert [tuple(row[name] for name in ROW_ORDER) for row in rows._table.to_pylist()] == [
+    rows = RowChanges.joined(stores, low, high)
+    assert [tuple(row[name] for name in ROW_ORDER) for row in rows.table.to_pylist()] == [
         place for place in places if low <= place[0] < high
     ]
     left = [store.from_ts(high) for store in stores]
@@ -67,7 +64,7 @@ def table_of(place: tuple[int, int, int, int, str]) -> pa.Table:
 
 def test_few_rows_that_are_left_do_not_keep_the_others_in_memory() -> None:
     """A slice would, and a slice of a slice."""
-    store = TableStore(pa.concat_tables([table_of((ts, 0, ts, 0, "cdc")) for ts in range(100)]).combine_chunks())
+    store = RowChanges.of([table_of((ts, 0, ts, 0, "cdc")) for ts in range(100)])
     left = store.from_ts(40).from_ts(70).from_ts(90)
     assert left.amount.rows == 10
     assert left.table.get_total_buffer_size() < store.table.get_total_buffer_size() / 2
@@ -87,6 +84,6 @@ def test_statements_come_table_by_table() -> None:
     catalog = {name: Table(name, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),)) for name in names}
     deletes = [row_change(1, name.table, ["id"], ["id"], before=[1]) for name in names]
     inserts = [row_change(2, name.table, ["id"], ["id"], after=[2]) for name in names]
-    rows = DriverRows.of([events_table([(0, number, event) for number, event in enumerate([*deletes, *inserts])])])
+    rows = RowChanges.of([events_table([(0, number, event) for number, event in enumerate([*deletes, *inserts])])])
     found = [(one.table, one.stage) for one in rows.statements(catalog, Rendering("_bridge"))]
     assert found == [(name, stage) for name in names for stage in (Stage.DELETE, Stage.WRITE)]

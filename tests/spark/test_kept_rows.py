@@ -1,11 +1,14 @@
-"""Row changes that the driver does not hold, without Spark: what is asked of chunks, and what tasks do with them."""
+"""Row changes wherever they wait, without Spark: what is asked of chunks, and what tasks do with them."""
 
 from __future__ import annotations
 
+import gc
 import pickle
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,18 +16,19 @@ import pytest
 
 from bridge.errors import RefusedRowsError
 from bridge.model import Column, Table, TableName
+from bridge.rows import order_and_slices
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import DriverRows
+from bridge.rows.order_and_slices import Part, RowChanges, TableChunk, Wanted, in_order
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
-from bridge.spark.event_transfer import is_file
-from bridge.spark.kept_rows import chunks
-from bridge.spark.kept_rows.chunks import Chunk, ChunkIndex, Spans, Wanted, export_chunk
+from bridge.spark.event_transfer import export_events
+from bridge.spark.kept_rows.places import Extent, FileChunk, Given
 from bridge.spark.kept_rows.shards import Shards
 from bridge.spark.kept_rows.statements import Rendered, read_statements
 from tests.support.upstreams import events_table, row_change
 
-NAME = TableName("m", "t")
+T = TypeVar("T")
+NAME, OTHER = TableName("m", "t"), TableName("m", "u")
 ALL = Wanted()
 TABLE = Table(NAME, {"id": Column("id", "int", None, False, False)}, (("id",),), (("id",),))
 
@@ -43,38 +47,90 @@ def some_changes(random: Random, count: int) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("in_file", [True, False])
-def test_a_chunk_answers_as_rows_in_memory_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_file: bool) -> None:
-    """Whatever is meant of it, and however it is cut into blocks."""
+class Elsewhere:
+    """A chunk that the driver asks, as executors answer."""
+
+    is_here = False
+
+    def __init__(self, ordered: pa.Table) -> None:
+        self._value = export_events(ordered, None)
+        self.amount, self.first_ts, self.last_ts = Extent.of(ordered)
+
+    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+        """As in a task."""
+        found: list[T] = pickle.loads(pickle.dumps([pickle.loads(pickle.dumps(question))(self._rows(wanted))]))
+        return found
+
+    def tables(self, wanted: Wanted, *, at_once: bool) -> list[pa.Table]:
+        """One."""
+        del at_once
+        return [self._rows(wanted)]
+
+    def _rows(self, wanted: Wanted) -> pa.Table:
+        return Given(self._value, wanted).rows()
+
+
+@pytest.mark.parametrize("place", ["memory", "file", "elsewhere"])
+def test_a_chunk_answers_alike_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Whatever is meant of it, however it is divided into runs, and whatever else is beside it."""
     random = Random(1)
-    for block in (Amount(1, 1 << 20), Amount(1024, 300), Amount(1024, 1 << 20)):
-        monkeypatch.setattr(chunks, "_BLOCK", block)
-        rows = some_changes(random, 60)
-        value = export_chunk(rows, str(tmp_path) if in_file else None)
-        assert is_file(value) is in_file
+    put: Callable[[pa.Table], Part] = {
+        "memory": lambda rows: Part(TableChunk(rows)),
+        "file": lambda rows: Part(FileChunk(export_events(rows, str(tmp_path)), Extent.of(rows))),
+        "elsewhere": lambda rows: Part(Elsewhere(rows)),
+    }[place]
+    for most_runs in (1 << 18, 10, 1):
+        monkeypatch.setattr(order_and_slices, "_MOST_RUNS", most_runs)
         for _ in range(10):
+            changes = some_changes(random, 60)
+            halves = [in_order(changes, np.arange(half, changes.num_rows, 2)) for half in (0, 1)]
             low, high = sorted(random.choices(range(95, 145), k=2))
             begins = random.choice([{}, {"a": 120}, {"a": 110, "b": 130}])
-            wanted = Wanted(low, high, begins, random.choice([frozenset(), frozenset({NAME})]))
-            held = wanted.of(DriverRows.of([rows]).between(0, 1000)._table)
-            expected = DriverRows(held)
-            chunk = Chunk(value, ChunkIndex.of(value), wanted)
-            assert chunk.rows().equals(held)
-            assert chunk.spans().amount.rows == chunk.moments().amount.rows == expected.count
-            assert chunk.spans().amount == chunk.moments().amount
-            assert np.unique(chunk.moments().first).tolist() == sorted(set(expected.marks(())))
+            names = random.choice([{NAME}, {NAME, OTHER}, {OTHER}, set()])
+            rows = RowChanges(tuple(map(put, halves))).from_begins(begins).between(low, high).of_tables(names)
+            expected = [
+                row
+                for row in in_order(changes).to_pylist()
+                if low <= row["commit_ts"] < high
+                and row["commit_ts"] >= begins.get(row["topic"], 0)
+                and TableName(row["schema"], row["table"]) in names
+            ]
+            times = [row["commit_ts"] for row in expected]
+            assert rows.table.to_pylist() == expected
+            assert rows.count == len(expected) == sum(sum(one[1:]) for one in rows.tables().values())
+            for name in (NAME, OTHER):
+                assert rows.changes(name).to_pylist() == [row for row in expected if row["table"] == name.table]
             bounds = sorted(random.choices(range(90, 150), k=random.randrange(2, 12)))
-            marks = chunk.marks(bounds).tolist()
-            assert set(marks) <= set(expected.marks(()))
+            marks = rows.marks(bounds)
+            assert set(marks) <= set(times)
             for start, end in pairwise(bounds):
-                assert bool(expected.between(start, end).count) is any(start <= ts < end for ts in marks)
+                assert any(start <= ts < end for ts in times) is any(start <= ts < end for ts in marks)
+            pieces = list(rows.pieces(Amount(7, random.choice([500, 1 << 20]))))
+            assert [row for _, piece in pieces for row in piece.table.to_pylist()] == expected
+            for (following, piece), (_, behind) in pairwise(pieces):
+                assert following is not None
+                assert piece.last_ts < following == behind.table["commit_ts"][0].as_py()
+            left = rows.from_ts(120)
+            assert left.between(120, 1000).count == sum(ts >= 120 for ts in times)
+            dropped = rows.count_below(120, {"a": 100, "b": 115}.__getitem__, {("a", 0): 30})
+            assert dropped.late.total() + dropped.repeated.total() == sum(ts < 120 for ts in times)
+            assert dropped.late["a", 0] == sum(
+                row["topic"] == "a" and row["offset"] >= 30 for row in expected if row["commit_ts"] < 120
+            )
 
 
-def test_runs_are_put_in_order() -> None:
-    """And none are none."""
-    assert Spans.joined([]).amount == Amount(0, 0)
-    one, other = (Spans(*(np.array([n]) for n in numbers)) for numbers in ((5, 6, 7, 8), (1, 2, 3, 4)))
-    assert Spans.joined([one, other]).first.tolist() == [1, 5]
+def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
+    """A window holds it, too."""
+    rows = in_order(some_changes(Random(1), 20))
+    waits = RowChanges((Part(FileChunk(export_events(rows, str(tmp_path)), Extent.of(rows))),))
+    window = waits.between(0, 120)
+    waits = waits.from_ts(1000)
+    gc.collect()
+    assert not waits.parts
+    assert list(tmp_path.iterdir())
+    del window
+    gc.collect()
+    assert not list(tmp_path.iterdir())
 
 
 def rendered(
@@ -82,8 +138,7 @@ def rendered(
 ) -> list[Rendered]:
     """As tasks do."""
     made = Shards({NAME: table}, rendering, shards, None)
-    value = export_chunk(changes, None)
-    divided = list(made.divide(iter([Chunk(value, ChunkIndex.of(value), wanted)])))
+    divided = list(made.divide([Given(export_events(in_order(changes), None), wanted).rows()]))
     found = [one for shard in range(shards) for one in made._render(shard, [d for d in divided if d[0] == shard])]
     for one in found:
         if not isinstance(one, Rendered):
@@ -104,7 +159,7 @@ def test_statements_and_loads_come_back(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(render, "MIN_BYTES", 0)
     changes = events_table([(0, i, row_change(10, "t", ["id"], ["id"], after=[i])) for i in range(20)])
     [sql] = statements(Rendering("_bridge"), changes, 1)
-    assert sql == next(iter(DriverRows(changes).statements({NAME: TABLE}, Rendering("_bridge"))))
+    assert sql == next(iter(RowChanges.here(changes).statements({NAME: TABLE}, Rendering("_bridge"))))
     loads = statements(Rendering("_bridge", load_bytes=1 << 20, loadable=frozenset({NAME})), changes, 3)
     assert len(loads) == 3
     bodies = [bytes(one.load.body).decode().split() for one in loads if one.load is not None]
@@ -122,7 +177,7 @@ def test_a_refused_row_comes_back_with_all_its_words() -> None:
     broken = row_change(10, "t", ["id", "v"], ["id"], after=[1, 2])
     changes = events_table([(0, 0, broken)])
     with pytest.raises(Exception, match="lacks the column v") as here:
-        list(DriverRows(changes).statements({NAME: TABLE}, Rendering("_bridge")))
+        list(RowChanges.here(changes).statements({NAME: TABLE}, Rendering("_bridge")))
     with pytest.raises(type(here.value)) as there:
         rendered(Rendering("_bridge"), TABLE, changes, 2)
     assert str(there.value) == str(here.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -9,9 +10,11 @@ import pyarrow as pa
 from bridge.pipeline.decoded_batch import SortedBatch
 from bridge.pipeline.decoded_batch import kept_batch as made_of_kept
 from bridge.protocols.batch_decode import packed, unpacked
+from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.kept_rows.executors import Executors, Home
 from bridge.spark.kept_rows.keeping import export_kept, keep
-from bridge.spark.kept_rows.places import Home
-from bridge.spark.kept_rows.store import ChunkStore
+from bridge.spark.kept_rows.places import kept_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +27,17 @@ def kept_batch(spark: SparkSession, events: pa.Table, folder: str | None = None)
     halves = [packed(events.take(numbers[half::2])) for half in (0, 1)]
     tasks = spark.sparkContext.parallelize(halves, 2)
     exported = tasks.mapPartitions(lambda values: export_kept((unpacked([value]) for value in values), folder))
-    return made_of_kept(keep(exported, folder))
+    return made_of_kept(keep(exported))
 
 
-def kept_store(spark: SparkSession, rows: pa.Table, folder: str | None = None) -> ChunkStore:
-    """Row changes that the driver does not hold."""
-    return ChunkStore.of(Home(spark.sparkContext, folder), rows)
+def executors_of(spark: SparkSession, folder: str | None = None) -> Executors:
+    """Executors that fold whatever the driver's memory does not hold."""
+    executors = Executors(Amount(0, 0))
+    executors.home = Home(spark.sparkContext, folder)
+    return executors
+
+
+def kept(spark: SparkSession, rows: RowChanges, folder: str | None = None) -> RowChanges:
+    """The same row changes, which the driver's memory does not hold."""
+    parts = [one for part in rows.parts for one in kept_elsewhere(part, spark.sparkContext, folder)]
+    return replace(rows, parts=tuple(parts))

@@ -32,7 +32,7 @@ from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_factory import ApplierConfig, make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
-from bridge.pipeline.by_boundaries.order import RowsOf, driver_rows
+from bridge.pipeline.by_boundaries.order import RowsOf
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.steering.gate import Gate
@@ -41,6 +41,7 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.quoting import quote_name
 from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import RowChanges
 from tests.support.models import give
 from tests.support.near_rows import NearExecutors
 
@@ -93,7 +94,7 @@ def opened(
     executors: Executors | None = None,
     ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
-    rows_of: RowsOf = driver_rows,
+    rows_of: RowsOf = RowChanges.joined,
     boundary_seconds: float | None = None,
     cascades_are_lost: bool = False,
     waits_for_operator: bool = False,

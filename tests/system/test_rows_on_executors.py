@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
-from bridge.events import EVENT_SCHEMA, Event, Kind
+from bridge.events import Event, Kind
 from bridge.mysql.connection.session import Session
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import RowStore, TableStore, WindowRows
-from bridge.spark.kept_rows import window
-from bridge.spark.kept_rows.window import ExecutorRows
-from tests.support.kept import kept_store
+from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.kept_rows import executors as kept_executors
+from tests.support.kept import executors_of, kept
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -32,10 +30,10 @@ def session(target: str) -> Iterator[Session]:
 def apply(spark: SparkSession, target: str, events: list[Event], folder: str | None = None) -> None:
     """All of them as one window, on executors."""
 
-    def rows_of(stores: list[RowStore], low: int, high: int) -> WindowRows:
-        held = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
-        rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *held])
-        return ExecutorRows([kept_store(spark, rows, folder)], Amount(0, 0), low, high)
+    executors = executors_of(spark, folder)
+
+    def rows_of(some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
+        return executors.rows_of([kept(spark, one, folder) for one in some], low, high)
 
     with opened(target, [("cdc", 0)], rows_of=rows_of) as pipeline:
         pipeline.take(in_one_partition([*events, boundary(1000)]))
@@ -46,7 +44,7 @@ def test_pieces_keep_values_of_target_only_columns_apart(
 ) -> None:
     """Unique values that change places among rows of many Spark partitions: all statements run in one session, and
     each row keeps what only the target has."""
-    monkeypatch.setattr(window, "_SHARD", Amount(1, 1 << 30))
+    monkeypatch.setattr(kept_executors, "_SHARD", Amount(1, 1 << 30))
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
     count = 12
     session.execute("INSERT INTO m.t VALUES " + ",".join(f"({i},{i},{100 + i})" for i in range(count)))
@@ -61,7 +59,7 @@ def test_a_row_comes_under_a_spelling_by_which_another_goes(
 ) -> None:
     """Blanks at the end make no other key, and one spelling goes by one shard, the other one by another: whatever the
     order of the shards, no row goes after it came."""
-    monkeypatch.setattr(window, "_SHARD", Amount(1, 1 << 30))
+    monkeypatch.setattr(kept_executors, "_SHARD", Amount(1, 1 << 30))
     session.execute("CREATE TABLE m.t (k VARCHAR(20) COLLATE utf8mb4_bin PRIMARY KEY, v INT)")
     session.execute("INSERT INTO m.t VALUES " + ",".join(f"('{n}',0)" for n in range(8)))
     goes = [row_change(10, "t", ["k", "v"], ["k"], before=[f"{n}", 0]) for n in range(8)]

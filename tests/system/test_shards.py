@@ -14,11 +14,9 @@ from pyspark.sql import SparkSession
 from bridge.config import Settings
 from bridge.errors import ApplyError
 from bridge.protocols.ruled_rows import ruled
-from bridge.rows.amount import Amount
-from bridge.spark.kept_rows.window import Executors
 from tests.support.captures import write_lines
 from tests.support.command import bridge
-from tests.support.kept import kept_batch
+from tests.support.kept import executors_of, kept_batch
 from tests.support.pipelines import opened, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change
 from tests.support.verify_servers import execute
@@ -102,7 +100,7 @@ def test_on_executors(target: str, spark: SparkSession) -> None:
     met = row_change(12, "t", ["id"], ["id"], after=[6], schema="s2")
 
     def apply(events: pa.Table) -> None:
-        rows_of = Executors(Amount(0, 1 << 30)).rows_of
+        rows_of = executors_of(spark).rows_of
         with opened(target, [("cdc", 0)], rows_of=rows_of, ddl=settings.ddl_rules()) as pipeline:
             pipeline.applier.take(kept_batch(spark, ruled(events, settings.row_rules)))
             pipeline.applier.finish()

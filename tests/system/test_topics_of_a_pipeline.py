@@ -11,11 +11,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from bridge.local import Kafka
-from bridge.rows.order_and_slices import TableStore
-from bridge.spark.kept_rows.chunks import TS_END, Chunk
+from bridge.rows.order_and_slices import RowChanges
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.command import Ended, bridge
-from tests.support.kept import kept_store
+from tests.support.kept import kept
 from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
 from tests.support.upstreams import events_table, row_change
@@ -143,7 +142,7 @@ def test_rows_on_executors_begin_where_others_do(spark: Any) -> None:
     changes = [row_change(10 * n, "k", ["id"], [], after=[n]) for n in range(10)]
     table = events_table([(0, n, change) for n, change in enumerate(changes)], "b")
     begins = {"a": 90, "b": 45}
-    kept, here = kept_store(spark, table).from_begins(begins), TableStore(table).from_begins(begins)
-    assert kept.amount.rows == here.amount.rows == 5
-    [read] = kept.parts(0, TS_END).tables(Chunk.rows)
-    assert read["commit_ts"].to_pylist() == here.table["commit_ts"].to_pylist()
+    rows = RowChanges.here(table)
+    there, here = kept(spark, rows).from_begins(begins), rows.from_begins(begins)
+    assert there.count == here.count == 5
+    assert there.table["commit_ts"].to_pylist() == here.table["commit_ts"].to_pylist()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from bridge.mysql.connection.session import Session
-from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import RowStore
-from bridge.spark.kept_rows.window import Executors
-from tests.support.kept import kept_store
+from bridge.rows.order_and_slices import RowChanges
+from tests.support.kept import executors_of, kept
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -33,10 +31,10 @@ def session(target: str) -> Iterator[Session]:
 
 def keep_on_executors(spark: SparkSession, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever comes."""
-    executors = Executors(Amount(0, 0))
+    executors = executors_of(spark)
 
-    def moved(stores: list[RowStore], low: int, high: int) -> object:
-        return executors.rows_of([kept_store(spark, store.table) for store in stores], low, high)  # type: ignore[attr-defined]
+    def moved(some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
+        return executors.rows_of([kept(spark, one) for one in some], low, high)
 
     monkeypatch.setattr(pipeline.applier.order, "_rows_of", moved)
 
@@ -66,5 +64,5 @@ def test_progress_stays_below_what_is_resolved(
 def test_a_window_may_hold_any_number_of_schema_changes(spark: SparkSession) -> None:
     """Each parts it; the first row behind each is found without a plan that grows with them."""
     changes = [row_change(TS + n, "t", ["id"], ["id"], after=[n]) for n in range(0, 3000, 3)]
-    rows = Executors(Amount(0, 0)).rows_of([kept_store(spark, in_one_partition(changes))], TS, TS + 3000)
-    assert rows.marks([TS + n for n in range(1, 3000)]) == [TS + n for n in range(0, 3000, 3)]
+    rows = executors_of(spark).rows_of([kept(spark, RowChanges.of([in_one_partition(changes)]))], TS, TS + 3000)
+    assert rows.marks([TS + n for n in range(3000)]) == [TS + n for n in range(0, 3000, 3)]

@@ -24,11 +24,9 @@ from bridge.mysql.parallel.fenced_part import Fence
 from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import WindowRows
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Stage, Statement
-from bridge.spark.kept_rows.places import Home
-from bridge.spark.kept_rows.window import Executors
-from tests.support.near_rows import NearExecutors, NearRows
+from bridge.spark.kept_rows.executors import Executors, Home
+from tests.support.near_rows import NearExecutors
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
@@ -253,21 +251,13 @@ def test_a_task_leaves_a_server_that_the_driver_has_left(target: str, session: S
     assert session.rows("SELECT * FROM m.t") == [(1, 1)]
 
 
-class _Unreached(NearRows):
-    """Rows of a process that cannot reach the target."""
-
-    def written_apart(self, *_: object) -> None:
-        """Fails."""
-        asked.append(1)
-        raise NotWrittenError(NotWritten("no route to host", cannot_connect=True))
-
-
 class _Far(NearExecutors):
     """Executors that cannot reach the target."""
 
-    def given(self, rows: WindowRows) -> NearRows:
-        """Takes them."""
-        return _Unreached(*super().given(rows))
+    def write_apart(self, *_: object) -> None:
+        """Fails."""
+        asked.append(1)
+        raise NotWrittenError(NotWritten("no route to host", cannot_connect=True))
 
 
 asked: list[int] = []

@@ -47,7 +47,7 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.net_changes import OrderedChanges
-from bridge.rows.order_and_slices import WindowRows
+from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -227,7 +227,7 @@ class Writer:
         self._ownership.committed(step)
         self.counts.transactions += 1
 
-    def writes_apart(self, rows: WindowRows) -> bool:  # noqa: ARG002
+    def writes_apart(self, rows: RowChanges) -> bool:  # noqa: ARG002
         """Tells whether others will probably write these rows, which the driver need not fold then."""
         return False
 

@@ -29,7 +29,7 @@ from bridge.mysql.server_errors import LOCK_WAIT, LockConflictError, is_lock_wai
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.keys.key_spellings import is_alone
-from bridge.rows.order_and_slices import RowStatements, WindowRows
+from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
 
 _NO_FIX: Final = "nothing is lost: one connection writes these rows"
@@ -43,34 +43,32 @@ INTERLEAVED: Final = 2
 log = structlog.get_logger()
 
 
-class ApartRows(Protocol):
-    """Row changes that executors have."""
+class Executors(Protocol):
+    """Those who write large steps."""
 
-    def written_apart(
-        self, catalog: Mapping[TableName, Table], rendering: Rendering, write: WritePart, connections: int
+    def write(self, rows: RowChanges) -> bool:
+        """Tells whether executors write these rows: the driver does not hold them, or there are more than one
+        transaction should hold."""
+
+    def write_apart(
+        self,
+        rows: RowChanges,
+        catalog: Mapping[TableName, Table],
+        rendering: Rendering,
+        write: WritePart,
+        connections: int,
     ) -> None:
-        """Has executors fold, render and write them over so many connections.
+        """Has executors fold, render and write rows over so many connections.
 
         All rows of a key go by one call of `write`.  Raises NotWrittenError when some may not be written.
         """
 
 
-class Executors(Protocol):
-    """Those who have row changes, or take them."""
-
-    def write(self, rows: WindowRows) -> bool:
-        """Tells whether executors write these rows: they have them already, or there are more than one transaction
-        should hold."""
-
-    def given(self, rows: WindowRows) -> ApartRows:
-        """Gives row changes to the executors, unless they have them."""
-
-
 class _Divided(NamedTuple):
     """A step.  apart: what executors write.  rest: what the transaction that moves progress writes."""
 
-    apart: ApartRows
-    rest: WindowRows
+    apart: RowChanges
+    rest: RowChanges
 
 
 class ParallelWriter(Writer):
@@ -111,7 +109,7 @@ class ParallelWriter(Writer):
             source = source if divided is None else self._rest_of(step, source, divided)
         super().apply(step, source)
 
-    def writes_apart(self, rows: WindowRows) -> bool:
+    def writes_apart(self, rows: RowChanges) -> bool:
         """Tells whether executors will probably write these rows."""
         return not self._only_begun and self._executors.write(rows)
 
@@ -128,7 +126,7 @@ class ParallelWriter(Writer):
         mine = rows.of_tables(alone)
         if not alone or not self._executors.write(mine):
             return None
-        return _Divided(self._executors.given(mine), rows.of_tables([name for name in names if name not in alone]))
+        return _Divided(mine, rows.of_tables([name for name in names if name not in alone]))
 
     def _rest_of(self, step: Advance, source: RowStatements, divided: _Divided) -> StatementSource:
         """Has executors write, and gives what is left for the transaction that moves progress."""
@@ -146,7 +144,7 @@ class ParallelWriter(Writer):
 
         return left
 
-    def _written_apart(self, step: Advance, catalog: Mapping[TableName, Table], rows: ApartRows) -> bool:
+    def _written_apart(self, step: Advance, catalog: Mapping[TableName, Table], rows: RowChanges) -> bool:
         """Has executors write rows; False where one connection must write them.  Raises LockConflictError when another
         transaction holds them."""
         try:
@@ -158,7 +156,7 @@ class ParallelWriter(Writer):
                 log.info("executors_write", connections=self._connections)
                 self._is_told = True
             with silence_told(self._target, self._ownership.others):
-                rows.written_apart(catalog, rendering, write, self._connections)
+                self._executors.write_apart(rows, catalog, rendering, write, self._connections)
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)
         except NotWrittenError as error:

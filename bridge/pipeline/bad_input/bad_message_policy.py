@@ -13,7 +13,7 @@ from bridge.mysql.schema_changes.ddl_runner import is_another
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, unreadable_change
 from bridge.pipeline.bad_input.refused_rows import apply_or_quarantine, with_position
 from bridge.pipeline.bad_input.truncated_rows import CutRows
-from bridge.rows.order_and_slices import RowStatements, WindowRows
+from bridge.rows.order_and_slices import RowChanges, RowStatements
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class OnBadMessage:
         positions = map(self.settled.get, hashes)
         return any(position and not is_another(position, str(entry.position)) for position in positions)
 
-    def apply(self, writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table]) -> Advance:
+    def apply(self, writer: Writer, step: Advance, rows: RowChanges, catalog: Mapping[TableName, Table]) -> Advance:
         """Commits a transaction; returns it as committed, with the rows that were quarantined because the target
         refused them.
 

@@ -19,7 +19,7 @@ from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.trial import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.rows.net_changes import OrderedChanges, choose_key
-from bridge.rows.order_and_slices import DriverRows, RowStatements, WindowRows
+from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
@@ -30,7 +30,7 @@ MOST_SEARCHED: Final = 500_000
 
 
 def apply_or_quarantine(
-    writer: Writer, step: Advance, rows: WindowRows, catalog: Mapping[TableName, Table], protocol: str
+    writer: Writer, step: Advance, rows: RowChanges, catalog: Mapping[TableName, Table], protocol: str
 ) -> Advance:
     """Commits a transaction, and quarantines the rows of it that the target refuses; returns the step as committed.
 
@@ -53,7 +53,7 @@ def apply_or_quarantine(
 
 
 def with_position(
-    writer: Writer, rows: WindowRows, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
+    writer: Writer, rows: RowChanges, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
 ) -> RefusedRowsError:
     """Adds position and commit_ts of a refused row change to the refusal; returns it unchanged when none is found."""
     if refusal.is_exact or rows.count > MOST_SEARCHED:
@@ -104,13 +104,13 @@ def separate_refused(writer: Writer, table: Table, changes: pa.Table) -> tuple[p
             halves.append(half)
         entries.append(_entry(change, refused[-1].why))
     kept = net.changes.filter(pa.array(~np.isin(np.arange(fitting.num_rows), list(taken))))
-    return DriverRows.of([kept, pa.Table.from_pylist(halves, EVENT_SCHEMA)]).table, entries
+    return RowChanges.of([kept, pa.Table.from_pylist(halves, EVENT_SCHEMA)]).table, entries
 
 
 def _unfit(table: Table, changes: pa.Table, first: int) -> Iterator[tuple[int, RefusedRowsError]]:
     """Finds the changes with values that cannot be written, without the server; gives their numbers from `first` on."""
     try:
-        DriverRows(changes).nets({table.name: table}, _checked(table, changes))
+        RowChanges.here(changes).nets({table.name: table}, _checked(table, changes))
     except RefusedRowsError as refusal:
         half = changes.num_rows // 2
         if not half:

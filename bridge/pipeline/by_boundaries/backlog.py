@@ -1,4 +1,4 @@
-"""The backlog: decoded changes that are not in the target yet, as immutable chunks, one for each micro-batch."""
+"""The backlog: decoded changes that are not in the target yet, one micro-batch after the other."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from bridge.pipeline.bad_input.bad_messages import DueEntry
 from bridge.pipeline.decoded_batch import SortedBatch
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import RowStore
+from bridge.rows.order_and_slices import RowChanges
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """The changes of one micro-batch.
+class ReadBatch:
+    """What waits of one micro-batch.
 
-    starts: where a restart has to begin to read this chunk again.
+    starts: where a restart has to begin to read it again.
     last_ts: no change in it that is not applied yet has a higher commit_ts; infinite when it holds a bad message that
         stops the bridge.
     """
 
-    store: RowStore
+    rows: RowChanges
     changes: tuple[SchemaChange, ...]
     starts: Starts
     last_ts: float
@@ -31,19 +31,19 @@ class Chunk:
 
 
 class Backlog:
-    """The chunks that are not completely applied, oldest first.
+    """The micro-batches that are not completely applied, oldest first.
 
     positions: the next offset to read, and the last boundary, of each partition.
     """
 
     def __init__(self, positions: Starts) -> None:
         self.positions: Starts = dict(positions)
-        self.chunks: list[Chunk] = []
+        self.batches: list[ReadBatch] = []
 
     @property
     def amount(self) -> Amount:
         """How much the row changes take that wait, in the driver and on executors."""
-        return Amount.total(chunk.store.amount for chunk in self.chunks)
+        return Amount.total(batch.rows.amount for batch in self.batches)
 
     @property
     def rows(self) -> int:
@@ -65,7 +65,7 @@ class Backlog:
             starts.setdefault(partition, PartitionStart(0, 0, 0))
         if last_ts >= 0 or control.bad:
             last = math.inf if control.bad else last_ts
-            self.chunks.append(Chunk(batch.rows, control.changes, starts, last, quarantined))
+            self.batches.append(ReadBatch(batch.rows, control.changes, starts, last, quarantined))
         self.positions = {
             partition: start._replace(
                 offset=max(batch.read.get(partition, 0), start.offset),
@@ -77,16 +77,16 @@ class Backlog:
 
     def changes(self, low: int, high: int) -> list[SchemaChange]:
         """Returns the schema changes with low <= commit_ts < high, with their copies."""
-        return [c for chunk in self.chunks for c in chunk.changes if low <= c.commit_ts < high]
+        return [c for batch in self.batches for c in batch.changes if low <= c.commit_ts < high]
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:
         """Returns what the transaction that moves the target from low to high has to quarantine."""
-        return tuple(due.entry for chunk in self.chunks for due in chunk.quarantined if low <= due.ts < high)
+        return tuple(due.entry for batch in self.batches for due in batch.quarantined if low <= due.ts < high)
 
     def restart_positions(self, applied_ts: int) -> Starts:
-        """Returns where a restart begins when everything below applied_ts is in the target: at the oldest chunk that
+        """Returns where a restart begins when everything below applied_ts is in the target: at the oldest one that
         holds anything at or above it."""
-        alive = next((chunk for chunk in self.chunks if chunk.last_ts >= applied_ts), None)
+        alive = next((batch for batch in self.batches if batch.last_ts >= applied_ts), None)
         if alive is None:
             return self.positions
         return {
@@ -96,8 +96,6 @@ class Backlog:
 
     def release(self, applied_ts: int) -> None:
         """Drops what is below applied_ts."""
-        self.chunks = [
-            replace(chunk, store=chunk.store.from_ts(applied_ts))
-            for chunk in self.chunks
-            if chunk.last_ts >= applied_ts
+        self.batches = [
+            replace(batch, rows=batch.rows.from_ts(applied_ts)) for batch in self.batches if batch.last_ts >= applied_ts
         ]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Final
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from bridge.pipeline.segments import Segment, cut_window, fold_copies
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows
+from bridge.rows.order_and_slices import RowChanges
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""
@@ -33,13 +34,8 @@ VANISHED_SECONDS: Final = 30.0
 
 log = structlog.get_logger()
 
-RowsOf = Callable[[list[RowStore], int, int], WindowRows]
-"""Makes the row changes of a window from stores, its low commit_ts and its high commit_ts."""
-
-
-def driver_rows(stores: list[RowStore], low: int, high: int) -> WindowRows:
-    """Returns the row changes of a window from stores that are all in the driver's memory."""
-    return DriverRows.merged([store.due(low, high) for store in stores if isinstance(store, TableStore)])
+RowsOf = Callable[[Iterable[RowChanges], int, int], RowChanges]
+"""Makes the row changes of a window from what waits, its low commit_ts and its high commit_ts."""
 
 
 class BoundaryOrder:
@@ -63,14 +59,15 @@ class BoundaryOrder:
         counts: Counts,
         until: int | None = None,
         boundary_seconds: float | None = None,
-        rows_of: RowsOf = driver_rows,
+        rows_of: RowsOf = RowChanges.joined,
         on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._frontier, self._backlog, self._tables, self._counts = frontier, backlog, tables, counts
         self._until, self._boundary_seconds, self._rows_of, self._clock = until, boundary_seconds, rows_of, clock
         self._on_bad_message = on_bad_message
-        self._start_ts, self._begins = progress.start_ts, topic_begins(backlog.positions)
+        self._begins = topic_begins(backlog.positions)
+        self._begin_of = partial(_begin_of, progress.start_ts, self._begins)
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._written_at = -EMPTY_WINDOW_SECONDS
         self._begun_ts = progress.applying_ts
@@ -132,9 +129,6 @@ class BoundaryOrder:
         batch = replace(batch, control=replace(control, changes=changes, bad=stopping))
         self._backlog.add(batch, quarantined, {p: self._frontier.boundary(p) for p in self._frontier.partitions})
 
-    def _begin_of(self, topic: str) -> int:
-        return max(self._start_ts, self._begins.get(topic, 0))
-
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
         return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
@@ -154,7 +148,7 @@ class BoundaryOrder:
     def _boundary_before(self, bad: BadMessage) -> int:
         return max(bad.boundary, self._frontier.boundary(bad.partition))
 
-    def _count_dropped(self, rows: RowStore) -> None:
+    def _count_dropped(self, rows: RowChanges) -> None:
         dropped = rows.count_below(self.applied_ts, self._begin_of, self._read_before)
         self._counts.repeated.update(dropped.repeated)
         self._counts.late.update(dropped.late)
@@ -201,7 +195,7 @@ class BoundaryOrder:
             return
         backlog, counts = self._backlog, self._counts
         changes = fold_copies(c for c in backlog.changes(low, high) if is_wanted(c, self._tables, counts.tables))
-        rows = self._rows_of([chunk.store for chunk in backlog.chunks], low, high)
+        rows = self._rows_of((one.rows for one in backlog.batches), low, high)
         if rows.count == 0 and not changes and not backlog.quarantined(low, high):
             if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
                 yield Due(Segment(low, high), None)
@@ -217,17 +211,15 @@ class BoundaryOrder:
         del error
         return False
 
-    def coming(self, batch: SortedBatch) -> WindowRows | None:
+    def coming(self, batch: SortedBatch) -> RowChanges | None:
         """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and
         boundaries, nor behind schema changes."""
         control, low = batch.control, self.resolved_ts
         if control.by_time or control.changes or control.bad or self._until is not None:
             return None
         high = self._frontier.resolved_with(control.boundaries)
-        stores = [*(chunk.store for chunk in self._backlog.chunks), batch.rows]
-        if high <= low or self._backlog.changes(low, high) or not all(isinstance(one, TableStore) for one in stores):
-            return None
-        return driver_rows(stores, low, high)
+        rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)
+        return rows if high > low and not self._backlog.changes(low, high) and rows.is_here else None
 
     @property
     def is_stuck(self) -> bool:
@@ -253,7 +245,7 @@ class BoundaryOrder:
 
     def _lack_of_boundaries(self) -> str:
         seconds = self._boundary_seconds
-        if seconds is None or self._frontier.has_boundary or not self._backlog.chunks:
+        if seconds is None or self._frontier.has_boundary or not self._backlog.batches:
             return ""
         self._waits_since = self._clock() if self._waits_since is None else self._waits_since
         if self._ended:
@@ -342,3 +334,8 @@ class BoundaryOrder:
                 " off, start the bridge again with --set debezium.without_boundaries=true"
             )
         return reason
+
+
+def _begin_of(start_ts: int, begins: Mapping[str, int], topic: str) -> int:
+    """Gives the TSO below which all changes of a topic count as in the target from the beginning."""
+    return max(start_ts, begins.get(topic, 0))

@@ -30,7 +30,7 @@ from bridge.pipeline.segments import Segment
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import DriverRows
+from bridge.rows.order_and_slices import RowChanges
 from bridge.tso import ms_tso, tso_ms
 
 POSITIONS_SECONDS: Final = 10.0
@@ -196,7 +196,7 @@ class PartitionOrder:
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
             self._counts.repeated.update(step.repeated)
-            yield Due(Segment(self.applied_ts, step.high, step.changes), DriverRows(step.rows))
+            yield Due(Segment(self.applied_ts, step.high, step.changes), RowChanges.here(step.rows))
             if step.changes and self.applied_ts == step.high:  # otherwise it was put back
                 self._ahead_since.clear()
 

@@ -16,7 +16,6 @@ from bridge.events import EVENT_SCHEMA, Code, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.pipeline.decoded_batch import mapped
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,
@@ -27,6 +26,8 @@ from bridge.rows.moments import (
     new_beginning,
     newest_places,
 )
+from bridge.rows.order_and_slices import TableChunk
+from bridge.spark.kept_rows.places import spilled
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class _Run:
     """Consecutive events of one micro-batch."""
 
     def __init__(self, table: pa.Table, arrived: float) -> None:
-        self.table, self.arrived, self.on_disk = table, arrived, False
+        self.chunk, self.arrived = TableChunk(table), arrived
         self.times: Longs = table["commit_ts"].to_numpy()
         self.offsets: Longs = table["offset"].to_numpy()
         self.by_time = table["by_time"].to_numpy()
@@ -100,10 +101,16 @@ class _Run:
     def __len__(self) -> int:
         return len(self.times)
 
+    @property
+    def table(self) -> pa.Table:
+        """The events."""
+        return self.chunk.table
+
     def slice(self, start: int, end: int) -> _Run:
         """Returns a part of the run, which shares its memory."""
         part = _Run.__new__(_Run)
-        part.table, part.arrived, part.on_disk = self.table.slice(start, end - start), self.arrived, self.on_disk
+        part.chunk = TableChunk(self.table.slice(start, end - start), is_here=self.chunk.is_here)
+        part.arrived = self.arrived
         part.times, part.offsets, part.by_time = (c[start:end] for c in (self.times, self.offsets, self.by_time))
         part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
         part._places = None if self._places is None else self._places.slice(start, end)
@@ -115,11 +122,6 @@ class _Run:
         if self._places is None:
             self._places = Places.of(self.table["place"])
         return self._places
-
-    def to_disk(self) -> None:
-        """Moves the events to a mapped file."""
-        if not self.on_disk:
-            self.table, self.on_disk = mapped(self.table), True
 
     def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
         """Counts the events before the first stop and before the first row that is behind one of the bounds.
@@ -240,7 +242,7 @@ class PartitionQueue:
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the events that are not on disk."""
-        return sum(run.table.nbytes for run in list(self._runs) if not run.on_disk)
+        return sum(run.chunk.amount.bytes for run in list(self._runs) if run.chunk.is_here)
 
     @property
     def offset(self) -> int:
@@ -336,7 +338,7 @@ class PartitionQueue:
     def to_disk(self) -> None:
         """Moves the events of the newest micro-batch to the disk."""
         if self._runs:
-            self._runs[-1].to_disk()
+            self._runs[-1].chunk = spilled(self._runs[-1].chunk)
 
     def put_back(self, events: pa.Table) -> None:
         """Puts events (EVENT_SCHEMA, in order) before all others: they were taken out, and did not get into the

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -29,10 +29,9 @@ from bridge.pipeline.control_events import control_events
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount, weights
+from bridge.rows.amount import Amount
 from bridge.rows.gathering import Longs, masked
-from bridge.rows.order_and_slices import DriverRows, RowStore, TableStore, WindowRows, ends_of
-from bridge.rows.transactions import cut_transactions
+from bridge.rows.order_and_slices import RowChanges, ends_of
 
 _ALWAYS = 1 << 62
 _NO_EVENTS = EVENT_SCHEMA.empty_table()
@@ -46,28 +45,6 @@ _COUNTS = (
 )
 
 log = structlog.get_logger()
-
-
-class TransactionRows(DriverRows):
-    """A window of rows, each of which has a commit_ts of its own.
-
-    starts: the commit_ts at which transactions begin, ascending.
-    """
-
-    def __init__(self, ordered: pa.Table, starts: Longs) -> None:
-        super().__init__(ordered)
-        self._starts = starts
-
-    def between(self, low: int, high: int) -> TransactionRows:
-        """Gives the row changes with low <= commit_ts < high."""
-        start, end = np.searchsorted(self._ts, [low, high])
-        return TransactionRows(self._table.slice(start, end - start), self._starts)
-
-    def pieces(self, most: Amount) -> Iterator[tuple[int | None, DriverRows]]:
-        """Gives whole upstream transactions, cut by row count, and by bytes where there are many."""
-        ts = self._starts[np.searchsorted(self._starts, self._ts, "right") - 1].tolist()
-        for start, end in cut_transactions(ts, most.rows, weights(self._table, most)):
-            yield ts[end] if end < len(ts) else None, DriverRows(self._table.slice(start, end - start))
 
 
 class TransactionOrder(BoundaryOrder):
@@ -205,7 +182,7 @@ class TransactionOrder(BoundaryOrder):
         control = control_events(others)
         super().take(
             SortedBatch(
-                TableStore(due.rows),
+                RowChanges.here(due.rows),
                 replace(
                     control,
                     boundaries=dict.fromkeys(self._read, self._queue.next_ts),
@@ -277,9 +254,8 @@ class TransactionOrder(BoundaryOrder):
 
     # --- what is due
 
-    def _window(self, stores: list[RowStore], low: int, high: int) -> WindowRows:
-        tables = [store.due(low, high) for store in stores if isinstance(store, TableStore)]
-        return TransactionRows(DriverRows.merged(tables).table, self._starts)
+    def _window(self, some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
+        return replace(RowChanges.joined(some, low, high), starts=self._starts)
 
     @staticmethod
     def coming(batch: object) -> None:
@@ -299,7 +275,7 @@ class TransactionOrder(BoundaryOrder):
 
     def _last_number_below(self, ts: int) -> int:
         """Gives the highest commit_ts of a waiting row below ts, -1 when there is none."""
-        found = [store.due(0, ts) for chunk in self._backlog.chunks if isinstance(store := chunk.store, TableStore)]
+        found = [one.rows.between(0, ts).table for one in self._backlog.batches]
         return max((int(rows["commit_ts"][-1].as_py()) for rows in found if rows.num_rows), default=-1)
 
     # --- what a restart needs

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +14,13 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
-from bridge.pipeline.decoded_batch import mapped
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import distinct
+from bridge.rows.order_and_slices import TableChunk
+from bridge.spark.kept_rows.places import spilled
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -171,19 +171,12 @@ class Transactions:
         return rows.at if self.are_numbered[one] else rows.at[rows.distinct]
 
 
-class _Part(NamedTuple):
-    """Rows of one micro-batch, in memory or in a mapped file."""
-
-    table: pa.Table
-    on_disk: bool = False
-
-
 @dataclass(frozen=True)
 class ToldRows:
     """Rows with what they tell of their places, as they were read (EVENT_SCHEMA), with columns of their own instead of
     `place`."""
 
-    parts: tuple[_Part, ...]
+    parts: tuple[TableChunk, ...]
 
     @classmethod
     def of(cls, events: pa.Table) -> ToldRows:
@@ -196,7 +189,7 @@ class ToldRows:
             table = table.append_column(name, parts.take(pa.array(firsts + part)))
         for part, name in _NUMBERS.items():
             table = table.append_column(name, pc.cast(parts.take(pa.array(firsts + part)), pa.int64()))
-        return cls((_Part(table),))
+        return cls((TableChunk(table),))
 
     def __len__(self) -> int:
         return sum(part.table.num_rows for part in self.parts)
@@ -209,7 +202,7 @@ class ToldRows:
     @property
     def in_memory(self) -> Amount:
         """How much of them is not on disk."""
-        return Amount.total(Amount.of(part.table) for part in self.parts if not part.on_disk)
+        return Amount.total(part.amount for part in self.parts if part.is_here)
 
     def and_those(self, others: ToldRows) -> ToldRows:
         """Gives these rows and those behind them."""
@@ -221,12 +214,12 @@ class ToldRows:
             return self
         masks = np.split(which, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
         pairs = zip(self.parts, masks, strict=True)
-        kept = [part if mask.all() else _Part(masked(part.table, mask)) for part, mask in pairs if mask.any()]
-        return ToldRows(tuple(kept) or (_Part(self.table.slice(0, 0)),))
+        kept = [part if mask.all() else TableChunk(masked(part.table, mask)) for part, mask in pairs if mask.any()]
+        return ToldRows(tuple(kept) or (TableChunk(self.table.slice(0, 0)),))
 
     def to_disk(self) -> ToldRows:
         """Moves what is in memory to mapped files."""
-        return ToldRows(tuple(part if part.on_disk else _Part(mapped(part.table), True) for part in self.parts))
+        return ToldRows(tuple(map(spilled, self.parts)))
 
     def events(self, table: pa.Table) -> pa.Table:
         """Gives rows of `table` as they were read, but for their place."""

@@ -1,112 +1,137 @@
-"""Where chunks are, and how they are read: files by the driver itself or by tasks, what Spark holds by tasks alone."""
+"""Where chunks are that the driver's memory does not hold: in files of this machine, or with Spark's executors."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD, SparkContext
+from pyspark import RDD, SparkContext, StorageLevel
 
 from bridge.protocols.batch_decode import packed, unpacked
-from bridge.spark.kept_rows.chunks import Chunk, ChunkIndex, Wanted
+from bridge.rows.amount import Amount
+from bridge.rows.order_and_slices import Part, TableChunk, Wanted
+from bridge.spark.event_transfer import export_events, is_file, read_events, write_stream
 
-_TASKS_PER_CORE: Final = 3
-"""Tasks of a job over files: a few for each core, so that none waits long for the last one."""
+CHUNK_BYTES: Final = 32 << 20
+"""About the most bytes of a chunk: a task holds one at a time."""
 T = TypeVar("T")
 
 
-class Home(NamedTuple):
-    """Where the chunks of a pipeline are kept.
+class Given(NamedTuple):
+    """What a task gets of a chunk.  value: what `export_events` returned."""
 
-    folder: for files of this machine; None where executors are elsewhere, or may not leave files.
-    """
-
-    context: SparkContext
-    folder: str | None
-
-
-class KeptFile:
-    """The file of a chunk, which is removed when nobody needs it any longer.
-
-    first_ts, last_ts: no row change has a commit_ts below or above.
-    """
-
-    def __init__(self, value: bytes, first_ts: int, last_ts: int) -> None:
-        self.value, self.first_ts, self.last_ts = value, first_ts, last_ts
-        weakref.finalize(self, Path(value.decode()).unlink, missing_ok=True)
-
-    def chunk(self, wanted: Wanted) -> Chunk:
-        """Gives the chunk."""
-        return Chunk(self.value, self._index, wanted)
-
-    @cached_property
-    def _index(self) -> ChunkIndex:
-        return ChunkIndex.of(self.value)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Chunks, and what of them is meant."""
-
-    files: tuple[KeptFile, ...] = ()
-    with_spark: tuple[RDD[bytes], ...] = ()
-    wanted: Wanted = field(default_factory=Wanted)
-
-
-class _Part(NamedTuple):
     value: bytes
     wanted: Wanted
 
-    def open(self) -> Chunk:
-        """Opens the chunk."""
-        return Chunk(self.value, ChunkIndex.of(self.value), self.wanted)
+    def rows(self) -> pa.Table:
+        """Reads the row changes that are meant (EVENT_SCHEMA), in order."""
+        return TableChunk(read_events(self.value)).rows(self.wanted)
 
 
-class Parts:
-    """The chunks that may hold row changes with low <= commit_ts < high."""
+class Extent(NamedTuple):
+    """How much row changes are, and the first and last commit_ts of them (TSO)."""
 
-    def __init__(self, home: Home, some: Iterable[Kept], low: int, high: int) -> None:
-        self._context = home.context
-        self._files: list[tuple[KeptFile, Wanted]] = []
-        self._with_spark: list[RDD[_Part]] = []
-        for kept in some:
-            wanted = kept.wanted.between(low, high)
-            self._files += [(f, wanted) for f in kept.files if f.first_ts < wanted.high and f.last_ts >= wanted.low]
-            self._with_spark += [rdd.map(partial(_Part, wanted=wanted)) for rdd in kept.with_spark]
+    amount: Amount
+    first_ts: int
+    last_ts: int
 
-    def each(self, function: Callable[[Chunk], T]) -> list[T]:
-        """Calls the function with each chunk: for files in this process, since reading a little of them takes less time
-        than a Spark job."""
-        here = [function(file.chunk(wanted)) for file, wanted in self._files]
-        return here + [one for rdd in self._with_spark for one in rdd.map(lambda part: function(part.open())).collect()]
+    @classmethod
+    def of(cls, ordered: pa.Table) -> Extent:
+        """Measures row changes in order."""
+        chunk = TableChunk(ordered)
+        return cls(chunk.amount, chunk.first_ts, chunk.last_ts)
 
-    def tables(self, function: Callable[[Chunk], pa.Table]) -> list[pa.Table]:
-        """Does the same for functions that give events (EVENT_SCHEMA)."""
-        here = [function(file.chunk(wanted)) for file, wanted in self._files]
-        there = (rdd.map(lambda part: packed(function(part.open()))).collect() for rdd in self._with_spark)
-        return [*here, *(unpacked([value]) for values in there for value in values)]
+    @classmethod
+    def total(cls, some: Sequence[Extent]) -> Extent:
+        """Adds them up; there is at least one."""
+        amounts, first, last = zip(*some, strict=True)
+        return cls(Amount.total(amounts), min(first), max(last))
 
-    def one_by_one(self, function: Callable[[Chunk], pa.Table]) -> Iterator[pa.Table]:
-        """Does the same, and gives one after the other when it is asked for."""
-        yield from (function(file.chunk(wanted)) for file, wanted in self._files)
-        for rdd in self._with_spark:
-            yield from (
-                unpacked([value]) for value in rdd.map(lambda part: packed(function(part.open()))).toLocalIterator()
-            )
 
-    def spread(self, function: Callable[[Iterator[Chunk]], Iterable[T]]) -> RDD[T]:
-        """Has tasks call the function with chunks, some for each task."""
-        here = self._here
-        tasks = max(1, min(len(here), _TASKS_PER_CORE * self._context.defaultParallelism))
-        parts: RDD[_Part] = self._context.parallelize(here, tasks)
-        every = self._context.union([parts, *self._with_spark]) if self._with_spark else parts
-        return every.mapPartitions(lambda some: function(part.open() for part in some))
+class FileChunk:
+    """A chunk in a file of this machine, which is removed when nobody needs it any longer.  It is mapped only while it
+    is read: what is mapped counts as memory of the process.
 
-    @property
-    def _here(self) -> list[_Part]:
-        return [_Part(file.value, wanted) for file, wanted in self._files]
+    name: what `export_events` returned, of row changes in order.
+    """
+
+    is_here = False
+
+    def __init__(self, name: bytes, extent: Extent) -> None:
+        self.name = name
+        self.amount, self.first_ts, self.last_ts = extent
+        weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
+
+    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+        """Calls the function here."""
+        return [question(self.given(wanted).rows())]
+
+    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+        """Gives one table."""
+        del at_once
+        return [self.given(wanted).rows()]
+
+    def given(self, wanted: Wanted) -> Given:
+        """Gives the chunk to a task."""
+        return Given(self.name, wanted)
+
+
+def spilled(chunk: TableChunk) -> TableChunk:
+    """Moves what is in memory to an unlinked file that is mapped, whose pages the kernel drops and reloads."""
+    if not chunk.is_here:
+        return chunk
+    with NamedTemporaryFile() as file, pa.OSFile(file.name, "wb") as sink:
+        write_stream(chunk.table, sink)
+        sink.close()
+        return TableChunk(read_events(file.name.encode()), is_here=False)
+
+
+class SparkChunks:
+    """Chunks as bytes that Spark keeps on its executors' disks.
+
+    values: what `export_events` returned, of row changes in order each.
+    """
+
+    is_here = False
+
+    def __init__(self, values: RDD[bytes], extent: Extent) -> None:
+        self._values = values
+        self.amount, self.first_ts, self.last_ts = extent
+
+    @classmethod
+    def of(cls, context: SparkContext, values: list[bytes], extent: Extent) -> SparkChunks:
+        """Gives chunks to Spark."""
+        given = context.parallelize(values, len(values)).persist(StorageLevel.DISK_ONLY)
+        given.localCheckpoint()
+        given.count()
+        return cls(given, extent)
+
+    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+        """Calls the function in tasks, with each chunk."""
+        return self.given(wanted).map(lambda one: question(one.rows())).collect()
+
+    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+        """Gives a table of each chunk."""
+        values = self.given(wanted).map(lambda one: packed(one.rows()))
+        return (unpacked([value]) for value in (values.collect() if at_once else values.toLocalIterator()))
+
+    def given(self, wanted: Wanted) -> RDD[Given]:
+        """Gives the chunks to tasks."""
+        return self._values.map(partial(Given, wanted=wanted))
+
+
+def kept_elsewhere(part: Part, context: SparkContext, folder: str | None) -> list[Part]:
+    """Moves what the driver's memory holds to files of the folder, or to Spark where these may not be."""
+    [rows] = part.chunk.tables(part.wanted, at_once=True)
+    most_bytes = min(CHUNK_BYTES, max(1, rows.nbytes // context.defaultParallelism))
+    size = max(1, rows.num_rows * most_bytes // max(1, rows.nbytes))
+    values = [export_events(rows.slice(start, size), folder) for start in range(0, rows.num_rows, size)]
+    if all(map(is_file, values)):
+        starts = range(0, rows.num_rows, size)
+        return [Part(FileChunk(v, Extent.of(rows.slice(s, size)))) for s, v in zip(starts, values, strict=True)]
+    return [Part(SparkChunks.of(context, values, Extent.of(rows)))]

@@ -7,12 +7,12 @@ arrive without its table and code.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,8 +25,7 @@ from bridge.rows.net_changes import fold
 from bridge.rows.order_and_slices import in_order, in_stages
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
-from bridge.spark.event_transfer import export_events, opened
-from bridge.spark.kept_rows.places import Parts
+from bridge.spark.event_transfer import export_events, read_events
 from bridge.spark.kept_rows.row_keys import KeyedRows, divided, keyed, shards_of
 from bridge.spark.kept_rows.statements import Rendered, export_statements
 
@@ -34,13 +33,8 @@ _ERROR: Final = b"E"
 """The first byte of a pickled error in the place of events."""
 Shard = tuple[int, bytes]
 """The number of a shard, and some of its events, or an error."""
-
-
-class Rows(Protocol):
-    """What is divided: a `Chunk`."""
-
-    def rows(self) -> pa.Table:
-        """Gives row changes (EVENT_SCHEMA), in order."""
+Spread = Callable[[Callable[[Iterator[pa.Table]], Iterable[Shard]]], RDD[Shard]]
+"""Has tasks call the function with chunks of row changes, in order each, some for each task."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +51,15 @@ class Shards:
     folder: str | None
     is_apart: bool = False
 
-    def rendered(self, parts: Parts) -> RDD[Rendered | BridgeError]:
+    def rendered(self, spread: Spread) -> RDD[Rendered | BridgeError]:
         """Has tasks divide and render the row changes: one Spark partition for each shard."""
-        shards = parts.spread(self.divide).partitionBy(self.count, int)
-        return shards.mapPartitionsWithIndex(self._render)
+        return spread(self.divide).partitionBy(self.count, int).mapPartitionsWithIndex(self._render)
 
-    def divide(self, chunks: Iterable[Rows]) -> Iterator[Shard]:
-        """Divides chunks.  An error comes with every shard, so that none is written."""
+    def divide(self, chunks: Iterable[pa.Table]) -> Iterator[Shard]:
+        """Divides chunks of row changes in order.  An error comes with every shard, so that none is written."""
         for chunk in chunks:
             try:
-                found = list(keyed(self.catalog, chunk.rows(), self.rendering.checked_types))
+                found = list(keyed(self.catalog, chunk, self.rendering.checked_types))
                 self._refuse_torn(found)
             except (BridgeError, NotWrittenError) as error:
                 yield from ((number, _ERROR + pickle.dumps(error)) for number in range(self.count))
@@ -96,16 +89,15 @@ class Shards:
         for value in values:
             if value.startswith(_ERROR):
                 raise pickle.loads(value[len(_ERROR) :])  # of `divide`
-        batches = [batch for value in values for batch in pa.ipc.open_stream(opened(value))]
-        changes = in_order(pa.Table.from_batches(batches, EVENT_SCHEMA))
+        changes = in_order(pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(read_events, values)]))
         nets = fold(self.catalog, changes)
         rendering = replace(self.rendering, piece=number)
         return in_stages(render(net, rendering) for net in nets)
 
-    def written(self, parts: Parts, write: WritePart, connections: int) -> list[NotWritten]:
+    def written(self, spread: Spread, write: WritePart, connections: int) -> list[NotWritten]:
         """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Returns
         why shards were not written."""
-        shards = parts.spread(self.divide).partitionBy(min(connections, self.count), int)
+        shards = spread(self.divide).partitionBy(min(connections, self.count), int)
         return shards.mapPartitions(partial(self.write, write)).collect()
 
     def write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:

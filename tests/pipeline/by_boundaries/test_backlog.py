@@ -7,7 +7,6 @@ from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.decoded_batch import sorted_batch
-from bridge.rows.order_and_slices import TableStore
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 A, B = ("cdc", 0), ("cdc", 1)
@@ -50,7 +49,7 @@ def test_schema_changes_and_bad_messages_hold_a_chunk() -> None:
     assert backlog.restart_positions(16)[A].offset == 1
     assert backlog.restart_positions(1000)[A].offset == 1
     backlog.release(1000)
-    assert len(backlog.chunks) == 1
+    assert len(backlog.batches) == 1
 
 
 def test_release_forgets_what_is_applied() -> None:
@@ -60,7 +59,7 @@ def test_release_forgets_what_is_applied() -> None:
     backlog.release(12)
     assert backlog.rows == 1
     backlog.release(21)
-    assert (backlog.rows, backlog.chunks) == (0, [])
+    assert (backlog.rows, backlog.batches) == (0, [])
 
 
 def test_a_partition_that_appears_later_begins_at_its_start() -> None:
@@ -94,6 +93,5 @@ def test_rows_are_what_lies_between_the_others() -> None:
         places = [offset for offset in range(rows + len(others)) if offset not in others]
         events = [(0, n, boundary(n) if n in others else insert(n)) for n in range(rows + len(others))]
         batch = sorted_batch(events_table(events))
-        assert isinstance(batch.rows, TableStore)
-        assert batch.rows.due(0, 2000)["offset"].to_pylist() == places
+        assert batch.rows.between(0, 2000).table["offset"].to_pylist() == places
         assert batch.control.boundaries.get(A, -1) == max(others, default=-1)

@@ -105,9 +105,9 @@ def apply_due(
             step = order.advance_to(
                 segment.high if end is None else end, segment.high, segment.changes if end is None else ()
             )
-            in_parts(step, piece.table)  # type: ignore[attr-defined]
+            in_parts(step, piece.table)
             steps()
-            bank.commit(step, piece.table)  # type: ignore[attr-defined]
+            bank.commit(step, piece.table)
             steps()
             order.moved(step)
         if end is not None:

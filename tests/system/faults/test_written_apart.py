@@ -21,8 +21,7 @@ from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.rows.amount import Amount
 from bridge.rows.sql.statement import NotWritten, Statement
-from bridge.spark.kept_rows.places import Home
-from bridge.spark.kept_rows.window import Executors
+from bridge.spark.kept_rows.executors import Executors, Home
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 from tests.support.waiting import wait_for
