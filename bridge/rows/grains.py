@@ -11,8 +11,8 @@ A table goes by window when all of this holds; otherwise by transaction:
 * it has a key; or all changes are inserts, which look for no row;
 * equal keys have equal literals: the key's types compare byte by byte, or no row goes away, or all literals are such
   that no collation takes two of them for one (lower case, digits and signs of ASCII, no blank at the end);
-* messages hold whole rows; or they lack only what only the target has, while no row goes away, nor has to before it is
-  written, and no further unique value could make one go;
+* messages hold whole rows; or they lack only what only the target has, while no row goes away and no further unique
+  value could make one go;
 * the target has neither refused rows of it, nor a unique value that is about to be written (safe mode).
 """
 
@@ -95,7 +95,7 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
     others = bool(other_uniques(table, key))
     if wishes.safe_mode and (others or key in table.prefixes):
         return "a unique value is taken on the target"
-    if facts.lacks and (facts.parts or facts.goes or others or table.writes_anew or len(facts.lists) > 1):
+    if facts.lacks and (facts.parts or facts.goes or others or len(facts.lists) > 1):
         return "its messages do not hold all columns of its rows"
     if facts.goes and not facts.is_plain:
         return "the target may take keys for one that are spelled otherwise"

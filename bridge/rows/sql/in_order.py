@@ -16,15 +16,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from bridge.events import SEP, Kind
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
+from bridge.rows.arrow_images import TEXT
 from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
 from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
-from bridge.rows.net_changes import Image, OrderedChanges
+from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql import members
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves
 from bridge.rows.sql.copied_zeros import made_zero, zero_of_copy
@@ -272,20 +275,23 @@ class Moment:
     def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
         """Writes such rows where they may trade unique values: they are deleted and inserted, and get back what the
         messages do not hold."""
-        first, by_list = self.changes[0].number, dict[str, list[tuple[str, ...]]]()
-        for key, change in self._images.items():
-            by_list.setdefault(change.row_after.of.shape.columns, []).append(key)
-        keepings = [(KeptValues(self.table, self.key, rendering, columns), keys) for columns, keys in by_list.items()]
-        keepings = [(keeping, keys) for keeping, keys in keepings if keeping.extra]
-        for keeping, keys in keepings:
-            for sql in keeping.keep(self._conditions(keys, by_one=True)):
-                yield first, self._statement(Stage.KEEP, sql)
+        first, by_list = self.changes[0].number, dict[str, list[Change]]()
+        for change in self._images.values():
+            by_list.setdefault(change.row_after.of.shape.columns, []).append(change)
+        none = pa.array([], TEXT)
+        rows = [
+            WrittenRows(columns, none, pa.array([one.row_after.image.literals for one in some], TEXT))
+            for columns, some in by_list.items()
+        ]
+        net = KeyedChanges(self.table, self.key, none, tuple(rows))
+        keepings = [keeping for one in rows if (keeping := KeptValues.of(net, rendering, one))]
+        for statement in chain.from_iterable(keeping.keep() for keeping in keepings):
+            yield first, statement
         for sql in self._deleting(list(self._images), by_one=True):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._inserting(list(self._images.values()), is_single=True)
-        for keeping, _ in keepings:
-            for sql in keeping.restore():
-                yield first, self._statement(Stage.RESTORE, sql)
+        for statement in chain.from_iterable(keeping.restore() for keeping in keepings):
+            yield first, statement
 
     def _guards(self) -> Iterator[Numbered]:
         """Asks for rows that would be overwritten although their keys are spelled otherwise, but for those that go."""
@@ -333,20 +339,15 @@ class Moment:
                 yield change.number, self._statement(Stage.DELETE, sql)
 
     def _deleting(self, keys: Sequence[tuple[str, ...]], but: str = "", *, by_one: bool = False) -> Iterator[str]:
-        """Deletes the rows of keys.  by_one: as of `_conditions`."""
-        for where in self._conditions(keys, by_one=by_one):
-            yield f"DELETE FROM {self._target} WHERE {where}{but}"
-
-    def _conditions(self, keys: Sequence[tuple[str, ...]], *, by_one: bool) -> Iterator[str]:
-        """Finds the rows of keys, several at once.  by_one: also those whose keys are one to the server, where it does
-        not find them by their values."""
+        """Deletes the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them
+        by their values."""
         for start in range(0, len(keys), _KEYS):
             some = keys[start : start + _KEYS]
             if len(self.key) == 1 and not (by_one and self.key in self.table.prefixes):
                 where = f"{self._names[0]} IN ({','.join([key[0] for key in some])})"
             else:
                 where = " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in some)
-            yield f"({where})"
+            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
 
     def _inserting(self, changes: Sequence[Change], *, is_single: bool) -> Iterator[Numbered]:
         """Inserts rows, several by one statement where they have the same columns."""

@@ -1,8 +1,9 @@
 """Turns net changes into SQL.  Pure: it makes the same statements on an executor and on the driver.
 
-The order within a target transaction (internals, decision 4): first deleted keys, and keys whose other unique values
-change, are deleted; then rows are written.  Since all unique values that change are freed first, a write can conflict
-only on its own key.
+The order within a target transaction (internals, decision 4): first the values of target-only columns that a delete
+would lose are kept in a scratch table; then deleted keys, and keys whose other unique values change, are deleted; then
+rows are written; then the kept values are restored.  Since all unique values that change are freed first, a write can
+conflict only on its own key.
 Changes that go by transaction are turned into SQL by `in_order`.
 """
 
@@ -39,6 +40,7 @@ from bridge.rows.sql.conditions import (
 from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
+from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
 
 
@@ -65,10 +67,15 @@ def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterato
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
     written = [_all_freed(rows) for rows in net.written] if table.writes_anew else net.written
+    keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
+    for keeping in keepings:
+        yield from keeping.keep()
     gone = (keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))
     yield from _delete(net, pa.concat_arrays([net.absent, *gone]))
     for rows in written:
         yield from _write(net, rendering, rows)
+    for keeping in keepings:
+        yield from keeping.restore()
 
 
 def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterator[Statement]:
