@@ -22,8 +22,7 @@ _BEGINNINGS: Final = (
     # XA ROLLBACK is logged only of rows that were logged before: it is none of these, nor is ROLLBACK
     *(("XA", verb) for verb in ("START", "BEGIN", "END", "PREPARE", "COMMIT", "RECOVER")),
     *(("ADMIN",), ("SPLIT",), ("LOAD", "STATS"), ("LOAD", "INDEX"), ("CACHE", "INDEX"), ("PREPARE",), ("DEALLOCATE",)),
-    *(("CREATE", "TEMPORARY", "TABLE"), ("CREATE", "GLOBAL", "TEMPORARY", "TABLE"), ("DROP", "PREPARE")),
-    *(("ALTER", "INSTANCE"), ("ALTER", "RANGE")),
+    *(("CREATE", "TEMPORARY", "TABLE"), ("DROP", "PREPARE"), ("ALTER", "INSTANCE"), ("ALTER", "RANGE")),
 )
 """How statements begin, apart from those about objects; of MySQL, MariaDB and TiDB."""
 _OBJECTS: Final = (

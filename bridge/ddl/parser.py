@@ -309,6 +309,7 @@ def _create(reader: TokenReader) -> Classified:
         reader.accept("IF", "NOT", "EXISTS")
         created = _plain(StatementKind.CREATE_DATABASE, database=reader.identifier())
         return _also(created, ChangeClass.DROP_DATABASE) if replaces else created
+    reader.accept("GLOBAL", "TEMPORARY")  # a local one would hide a table from the bridge
     if reader.accept("TABLE"):
         reader.accept("IF", "NOT", "EXISTS")
         created = _create_table(reader)

@@ -22,7 +22,7 @@ from bridge.model import TableName
 class OmittedObject(NamedTuple):
     """An object that the target does not get.  A later statement that names the object leaves it out too.
 
-    kind: "index" or "constraint"; name: "" when the upstream's server chose it.
+    kind: "index", "constraint" or "table"; name: "" when the upstream's server chose it.
     """
 
     kind: str

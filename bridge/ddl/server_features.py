@@ -55,6 +55,7 @@ class Feature(StrEnum):
     AUTOEXTEND_SIZE = "the table option AUTOEXTEND_SIZE"
     SECONDARY_ENGINE_ATTRIBUTE = "the option SECONDARY_ENGINE_ATTRIBUTE"
     MARIADB_SYNTAX = "MariaDB's own options"
+    COLUMN_FORMAT = "the column attributes COLUMN_FORMAT and STORAGE"
     SRID = "the column attribute SRID"
     GEOMCOLLECTION = "the name GEOMCOLLECTION of a type"
     REF_SYSTEM_ID = "the column attribute REF_SYSTEM_ID"
@@ -126,6 +127,8 @@ SUPPORT: Final = (
     # ENGINE_ATTRIBUTE itself is missing: the bridge makes only InnoDB tables, and InnoDB refuses it.
     Support(_F.SECONDARY_ENGINE_ATTRIBUTE, _MY, (8, 0, 21), f"{_MYSQL_MANUAL}/8.0/en/create-table.html"),
     Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
+    Support(_F.COLUMN_FORMAT, _MY, (), f"{_MYSQL_MANUAL}/5.7/en/create-table.html"),
+    Support(_F.COLUMN_FORMAT, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.SRID, _MY, (8, 0, 3), f"{_MYSQL_MANUAL}/8.0/en/spatial-type-overview.html"),
     Support(_F.GEOMCOLLECTION, _MY, (8, 0, 11), f"{_MYSQL_MANUAL}/8.0/en/gis-class-geometrycollection.html"),
     Support(_F.REF_SYSTEM_ID, _MA, (10, 1, 2), "mariadb.com/kb/en/mariadb-1012-release-notes"),

@@ -199,6 +199,8 @@ def test_left_out_in_part(target: str, session: Session) -> None:
         "ALTER TABLE f RENAME INDEX x TO y",
         "ALTER TABLE f ALTER INDEX y INVISIBLE",
         "ALTER TABLE f DROP INDEX y, DROP CHECK k, ADD COLUMN b INT",
+        "CREATE GLOBAL TEMPORARY TABLE g (id INT) ON COMMIT DELETE ROWS",
+        "DROP TABLE m.g",
         "ALTER TABLE f ADD INDEX ((a + 2))",
         "ALTER TABLE f DROP INDEX expression_index",
     ]

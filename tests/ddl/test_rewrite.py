@@ -60,6 +60,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE t CACHE", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER TABLE t ATTRIBUTES 'merge_option=allow'", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER TABLE `ttl` /*T![ttl] REMOVE TTL */", flavours(NOTHING, *NOT_TIDB)),
+    ("CREATE GLOBAL TEMPORARY TABLE t (id INT) ON COMMIT DELETE ROWS", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE TABLE t (id INT DEFAULT (NEXTVAL(`sq`)),v INT)", flavours("CREATE TABLE t (id INT,v INT)", *ALL)),
     ("ALTER TABLE t ADD COLUMN j JSON NOT NULL, ADD k JSON, ADD l JSON COMMENT 'NOT NULL', MODIFY m JSON NOT NULL",
      flavours("ALTER TABLE t ADD COLUMN j JSON DEFAULT 'null' NOT NULL, ADD k JSON, ADD l JSON COMMENT 'NOT NULL',"
@@ -122,6 +123,8 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("CREATE TABLE t (a INT, b INT GENERATED ALWAYS AS (a+1) STORED NOT NULL, c INT AS (a) VIRTUAL NULL COMMENT 'x')",
      flavours("CREATE TABLE t (a INT, b INT GENERATED ALWAYS AS (a+1) STORED, c INT AS (a) VIRTUAL COMMENT 'x')",
               *MARIADB)),
+    ("ALTER TABLE t ADD COLUMN b INT AS (a IS NOT NULL) PERSISTENT",
+     flavours("ALTER TABLE t ADD COLUMN b INT AS (a IS NOT NULL) STORED", *ALL)),
     ("ALTER TABLE t ADD COLUMN b INT AS (`j`->'$.a'), ADD COLUMN c TEXT AS (t.j->>'$.a')",
      flavours("ALTER TABLE t ADD COLUMN b INT AS (JSON_EXTRACT(`j`, '$.a')),"
               " ADD COLUMN c TEXT AS (JSON_UNQUOTE(JSON_EXTRACT(t.j, '$.a')))", *MARIADB)),
@@ -171,6 +174,18 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("CREATE TABLE t (a INT, UNIQUE u ((tidb_shard(`a`)), `a`))",
      flavours("CREATE TABLE t (a INT, UNIQUE u ( `a`))", *NOT_TIDB)),
     ("CREATE INDEX i ON t ((TIDB_SHARD(a)), a, b)", flavours("CREATE INDEX i ON t ( a, b)", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, b INT, UNIQUE KEY u (b) GLOBAL, KEY k (b) GLOBAL) PARTITION BY HASH(a) PARTITIONS 3",
+     flavours("CREATE TABLE t (a INT, b INT, KEY k (b)) PARTITION BY HASH(a) PARTITIONS 3", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b) NONCLUSTERED GLOBAL) PARTITION BY HASH(a) PARTITIONS 3",
+     flavours(HELD, *NOT_TIDB)),
+    ("CREATE TABLE t (a INT, b INT UNIQUE GLOBAL) PARTITION BY HASH(a) PARTITIONS 3", flavours(HELD, *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1,2), PARTITION q DEFAULT)",
+     flavours(HELD, MY8, MY57)),
+    ("ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN (7), PARTITION q VALUES IN (DEFAULT))",
+     flavours("ALTER TABLE t ADD PARTITION (PARTITION p VALUES IN (7), PARTITION q DEFAULT)", *MARIADB)
+     | flavours(HELD, MY8, MY57)),
+    ("CREATE TABLE t (a INT DEFAULT 5) PARTITION BY LIST (a) (PARTITION p VALUES IN (1, DEFAULT))",
+     flavours(HELD, *NOT_TIDB)),
     ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1) COMMENT = 'DEFAULT')", {}),
     # views
     ("CREATE ALGORITHM = UNDEFINED DEFINER = `root`@`%` SQL SECURITY INVOKER VIEW `v` AS SELECT 1",
@@ -217,6 +232,8 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      flavours("CREATE TABLE t (a INT UNIQUE, CONSTRAINT `t_chk_1` CHECK (a > 0))", *MARIADB)
      | {MY8: "CREATE TABLE t (a INT UNIQUE CONSTRAINT `t_chk_1` CHECK (a > 0))", MY57: "CREATE TABLE t (a INT UNIQUE)",
         TIDB: "CREATE TABLE t (a INT UNIQUE /*T![global_index] GLOBAL */ CONSTRAINT `t_chk_1` CHECK (a > 0))"}),
+    ("CREATE TABLE t (a INT COLUMN_FORMAT FIXED STORAGE DISK NOT NULL)",
+     flavours("CREATE TABLE t (a INT NOT NULL)", *MARIADB)),
     ("ALTER TABLE t DROP CONSTRAINT k, ADD COLUMN c INT", {MY57: "ALTER TABLE t ADD COLUMN c INT"}),
     ("ALTER DATABASE PLACEMENT POLICY p CHARSET utf8mb4 COLLATE utf8mb4_bin",
      flavours("ALTER DATABASE `app` CHARSET utf8mb4 COLLATE utf8mb4_bin", *NOT_TIDB)
@@ -245,6 +262,12 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE t PARTITION p ATTRIBUTES DEFAULT", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER TABLE t PARTITION p ATTRIBUTES 'merge_option=deny', COMMENT='x'",
      flavours("ALTER TABLE t COMMENT='x'", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9) PLACEMENT POLICY=`x`)",
+     flavours("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9))", *NOT_TIDB)),
+    ("ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 2 UPDATE INDEXES (i GLOBAL, `j` LOCAL)",
+     flavours("ALTER TABLE t PARTITION BY HASH (id) PARTITIONS 2", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) INTERVAL (100) FIRST PARTITION LESS THAN (100)"
+     " LAST PARTITION LESS THAN (900)", flavours(HELD, *NOT_TIDB)),
     # REFERENCES of a column, which TiDB reads and forgets
     ("CREATE TABLE t (a INT REFERENCES u (id) MATCH FULL ON DELETE SET NULL ON UPDATE NO ACTION COMMENT 'x', b INT)",
      flavours("CREATE TABLE t (a INT COMMENT 'x', b INT)", *ALL)),
@@ -253,6 +276,10 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     # how rows are stored
     ("CREATE TABLE t (a INT PRIMARY KEY CLUSTERED COMMENT 'x', b INT UNIQUE KEY GLOBAL, c INT UNIQUE LOCAL)",
      flavours("CREATE TABLE t (a INT PRIMARY KEY COMMENT 'x', b INT UNIQUE KEY, c INT UNIQUE)", *NOT_TIDB)),
+    ("ALTER TABLE t ADD UNIQUE INDEX g (a) GLOBAL PRE_SPLIT_REGIONS = (BY (1), (2)) COMMENT 'x'",
+     flavours("ALTER TABLE t ADD UNIQUE INDEX g (a) COMMENT 'x'", *NOT_TIDB)),
+    ("ALTER TABLE t ADD INDEX g (a) WHERE a IS NOT NULL, ADD COLUMN c INT",
+     flavours("ALTER TABLE t ADD COLUMN c INT", *NOT_TIDB)),
     ("CREATE FULLTEXT INDEX f ON t (e) WITH PARSER MULTILINGUAL",
      flavours("CREATE FULLTEXT INDEX f ON t (e)", *NOT_TIDB)),
     ("CREATE TABLE t (a INT) ENGINE=InnoDB COMPRESSION='NONE' AUTOEXTEND_SIZE=4M",
@@ -260,6 +287,10 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      | flavours("CREATE TABLE t (a INT) ENGINE=InnoDB COMPRESSION='NONE'", MY57, TIDB)),
     ("ALTER TABLE t AUTOEXTEND_SIZE 4M, ENGINE_ATTRIBUTE=''",
      flavours(NOTHING, *MARIADB, MY57, TIDB) | {MY8: "ALTER TABLE t AUTOEXTEND_SIZE 4M"}),
+    ("CREATE TABLE t (a INT ENGINE_ATTRIBUTE '{}' NOT NULL, KEY i (a) ENGINE_ATTRIBUTE='' COMMENT 'x')",
+     flavours("CREATE TABLE t (a INT NOT NULL, KEY i (a) COMMENT 'x')", *ALL)),
+    ("CREATE TABLE t (a INT, KEY i (a) SECONDARY_ENGINE_ATTRIBUTE='' COMMENT 'x') SECONDARY_ENGINE_ATTRIBUTE=''",
+     flavours("CREATE TABLE t (a INT, KEY i (a) COMMENT 'x')", *MARIADB, MY57, TIDB)),
     ("CREATE TABLE t (a INT) SECONDARY_ENGINE = rapid, COMMENT='x'",
      flavours("CREATE TABLE t (a INT) COMMENT='x'", *ALL)),
     ("ALTER TABLE t SECONDARY_LOAD", flavours(NOTHING, *ALL)),
@@ -299,10 +330,19 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      flavours("CREATE TABLE t (a INT) ENGINE=InnoDB", MY8, MY57, TIDB)),
     ("ALTER TABLE t ALTER COLUMN a SET INVISIBLE, ADD c INT",
      flavours("ALTER TABLE t ADD c INT", *MARIADB, MY57, TIDB)),
+    # what InnoDB refuses
+    ("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=1024",
+     flavours("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) ENGINE=InnoDB ROW_FORMAT=FIXED KEY_BLOCK_SIZE=4 COMMENT='x'",
+     flavours("CREATE TABLE t (a INT) ENGINE=InnoDB COMMENT='x'", *NOT_TIDB)),
     ("CREATE TABLE t (a INT) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8", {}),
     ("ALTER TABLE t ROW_FORMAT=DYNAMIC KEY_BLOCK_SIZE=0", {}),
-    ("CREATE TABLE t (a INT) ENGINE=Aria ROW_FORMAT=PAGE KEY_BLOCK_SIZE=1024",
+    ("ALTER TABLE t KEY_BLOCK_SIZE 1024, STATS_PERSISTENT=0",
+     flavours("ALTER TABLE t STATS_PERSISTENT=0", *NOT_TIDB)),
+    ("CREATE TABLE t (a INT) ENGINE=Aria ROW_FORMAT=PAGE",
      flavours("CREATE TABLE t (a INT) ENGINE=InnoDB", *NOT_TIDB)),
+    ("ALTER TABLE t ROW_FORMAT=FIXED, ADD COLUMN c INT",
+     flavours("ALTER TABLE t ADD COLUMN c INT", *NOT_TIDB)),
     ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9) ENGINE = MyISAM)",
      flavours("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9) ENGINE = InnoDB)",
               *NOT_TIDB)),
@@ -315,6 +355,9 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     # what MariaDB alone knows
     ("CREATE TABLE t (a INT /*M!100301 COMPRESSED*/ NOT NULL)",
      flavours("CREATE TABLE t (a INT NOT NULL)", *ALL)),  # here the upstream is TiDB, to which it is a comment
+    ("CREATE TABLE t (a INT) /*!100100 `PAGE_COMPRESSED`='ON' */",
+     flavours("CREATE TABLE t (a INT) `PAGE_COMPRESSED`='ON'", *MARIADB)
+     | flavours("CREATE TABLE t (a INT)", MY8, MY57, TIDB)),
     ("CREATE TABLE t (a TEXT COMPRESSED, b TEXT COMPRESSED=zlib NOT NULL) PAGE_COMPRESSED=1 TRANSACTIONAL=1",
      flavours("CREATE TABLE t (a TEXT, b TEXT NOT NULL)", MY8, MY57, TIDB)),
     ("ALTER TABLE t ADD INDEX g (a) IGNORED, ALTER INDEX i NOT IGNORED",
@@ -324,8 +367,14 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      flavours("ALTER TABLE t ADD COLUMN c INT, DROP COLUMN b", MY8, MY57)
      | {TIDB: "ALTER TABLE t ADD COLUMN IF NOT EXISTS c INT, DROP COLUMN IF EXISTS b"}),
     ("CREATE INDEX IF NOT EXISTS g ON t (a)", flavours("CREATE INDEX g ON t (a)", MY8, MY57)),
+    ("CREATE OR REPLACE TABLE t (a INT)", flavours(HELD, MY8, MY57, TIDB)),
+    ("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", flavours(HELD, MY8, MY57, TIDB)),
     # sequences
-    ("CREATE SEQUENCE s START 3 INCREMENT BY 2 NOMINVALUE NOCACHE", flavours(NOTHING, MY8, MY57)),
+    ("CREATE SEQUENCE s START 3 INCREMENT BY 2 NO MINVALUE NO MAXVALUE NO CACHE NO CYCLE COMMENT 'x'",
+     flavours("CREATE SEQUENCE s START 3 INCREMENT BY 2 NOMINVALUE NOMAXVALUE NOCACHE NOCYCLE COMMENT 'x'",
+              *MARIADB, TIDB) | flavours(NOTHING, MY8, MY57)),
+    ("CREATE SEQUENCE IF NOT EXISTS s AS BIGINT UNSIGNED CACHE = 5",
+     flavours("CREATE SEQUENCE IF NOT EXISTS s CACHE = 5", *MARIADB, TIDB) | flavours(NOTHING, MY8, MY57)),
     ("ALTER SEQUENCE s RESTART WITH 9", flavours(NOTHING, MY8, MY57)),
     ("DROP SEQUENCE IF EXISTS s, q", flavours(NOTHING, MY8, MY57)),
     ("CREATE TABLE t (id INT DEFAULT NEXT VALUE FOR b.s NOT NULL)",
@@ -334,57 +383,6 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE t ADD COLUMN `AUTO_RANDOM` INT COMMENT 'CLUSTERED, VECTOR(3) /*T! x */ -- '' \\\\'", {}),
     ("CREATE TABLE t (`CHARACTER` INT, `SET` INT, `COLLATE` INT) COMMENT='TTL=x'", {}),
 ]  # fmt: skip
-
-
-REFUSED: list[tuple[str, tuple[str, ...]]] = [
-    # statement, the flavours that refuse it
-    ("CREATE TABLE t (a INT, b INT, UNIQUE KEY u (b) GLOBAL) PARTITION BY HASH(a) PARTITIONS 3", NOT_TIDB),
-    ("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b) NONCLUSTERED GLOBAL) PARTITION BY HASH(a) PARTITIONS 3", NOT_TIDB),
-    ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (1,2), PARTITION q DEFAULT)", (MY8, MY57)),
-    ("CREATE TABLE t (a INT) PARTITION BY LIST (a) (PARTITION p VALUES IN (7), PARTITION q VALUES IN (DEFAULT))",
-     NOT_TIDB),
-    ("CREATE TABLE t (a INT DEFAULT 5) PARTITION BY LIST (a) (PARTITION p VALUES IN (1, DEFAULT))", NOT_TIDB),
-    ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) (PARTITION p VALUES LESS THAN (9) PLACEMENT POLICY=`x`)", NOT_TIDB),
-    ("CREATE TABLE t (a INT) PARTITION BY RANGE (a) INTERVAL (100) FIRST PARTITION LESS THAN (100)"
-     " LAST PARTITION LESS THAN (900)", NOT_TIDB),
-    ("ALTER TABLE v PARTITION BY HASH (id) PARTITIONS 2 UPDATE INDEXES (i GLOBAL, `j` LOCAL)", NOT_TIDB),
-    ("ALTER TABLE v ADD UNIQUE INDEX g (a) PRE_SPLIT_REGIONS = (BY (1), (2))", NOT_TIDB),
-    ("ALTER TABLE v ADD INDEX g (a) WHERE a IS NOT NULL", NOT_TIDB),
-    ("CREATE TABLE t (a INT ENGINE_ATTRIBUTE '{}' NOT NULL)", NOT_TIDB),
-    ("CREATE TABLE t (a INT, KEY i (a) SECONDARY_ENGINE_ATTRIBUTE='')", (M11, M10, MY57)),
-    ("CREATE TABLE t (a INT) ENGINE=InnoDB ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=1024", NOT_TIDB),
-    ("CREATE TABLE t (a INT) ENGINE=InnoDB ROW_FORMAT=FIXED", NOT_TIDB),
-    ("CREATE TABLE t (a INT COLUMN_FORMAT FIXED STORAGE DISK NOT NULL)", (M11, M10)),
-    ("CREATE TABLE t (a INT) `PAGE_COMPRESSED`='ON'", (MY8, MY57)),
-    ("ALTER TABLE v ADD COLUMN c INT AS (a + 1) PERSISTENT", (MY8, MY57)),
-    ("CREATE OR REPLACE TABLE t (a INT)", (MY8, MY57)),
-    ("CREATE TABLE t (a INT) WITH SYSTEM VERSIONING", (MY8, MY57)),
-    ("ALTER TABLE v ADD SYSTEM VERSIONING", (MY8, MY57)),
-    ("CREATE TABLE t (a INT, b DATE, c DATE, PERIOD FOR p (b, c))", (MY8, MY57)),
-    ("CREATE SEQUENCE s AS BIGINT UNSIGNED", (M11, M10)),
-    ("CREATE SQL SECURITY INVOKER VIEW w AS SELECT NEXTVAL(s)", (MY8, MY57)),
-]  # fmt: skip
-"""What no rule translates."""
-
-
-@pytest.mark.parametrize(("server", "flavour"), [("target", M11), ("old_target", M10), ("mysql_target", MY8),
-                                                 ("old_mysql_target", MY57)])  # fmt: skip
-def test_servers_refuse_what_no_rule_translates(server: str, flavour: str, request: pytest.FixtureRequest) -> None:
-    """It is never run as something else: the bridge stops, and the operator replaces the statement."""
-    with admin(request.getfixturevalue(server)) as session:
-        session.execute("CREATE DATABASE app")
-        session.execute("USE app")
-        session.execute("CREATE TABLE v (id INT PRIMARY KEY, a INT)")
-        site, ran = Site(probe(session)), []
-        for statement in [statement for statement, refusing in REFUSED if flavour in refusing]:
-            found = rewrite(statement, "app", site)
-            assert isinstance(found, Rewritten)
-            try:
-                session.execute(found.text or "DO 0")
-            except MySQLError:
-                continue
-            ran.append(found.text)
-        assert ran == []
 
 
 @pytest.mark.parametrize(("statement", "expected"), REWRITES, ids=[statement for statement, _ in REWRITES])

@@ -3,6 +3,7 @@ sequences, which MariaDB and TiDB have; elsewhere the rows bring their values.""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
@@ -17,13 +18,28 @@ from bridge.ddl.server_features import Feature, Flavour
 from bridge.model import TableName
 
 _KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
+_ONE_WORD: Final = frozenset({"CACHE", "CYCLE", "MINVALUE", "MAXVALUE"})
+_OPTIONS: Final = frozenset({"INCREMENT", "START", "RESTART", *_ONE_WORD, *(f"NO{word}" for word in _ONE_WORD), "NO"})
 
 
 def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves sequences out where the target has none."""
-    if statement.classified.kind in _KINDS and not site.target.has(Feature.SEQUENCES):
+    """Leaves sequences out where the target has none.  Otherwise it writes them in the syntax that MariaDB and TiDB
+    share: sequence options before table options, and without the type that MariaDB 11.5 has."""
+    classified = statement.classified
+    if classified.kind not in _KINDS:
+        return
+    if not site.target.has(Feature.SEQUENCES):
         why = "the target has no sequences; their values come with the rows"
-        yield Omission(Item(ChangeClass(statement.classified.kind.value), statement.tokens), why)
+        yield Omission(Item(ChangeClass(classified.kind.value), statement.tokens), why)
+        return
+    options = [token for token in statement.tokens if token.span[0] >= classified.touched[-1].span[1]]
+    for i, token in enumerate(options):
+        if token.word == "NO" and at(options, i + 1).word in _ONE_WORD:
+            following = at(options, i + 1)
+            yield Edit(token.span[0], following.span[1], f"NO{following.word}", "one word, as all servers know it")
+        elif token.word == "AS" and i == 0:
+            end = next((n for n in range(1, len(options)) if options[n].word in _OPTIONS), len(options))
+            yield remove(options[:end], "not every server takes a type of a sequence")
 
 
 def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -60,6 +76,8 @@ def _name(default: Sequence[Token], schema: str) -> TableName:
     is_qualified = any(token.text == "." for token in default)
     return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")
 
+_ZERO: Final = re.compile(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE", re.IGNORECASE)
+
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
@@ -76,6 +94,15 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
             if column[i].word == "NULL":
                 is_not = column[i - 1].word == "NOT"
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
+
+
+def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Replaces PERSISTENT, MariaDB's older word for STORED."""
+    del site
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
+                yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -115,6 +142,21 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
                 f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
                 " cannot have: approve the statement to give its rows the JSON null"
             )
+
+
+def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
+    which means the year 2000."""
+    is_of_tidb = site.is_from_tidb
+    if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
+        return
+    for item in statement.items:
+        column = item.definition
+        for i, token, depth in with_depth(column):
+            is_default = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "DEFAULT"
+            if is_default and at(column, 1).word == "YEAR" and _ZERO.fullmatch(at(column, i + 1).text):
+                text = "'0'" if is_of_tidb else "'0000'"
+                yield Edit(*column[i + 1].span, text, "TiDB takes 0 as the default of a YEAR for 2000")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -81,8 +81,6 @@ _DEFAULTS: Final = (
         _pattern(r"(?:0x|x')[\da-f]*[89a-f][\da-f](?:[\da-f]{2})*\b|(?:0b|b')[01]*1[01]{7}(?:[01]{8})*\b"),
         Flavour.TIDB,
     ),
-    # 0 is the year 2000.
-    _Default(_pattern(r"year\b"), _pattern(r"(?:(?:0x|x'|b'|0b)?[0.]+'?|false)(?![\w.'])"), Flavour.TIDB),
     # The fraction is cut, or rounded to the next day.
     _Default(_pattern(r"date\b"), _pattern(r"'[^']*\.\d"), Flavour.MARIADB),
 )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import (
     Edit,
     Omission,
     Site,
+    UnsupportedError,
+    option_scopes,
     remove,
+    take_out,
     without_options,
 )
 from bridge.ddl.server_features import Feature
@@ -39,11 +43,11 @@ def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 
 def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes table options that the target lacks, and those of a second engine beside InnoDB; MariaDB's COMPRESSED of
-    a column as well."""
+    """Removes table options that the target lacks, and those of a second engine beside InnoDB."""
     for feature, names in _OF_TABLES.items():
         if not site.target.has(feature):
             yield from without_options(statement, names, _WHY)
+    yield from _of_other_engines(statement, site)
     if statement.classified.database and not site.target.has(Feature.MARIADB_SYNTAX):
         yield from without_options(statement, {"COMMENT"}, "the target has no comments of databases")
     yield from without_options(statement, {"ENGINE_ATTRIBUTE"}, "only for engines other than InnoDB")
@@ -51,10 +55,75 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
     for item in statement.items:
         if item.tokens[0].word in {"SECONDARY_LOAD", "SECONDARY_UNLOAD"}:
             yield Omission(item, _SECOND)
-        for i, token, depth in with_depth(item.definition):
-            is_option = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "COMPRESSED"
-            if is_option and not site.target.has(Feature.MARIADB_SYNTAX):
-                yield remove(item.definition[i : i + 1 + 2 * (at(item.definition, i + 1).text == "=")], _WHY)
+
+
+_OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
+"""Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
+
+
+_BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
+"""How many KiB a compressed block of InnoDB may have."""
+
+
+def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes options that InnoDB refuses in its strict mode: formats of rows of other engines, the size of a
+    compressed block where no rows are compressed, and what MariaDB writes as `name`='value' for an engine."""
+    why = "InnoDB has no such option; it says how rows are stored, not what they are"
+    scopes = list(option_scopes(statement))
+    words = [token.word for scope in scopes for token in scope]
+    if not site.target.has(Feature.TIDB_SYNTAX):
+        other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
+        if other and "ROW_FORMAT" in words:
+            yield from without_options(statement, {"ROW_FORMAT"}, why)
+        sizes = _BLOCKS if "COMPRESSED" in words else frozenset[str]()
+        if not all(size in sizes | {"0"} for size in _block_sizes(scopes)):  # 0 takes back the size that it had
+            yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
+    if site.target.has(Feature.MARIADB_SYNTAX):
+        return
+    for scope in scopes:
+        for i, token, depth in with_depth(scope):
+            if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
+                yield from take_out(statement, scope, i, i + 3, _WHY)
+
+
+def _block_sizes(scopes: Iterable[Sequence[Token]]) -> Iterator[str]:
+    for scope in scopes:
+        for i, token in enumerate(scope):
+            if token.word == "KEY_BLOCK_SIZE":
+                yield at(scope, i + 1 + (at(scope, i + 1).text == "=")).text
+
+
+def of_columns_and_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes ENGINE_ATTRIBUTE, COLUMN_FORMAT, STORAGE; COMPRESSED of MariaDB and Percona; PRE_SPLIT_REGIONS of
+    TiDB."""
+    for item in statement.items:
+        found = item.definition
+        for i, _, depth in with_depth(found):
+            is_option = depth == 0 and i > 1 and item.change in ADDS_COLUMN | ADDS_KEY
+            end = _option_end(found, i, item, site) if is_option else None
+            if end is not None:
+                yield remove(found[i:end], _WHY)
+
+
+def _option_end(found: Sequence[Token], i: int, item: Item, site: Site) -> int | None:
+    """Tells where the option ends that begins at `i`; None when no option begins there that the target lacks."""
+    word, equals = found[i].word, at(found, i + 1).text == "="
+    is_lacking = word == "SECONDARY_ENGINE_ATTRIBUTE" and not site.target.has(Feature.SECONDARY_ENGINE_ATTRIBUTE)
+    if word == "ENGINE_ATTRIBUTE" or is_lacking:
+        return i + 2 + equals
+    if word == "PRE_SPLIT_REGIONS" and item.change in ADDS_KEY and not site.target.has(Feature.TIDB_SYNTAX):
+        value = i + 1 + equals
+        return closing(found, value) + 1 if at(found, value).text == "(" else value + 1
+    if item.change not in ADDS_COLUMN:
+        return None
+    kind = at(found, i + 1).word
+    if word == "COLUMN_FORMAT" and (kind == "COMPRESSED" or not site.target.has(Feature.COLUMN_FORMAT)):
+        return i + 2 + 3 * ([at(found, i + n).word for n in (2, 3)] == ["WITH", "COMPRESSION_DICTIONARY"])
+    if word == "STORAGE" and kind in {"DISK", "MEMORY", "DEFAULT"} and not site.target.has(Feature.COLUMN_FORMAT):
+        return i + 2
+    if word == "COMPRESSED" and at(found, i - 1).word != "COLUMN_FORMAT":
+        return None if site.target.has(Feature.MARIADB_SYNTAX) else i + 1 + 2 * equals
+    return None
 
 
 def coordinates(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -158,3 +227,44 @@ def _lacks_if(statement: StatementParts, before: Token, token: Token, name: int,
     if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
         return True
     return kind is StatementKind.ALTER_TABLE and token.span[0] > name and before.word in _BEFORE_IF
+
+
+def replacing(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses CREATE OR REPLACE TABLE for other targets than MariaDB."""
+    is_other = statement.classified.kind is not StatementKind.CREATE_VIEW
+    if is_other and not site.target.has(Feature.MARIADB_SYNTAX):
+        words = [token.word for token in statement.tokens[:4]]
+        if words[:3] == ["CREATE", "OR", "REPLACE"]:
+            raise UnsupportedError(
+                f"the target has no CREATE OR REPLACE {words[3]}; drop what is there by hand, then replace the"
+                " statement by one without OR REPLACE"
+            )
+    yield from ()
+
+
+def versioning(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses system-versioned tables, which keep their old rows, for other targets than MariaDB."""
+    words = [token.word for token in statement.tokens]
+    pairs = set(pairwise(words))
+    if not site.target.has(Feature.MARIADB_SYNTAX) and pairs & {("SYSTEM", "VERSIONING"), ("PERIOD", "FOR")}:
+        raise UnsupportedError(
+            "the target keeps no old rows of a table by itself (SYSTEM VERSIONING, PERIOD FOR); replace the statement"
+            " by one without that, or skip it"
+        )
+    yield from ()
+
+
+def interval_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Refuses PARTITION BY ... INTERVAL for other targets: it is TiDB's short form of many partitions, which only TiDB
+    expands."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    clauses = [statement.options, *(item.tokens for item in statement.items if item.change is C.PARTITIONING)]
+    for clause in clauses:
+        for i, token, depth in with_depth(clause):
+            if depth == 0 and token.word == "INTERVAL" and at(clause, i + 1).text == "(":
+                raise UnsupportedError(
+                    "the target has no partitioning by INTERVAL; replace the statement by one with the partitions"
+                    " written out, as the upstream's SHOW CREATE TABLE has them"
+                )
+    yield from ()

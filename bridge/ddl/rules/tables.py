@@ -14,6 +14,7 @@ from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
     Omission,
+    OmittedObject,
     Site,
     UnsupportedError,
     option_scopes,
@@ -56,6 +57,27 @@ def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             " at this commit ts, then skip the statement"
         )
     yield from ()
+
+
+def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
+    words = [token.word for token in statement.tokens[:3]]
+    if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
+        name = str(statement.classified.tables[0])
+        whole = Item(C.CREATE_TABLE, statement.tokens)
+        yield Omission(
+            whole,
+            "the target has no global temporary tables; none of its rows is replicated",
+            OmittedObject("table", name),
+        )
+
+
+def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Leaves out drops of tables that were left out."""
+    if statement.classified.kind is StatementKind.DROP_TABLE:
+        for item, name in zip(statement.items, statement.classified.tables, strict=True):
+            if site.around.lacks(name, OmittedObject("table", str(name))):
+                yield Omission(item, "the target never got it")
 
 
 def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -173,8 +195,7 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces other engines by InnoDB, and leaves out their formats of rows, which InnoDB may refuse."""
-    why = "only InnoDB tables can be written exactly once"
+    """Replaces other engines by InnoDB: only InnoDB tables can be written exactly once."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for scope in option_scopes(statement):
@@ -182,13 +203,12 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             if token.word == "ENGINE" and depth == 0:
                 named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
                 if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
-                    yield Edit(*named.span, "InnoDB", why)
-                    yield from without_options(statement, {"ROW_FORMAT", "KEY_BLOCK_SIZE"}, "they are another engine's")
+                    yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
     for definitions in _partition_scopes(statement):
         for i, token, depth in with_depth(definitions):
             named = at(definitions, i + 1 + (at(definitions, i + 1).text == "="))
             if token.word == "ENGINE" and depth > 0 and named.text.strip("'\"`").upper() != "INNODB":
-                yield Edit(*named.span, "InnoDB", why)
+                yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
 
 
 def _partition_scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:

@@ -12,7 +12,9 @@ from bridge.ddl.lexer import Token, tidb_comments
 from bridge.ddl.rule import (
     Edit,
     Omission,
+    OmittedObject,
     Site,
+    UnsupportedError,
     beginning,
     option_scopes,
     remove,
@@ -57,6 +59,32 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 yield remove(item.definition[i : end + 1], _WHY)
             elif _is_key_option(item, i):
                 yield remove([token], _WHY)
+                if token.word == "GLOBAL" and _is_partitioned(statement, site):
+                    yield from _unique_over_partitions(item)
+            elif item.change is C.ADD_INDEX and token.word == "WHERE":
+                yield Omission(
+                    item, "the target has no index on some rows only", OmittedObject("index", item.name or "")
+                )
+
+
+def _is_partitioned(statement: StatementParts, site: Site) -> bool:
+    if statement.classified.kind is StatementKind.CREATE_TABLE:
+        return any(token.word == "PARTITION" for _, token, depth in with_depth(statement.options) if depth == 0)
+    return bool(site.around.partition_method(statement.classified.tables[0]))
+
+
+def _unique_over_partitions(item: Item) -> Iterator[Omission]:
+    """Leaves out a unique index that holds over all partitions, of which other servers have none: it changes no row.
+    Without the primary key rows would not be found."""
+    if item.change is not C.ADD_INDEX:
+        raise UnsupportedError(
+            "the target has no primary key, nor a unique key in a column's definition, that holds over all partitions"
+            " (GLOBAL): replace the statement by one without partitions, or with a key that holds their columns"
+        )
+    if any(token.word == "UNIQUE" for token in item.definition[:3]):
+        yield Omission(
+            item, "the target has no unique index over all partitions", OmittedObject("index", item.name or "")
+        )
 
 
 def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -77,6 +105,35 @@ def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omis
                     yield remove(item.definition[i - 1 : end + 1], _WHY)
 
 
+def default_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes the partition of all other values of a list as MariaDB does, PARTITION p DEFAULT; MySQL has none."""
+    if site.target.has(Feature.TIDB_SYNTAX):
+        return
+    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
+    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
+        for i, token, depth in with_depth(clause):
+            if depth == 0 or token.word != "DEFAULT" or at(clause, i - 1).text == "=":
+                continue
+            in_list = _values_around(clause, i)
+            is_alone = at(clause, i - 2).word == "PARTITION" or (in_list is not None and in_list == (i - 3, i + 1))
+            if in_list is None and at(clause, i - 2).word != "PARTITION":
+                continue
+            if not is_alone or not site.target.has(Feature.MARIADB_SYNTAX):
+                raise UnsupportedError(
+                    "the target has no partition for all other values"
+                    + (" and for some that are named" if not is_alone else " (DEFAULT)")
+                    + ": replace the statement by one without it, or without partitions"
+                )
+            if in_list is not None:
+                yield Edit(clause[in_list[0]].span[0], clause[in_list[1]].span[1], "DEFAULT", "MariaDB's words for it")
+
+
+def _values_around(clause: Sequence[Token], i: int) -> tuple[int, int] | None:
+    """Gives the places of VALUES and of the last parenthesis of the VALUES IN (...) that holds place `i`."""
+    openings = (n for n in range(2, i) if [token.word for token in clause[n - 2 : n]] == ["VALUES", "IN"])
+    return next(((n - 2, closing(clause, n)) for n in openings if closing(clause, n) > i), None)
+
+
 def _is_key_option(item: Item, i: int) -> bool:
     word, before = item.definition[i].word, item.definition[i - 1]
     if item.change in ADDS_COLUMN:
@@ -94,11 +151,24 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     for item in statement.items:
         if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and _is_tidb_action(item)):
             yield Omission(item, _WHY)
+    yield from _of_partitions(statement)
     for scope in option_scopes(statement):
         if scope[0].word not in {*_ACTIONS, "SET"} or statement.classified.kind is StatementKind.CREATE_TABLE:
             yield from _in_scope(statement, scope)
         elif statement.classified.kind is StatementKind.ALTER_DATABASE:
             yield Omission(Item(C.ALTER_DATABASE, statement.tokens), _WHY)
+
+
+def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
+    """Removes PLACEMENT POLICY of partition definitions, and UPDATE INDEXES behind PARTITION BY."""
+    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
+    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
+        for i, token, depth in with_depth(clause):
+            following = at(clause, i + 1).word
+            if depth > 0 and (token.word, following) == ("PLACEMENT", "POLICY"):
+                yield remove(clause[i : i + 3 + (at(clause, i + 2).text == "=")], _WHY)
+            elif depth == 0 and (token.word, following) == ("UPDATE", "INDEXES"):
+                yield remove(clause[i : closing(clause, i + 2) + 1], _WHY)
 
 
 def _is_tidb_action(item: Item) -> bool:

@@ -32,12 +32,23 @@ class OnTarget:
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         """Tells whether the target lacks an object that this pipeline has left out."""
-        return self._was_left_out(thing) and not self.exists(table, thing.kind, thing.name)
+        return self._was_left_out(thing) and not self._has(table, thing)
 
     def _was_left_out(self, thing: OmittedObject) -> bool:
         names = {left.name.lower() for left in self._journal.left_out(self._session) if left.kind == thing.kind}
         unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
         return thing.name.lower() in names or bool("" in names and unnamed)
+
+    def _has(self, table: TableName, thing: OmittedObject) -> bool:
+        if thing.kind == "table":
+            return definition(self._session, table) is not None
+        view, column = _VIEWS[thing.kind]
+        found = self._session.value(
+            f"SELECT COUNT(*) FROM information_schema.{view}"
+            f" WHERE table_schema = %s AND table_name = %s AND {column} = %s",
+            (*table, thing.name),
+        )
+        return bool(found)
 
     def stored_name(self, table: TableName) -> TableName | None:
         """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""

@@ -246,6 +246,25 @@ def test_a_new_table_costs_the_same_after_many_others(
     assert len(read) < 30
 
 
+def test_a_drop_of_tables_that_were_not_all_given(target: str, session: Session) -> None:
+    """Of several tables those are dropped that the target was given."""
+    run_all(
+        target,
+        in_one_partition(
+            [
+                schema_change(TS, "CREATE TABLE t (id INT)"),
+                schema_change(TS + 1, "CREATE GLOBAL TEMPORARY TABLE g (id INT) ON COMMIT DELETE ROWS"),
+                schema_change(TS + 2, "DROP TABLE m.g, m.t"),
+                boundary(TS + 3),
+            ]
+        ),
+    )
+    assert session.rows("SHOW TABLES") == []
+    assert session.rows("SELECT run_text FROM _bridge.schema_changes WHERE commit_ts = %s", (TS + 2,)) == [
+        ("DROP TABLE m.t",)
+    ]
+
+
 NOTHING_LEFT = [
     "ALTER DATABASE m PLACEMENT POLICY=DEFAULT",
     "ALTER DATABASE PLACEMENT POLICY p",

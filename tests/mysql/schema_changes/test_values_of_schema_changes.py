@@ -446,8 +446,8 @@ def test_a_backslash_that_tidb_sends(target: str, session: Session) -> None:
 
 
 NEW = [
-    ("YEAR DEFAULT 0", None, 0),
-    ("YEAR(4) NOT NULL DEFAULT FALSE", None, 0),
+    ("YEAR DEFAULT 0", 2000, 0),
+    ("YEAR(4) NOT NULL DEFAULT FALSE", 2000, 0),
     ("YEAR DEFAULT '0' COMMENT 'DEFAULT 0'", 2000, 2000),
     ("DOUBLE(9,2) DEFAULT 2.675", None, 2.67),
     ("VARBINARY(9) DEFAULT 0x00E4", None, b"\0\xe4"),
