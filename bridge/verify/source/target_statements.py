@@ -133,7 +133,7 @@ class StatementTranslator:
         if self.target.flavour is not Flavour.MARIADB:
             statement = _JSON.sub(r"\g<name> json\g<more>", statement)
         try:
-            # The text is of a session of the bridge's own, whose modes are known, and rows are compared again behind it.
+            # The text is of the bridge's own session, whose modes are known, and rows are compared again behind it.
             site = Site(self.target, self._collations, name, is_approved=True)
             rewritten = rewrite(statement, schema, site)
         except UnsupportedError as unsupported:
