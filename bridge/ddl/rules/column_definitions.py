@@ -76,6 +76,7 @@ def _name(default: Sequence[Token], schema: str) -> TableName:
     is_qualified = any(token.text == "." for token in default)
     return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")
 
+
 _ZERO: Final = re.compile(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE", re.IGNORECASE)
 
 
