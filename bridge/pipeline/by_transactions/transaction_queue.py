@@ -192,9 +192,15 @@ class TransactionQueue:
     """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
     _gone: set[str] = field(default_factory=set)
     """Transactions of which rows came again after they were due."""
+    _lasts: dict[str, str] = field(default_factory=dict)
+    """The last transaction that was due of each server that transactions are from, by what stands before the number of
+    the id; of the processes before, only the last of all."""
     _statements: list[_Statement] = field(default_factory=list)
     _blocked: str = ""
     _is_short: bool = False
+
+    def __post_init__(self) -> None:
+        self._note_last(self.place.id)
 
     @property
     def rows(self) -> int:
@@ -474,9 +480,11 @@ class TransactionQueue:
     def _is_past(self, id_: str) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
-        last = self.place.id
-        is_before = id_[:-NUMBER_DIGITS] == last[:-NUMBER_DIGITS] != "" and id_ < last
-        return id_ in self._gone or id_ == last or is_before
+        return id_ in self._gone or id_ == self.place.id or id_ <= self._lasts.get(id_[:-NUMBER_DIGITS], "")
+
+    def _note_last(self, id_: str) -> None:
+        if head := id_[:-NUMBER_DIGITS]:
+            self._lasts[head] = max(id_, self._lasts.get(head, ""))
 
     def _numbered(self, items: Sequence[_Item], found: Transactions) -> DueRows:
         rows, next_ts = self._rows, self.next_ts
@@ -511,6 +519,7 @@ class TransactionQueue:
                     numbers.append(np.arange(ts, ts + count))
                 starts_of_whole.append(ts)
                 place = Place(place.server, number, number, item.id)
+                self._note_last(item.id)
                 next_ts = ts + max(1, count)
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])

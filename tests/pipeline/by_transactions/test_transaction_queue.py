@@ -211,6 +211,14 @@ def test_an_end_without_rows_that_is_not_past() -> None:
     assert fed(row("3", 1, 30), row("4", 1, 40), end("4", 9, a=1)) == ["400"]
 
 
+def test_an_end_of_another_server_behind_a_replica() -> None:
+    """Its GTID compares with those of the same server, whichever came last."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), end("1", 1, a=1), row("v:1", 1, 20), end("v:1", 2, a=1)) == ["100", "200"]
+    assert fed(end("1", 3, a=1), end("v:1", 4, a=1), row("2", 1, 30), end("2", 5, a=1)) == ["300"]
+    assert fed.queue.is_empty
+
+
 def test_an_end_that_came_twice_without_rows() -> None:
     """The connector died twice with them unsent, and sends again from what is in the target: the END is no copy, and
     what stands behind it, whole meanwhile, waits for it."""
