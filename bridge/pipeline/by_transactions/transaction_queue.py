@@ -173,7 +173,7 @@ class TransactionQueue:
     given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
-    end_at: when the last END came (the clock's seconds).
+    end_at: when the last END came that is no copy of one that was due (the clock's seconds).
     """
 
     topic: PartitionId
@@ -273,7 +273,7 @@ class TransactionQueue:
             if not is_known and not self._is_past(mark.id):
                 self._begun[mark.id] = (first, times + 1)
             return
-        self.end_at = now
+        self.end_at = self.end_at if self._is_past(mark.id) else now
         self._begun.pop(mark.id, None)
         if mark.id == self.place.id:
             return

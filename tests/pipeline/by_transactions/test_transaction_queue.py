@@ -219,6 +219,16 @@ def test_an_end_of_another_server_behind_a_replica() -> None:
     assert fed.queue.is_empty
 
 
+def test_copies_of_ends_do_not_tell_that_rows_are_gone() -> None:
+    """A connector that is back sends from far behind: the rows that lack come after these, however long it takes."""
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed(end("4", 7, a=1), now=1)
+    fed(end("2", 8, a=1), end("3", 9, a=1), now=100)
+    assert fed.queue.end_at == 1
+    fed(end("5", 10, a=1), now=200)
+    assert fed.queue.end_at == 200
+
+
 def test_an_end_that_came_twice_without_rows() -> None:
     """The connector died twice with them unsent, and sends again from what is in the target: the END is no copy, and
     what stands behind it, whole meanwhile, waits for it."""
