@@ -88,6 +88,7 @@ def serving(schemas: Mapping[int, str], port: int = 0) -> Iterator[Registry]:
             while size := int(self.rfile.readline(), 16):  # chunks
                 parts.append(self.rfile.read(size))
                 self.rfile.readline()
+            self.rfile.readline()  # what is left unread lets the kernel reset the connection, and the answer is lost
             return b"".join(parts)
 
         def answer(self, status: int, content: bytes) -> None:
