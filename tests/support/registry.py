@@ -95,6 +95,8 @@ def serving(schemas: Mapping[int, str], port: int = 0) -> Iterator[Registry]:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
+            # Java's client takes no answer in HTTP/1.0 for the end of a connection, and loses the next request to it
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
 
