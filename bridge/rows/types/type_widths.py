@@ -50,7 +50,7 @@ def fit_of(source: str, target: str) -> Fit:
 
 def as_bytes(source: str) -> str:
     """Gives what a server makes of a text type that is declared with CHARACTER SET binary; any other type as it is."""
-    return _TEXT_WORD.sub(lambda found: (found[1] or "") + _OF_BYTES[found[2].lower()], source, count=1)
+    return _TEXT_WORD.sub(lambda match: (match[1] or "") + _OF_BYTES[match[2].lower()], source, count=1)
 
 
 _TEXT_WORD: Final = re.compile(r"^(var|tiny|medium|long)?(char|text)\b", re.IGNORECASE)
@@ -65,10 +65,10 @@ _OTHER_WORDS: Final = {
 
 
 def _read(text: str) -> _Type:
-    found = _TYPE.fullmatch(text)
-    if found is None:
+    match = _TYPE.fullmatch(text)
+    if match is None:
         return _Type("", None, None, False, ())
-    word, inside, behind = found[1].lower(), found[2] or "", (found[3] or "").lower()
+    word, inside, behind = match[1].lower(), match[2] or "", (match[3] or "").lower()
     sizes = _SIZES.fullmatch(inside)
     size, scale = (int(sizes[1]), int(sizes[2]) if sizes[2] else None) if sizes else (None, None)
     members = tuple(name.replace("''", "'") for name in _MEMBER.findall(inside))
@@ -102,8 +102,8 @@ def _maybe(may_fit: bool) -> Fit:
     return Fit.UNKNOWN if may_fit else Fit.NARROWER
 
 
-def _same(size: int, other: int) -> Fit:
-    return Fit.FITS if size == other else Fit.DIFFERENT
+def _same(size: int, target_size: int) -> Fit:
+    return Fit.FITS if size == target_size else Fit.DIFFERENT
 
 
 def _bounds(of: _Type) -> tuple[int, int]:
@@ -115,8 +115,8 @@ def _bounds(of: _Type) -> tuple[int, int]:
 def _holds_sign(source: _Type, target: _Type) -> bool:
     """Tells whether no value is lost because of its sign.  TiCDC's Debezium does not say whether a DECIMAL is
     unsigned."""
-    unsaid = source.word == "decimal" and source.size is None
-    return source.unsigned or not target.unsigned or unsaid
+    has_unknown_sign = source.word == "decimal" and source.size is None
+    return source.unsigned or not target.unsigned or has_unknown_sign
 
 
 def _integer_to_integer(source: _Type, target: _Type) -> Fit:
@@ -150,12 +150,12 @@ def _decimal_to_integer(source: _Type, target: _Type) -> Fit:
 
 
 def _decimal_to_decimal(source: _Type, target: _Type) -> Fit:
-    digits, mine = _whole_digits(source), _whole_digits(target)
+    digits, target_digits = _whole_digits(source), _whole_digits(target)
     if not _holds_sign(source, target):
         return Fit.NARROWER
-    if digits is None or mine is None:
+    if digits is None or target_digits is None:
         return Fit.UNKNOWN
-    return _sure(digits <= mine and (source.scale or 0) <= (target.scale or 0))
+    return _sure(digits <= target_digits and (source.scale or 0) <= (target.scale or 0))
 
 
 def _decimal_to_float(source: _Type, target: _Type) -> Fit:
@@ -256,8 +256,8 @@ def _to_datetime(source: _Type, target: _Type) -> Fit:
 def _fraction(source: _Type, target: _Type) -> Fit:
     if (source.size or 0) > (target.size or 0):
         return Fit.NARROWER
-    known = source.word == target.word and (source.size is not None or target.size == _MOST_FRACTION)
-    return Fit.FITS if known else Fit.UNKNOWN
+    is_sure = source.word == target.word and (source.size is not None or target.size == _MOST_FRACTION)
+    return Fit.FITS if is_sure else Fit.UNKNOWN
 
 
 _MOST_FRACTION: Final = 6
@@ -278,7 +278,7 @@ def _always(source: _Type, target: _Type) -> Fit:
     return Fit.FITS
 
 
-def _unsaid(source: _Type, target: _Type) -> Fit:
+def _unjudged(source: _Type, target: _Type) -> Fit:
     """Does not judge: values are checked one by one."""
     del source, target
     return Fit.UNKNOWN
@@ -304,28 +304,28 @@ _RULES: Final[dict[tuple[str, str], _FitRule]] = {
     ("decimal", "integer"): _decimal_to_integer,
     ("decimal", "float"): _decimal_to_float,
     ("float", "float"): _float_to_float,
-    ("float", "decimal"): _unsaid,
+    ("float", "decimal"): _unjudged,
     ("bit", "bit"): _bit_to_bit,
     ("bit", "integer"): _bit_to_integer,
-    ("bit", "decimal"): _unsaid,
+    ("bit", "decimal"): _unjudged,
     ("year", "year"): _always,
     ("year", "integer"): _year_to_integer,
-    ("year", "decimal"): _unsaid,
+    ("year", "decimal"): _unjudged,
     ("text", "text"): _string_to_string,
     ("text", "binary"): _text_to_binary,
     ("text", "json"): _text_to_json,
     ("binary", "binary"): _string_to_string,
     ("enum", "enum"): _members,
-    ("enum", "text"): _unsaid,
+    ("enum", "text"): _unjudged,
     ("set", "set"): _members,
-    ("set", "text"): _unsaid,
+    ("set", "text"): _unjudged,
     ("date", "date"): _to_date,
     ("date", "datetime"): _to_datetime,
-    ("date", "text"): _unsaid,
+    ("date", "text"): _unjudged,
     ("datetime", "datetime"): _to_datetime,
-    ("datetime", "text"): _unsaid,
+    ("datetime", "text"): _unjudged,
     ("time", "time"): _fraction,
-    ("time", "text"): _unsaid,
+    ("time", "text"): _unjudged,
     ("json", "json"): _always,
     ("json", "text"): _json_to_string,
     ("json", "binary"): _json_to_string,
