@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from bridge.rows.gathering import whole_texts
 
 Bools = npt.NDArray[np.bool_]
 Longs = npt.NDArray[np.int64]
-K = TypeVar("K", bound=Hashable)
 
 
 def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]], Longs]:
@@ -21,15 +20,15 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
     each row the number of its combination."""
     columns = [whole_texts(rows[name]) for name in names]
     codes = np.zeros(rows.num_rows, np.int64)
-    for one in columns:
-        if not _is_repeated(one):
-            codes = combined(codes, one.dictionary_encode(null_encoding="encode"))
+    for column in columns:
+        if not _is_repeated(column):
+            codes = combined(codes, column.dictionary_encode(null_encoding="encode"))
     first = ends(codes)[0]
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     rows_of = pa.array(first[order])
-    return list(zip(*(one.take(rows_of).to_pylist() for one in columns), strict=True)), rank[codes]
+    return list(zip(*(column.take(rows_of).to_pylist() for column in columns), strict=True)), rank[codes]
 
 
 def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
@@ -56,8 +55,8 @@ def combined(codes: Longs, values: pa.DictionaryArray) -> Longs:
 
 def numbered(codes: Longs) -> Longs:
     """Numbers equal codes from 0, without a gap and in no order: Arrow promises none for dictionaries."""
-    found: Longs = pa.array(codes).dictionary_encode().indices.to_numpy().astype(np.int64)
-    return found
+    numbers: Longs = pa.array(codes).dictionary_encode().indices.to_numpy().astype(np.int64)
+    return numbers
 
 
 def ends(codes: Longs) -> tuple[Longs, Longs]:
@@ -68,18 +67,3 @@ def ends(codes: Longs) -> tuple[Longs, Longs]:
     last[codes] = rows  # where an index is repeated, the last value stays (NumPy, Assigning values to indexed arrays)
     first[codes[::-1]] = rows[::-1]
     return first, last
-
-
-def linked(pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
-    """Gives for each value of the pairs one value that represents all values linked to it, directly or through other
-    pairs."""
-    parents: dict[K, K] = {}
-
-    def root(value: K) -> K:
-        while (parent := parents.setdefault(value, value)) != value:
-            parents[value] = value = parents[parent]
-        return value
-
-    for one, other in pairs:
-        parents[root(one)] = root(other)
-    return {value: root(value) for value in list(parents)}
