@@ -57,8 +57,8 @@ class End:
 
     def failed(self, work: str, what: str, seconds: float = 0.0) -> None:
         """Notes what keeps `work` from being done, in words that follow the end's name, and has for so many seconds."""
-        known = self._troubles.get(work)
-        self._troubles[work] = Trouble(what, self._clock() - seconds if known is None else known.since)
+        trouble = self._troubles.get(work)
+        self._troubles[work] = Trouble(what, self._clock() - seconds if trouble is None else trouble.since)
 
     def answered(self, work: str) -> None:
         """Notes that `work` was done."""

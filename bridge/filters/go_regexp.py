@@ -23,8 +23,10 @@ class GoPattern:
         try:
             self._pattern, self._compiled = pattern, re2.compile(pattern, _OPTIONS)
         except re2.error as error:
-            said = error.args[0] if error.args else error
-            raise GoRegexpError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from error
+            reason = error.args[0] if error.args else error
+            raise GoRegexpError(
+                reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+            ) from error
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return compiled, (self._pattern,)

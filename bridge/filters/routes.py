@@ -118,32 +118,32 @@ def _parts(route: Route) -> tuple[_Part, _Part]:
 
 def _whole_pattern(text: str, route: Route) -> NamePattern:
     try:
-        found = name_pattern(text)
+        pattern = name_pattern(text)
     except ValueError as error:
         raise UsageError(f"the route {str(route)!r} cannot be read: {error}", fix=_FIX) from error
-    if found.rest:
-        raise UsageError(f"the route {str(route)!r} cannot be read: {found.rest!r} follows a name", fix=_FIX)
-    return found
+    if pattern.rest:
+        raise UsageError(f"the route {str(route)!r} cannot be read: {pattern.rest!r} follows a name", fix=_FIX)
+    return pattern
 
 
 def parse_route(text: str) -> Route:
     """Reads a route such as `shop_1.* -> shop.*`, or one that merges, `shop_*.orders => shop.orders`; raises
     UsageError."""
-    left, arrow, right = text.partition(_MERGING_ARROW)
+    source, arrow, destination = text.partition(_MERGING_ARROW)
     merges = bool(arrow)
     if not merges:
-        left, arrow, right = text.partition(_ARROW)
+        source, arrow, destination = text.partition(_ARROW)
     if not arrow:
         raise UsageError(f"the route {text!r} has no {_ARROW}", fix=_FIX)
-    (schema, table), targets = (_halves(half.strip(), text) for half in (left, right))
+    (schema, table), targets = (_halves(half.strip(), text) for half in (source, destination))
     target_schema = _target_name(targets[0], "{schema}", text)
     return Route(schema, table, target_schema, _target_name(targets[1], "{table}", text), merges)
 
 
 def _halves(half: str, route: str) -> tuple[str, str]:
     """Splits `database.table`; the texts of the patterns stay as they are."""
-    for kept in ("{schema}", "{table}"):
-        half = half.replace(kept, "*")
+    for placeholder in ("{schema}", "{table}"):
+        half = half.replace(placeholder, "*")
     try:
         schema = name_pattern(half)
         at = len(half) - len(schema.rest)
@@ -157,14 +157,15 @@ def _halves(half: str, route: str) -> tuple[str, str]:
     return half[:at], schema.rest[1:]
 
 
-def _target_name(text: str, kept: str, route: str) -> str | None:
-    found = name_pattern(text)
-    if isinstance(found.matches, ExactName):
-        return found.matches.name
-    if found.takes_all:
+def _target_name(text: str, placeholder: str, route: str) -> str | None:
+    pattern = name_pattern(text)
+    if isinstance(pattern.matches, ExactName):
+        return pattern.matches.name
+    if pattern.takes_all:
         return None
     raise UsageError(
-        f"the route {route!r} cannot be read: its target is no name", fix=f"write a name, or * ({kept}) to keep it"
+        f"the route {route!r} cannot be read: its target is no name",
+        fix=f"write a name, or * ({placeholder}) to keep it",
     )
 
 
@@ -187,7 +188,7 @@ class Routes:
                     f"the route {str(route)!r} leads where nothing is written: {why}", fix="change --route"
                 )
             exact = [part.pattern.matches for part in route.parts]
-            names = [one.name for one in exact if isinstance(one, ExactName)]
+            names = [match.name for match in exact if isinstance(match, ExactName)]
             if len(names) == len(exact) and self.tables(*names) and (why := self.conflict(TableName(*names))):
                 raise UsageError(why, fix="change --route, or leave one of them out with --filter")
 
@@ -210,23 +211,23 @@ class Routes:
                 if not is_shard and route.may_lead_to(target):
                     return f"{name} and the shards of the route {str(route)!r} would both be written to {target}"
                 continue
-            other = route.source(target)
-            if other and not _same_table(other, name) and self.tables(*other) and self._leads(other, target):
-                return f"{name} and {other} would both be written to {target}, {other} by the route {str(route)!r}"
+            source = route.source(target)
+            if source and not _same_table(source, name) and self.tables(*source) and self._leads(source, target):
+                return f"{name} and {source} would both be written to {target}, {source} by the route {str(route)!r}"
         return ""
 
     def sources(self, target: TableName) -> list[TableName]:
         """Gives the names of the tables that may go to `target`, but of shards that a pattern matches only those of
         its name."""
-        found = [target, *(other for route in self.routes if (other := route.source(target)))]
-        names = {(name.schema.lower(), name.table.lower()): name for name in found if self._leads(name, target)}
+        candidates = [target, *(source for route in self.routes if (source := route.source(target)))]
+        names = {(name.schema.lower(), name.table.lower()): name for name in candidates if self._leads(name, target)}
         return list(names.values())
 
     def accepts_target(self, schema: str, table: str) -> bool:
         """Tells whether some table that may go to this one is replicated; of shards that a pattern matches, it takes
         for granted that some are."""
         name = TableName(schema, table)
-        return self.is_merged(name) or any(self.tables(*one) for one in self.sources(name))
+        return self.is_merged(name) or any(self.tables(*source) for source in self.sources(name))
 
     def is_merged(self, target: TableName) -> bool:
         """Tells whether a route may merge shards into a table of the target."""
@@ -280,16 +281,16 @@ def unmatched_rules(tables: TableFilter, names: Iterable[TableName], routes: Rou
 
 def with_sources(names: Iterable[TableName], routes: Routes) -> set[TableName]:
     """Gives these tables of the target, and the tables of the upstream that may go to them."""
-    found = set(names)
-    return found.union(*(routes.sources(name) for name in found)) if routes else found
+    tables = set(names)
+    return tables.union(*(routes.sources(name) for name in tables)) if routes else tables
 
 
-def _same(one: str, other: str) -> bool:
-    return one.lower() == other.lower()
+def _same(name: str, other_name: str) -> bool:
+    return name.lower() == other_name.lower()
 
 
-def _same_table(one: TableName, other: TableName) -> bool:
-    return _same(one.schema, other.schema) and _same(one.table, other.table)
+def _same_table(table: TableName, other_table: TableName) -> bool:
+    return _same(table.schema, other_table.schema) and _same(table.table, other_table.table)
 
 
 @dataclass(frozen=True)

@@ -80,20 +80,20 @@ class TableFilter:
     rules: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        given = self.rules
-        object.__setattr__(self, "rules", tuple(_expanded(given)))  # executors do not have the files
-        if given and not self.rules:
-            raise UsageError(f"the filter {', '.join(map(repr, given))} holds no rule", fix="write db.table")
+        rules = self.rules
+        object.__setattr__(self, "rules", tuple(_expanded(rules)))  # executors do not have the files
+        if rules and not self.rules:
+            raise UsageError(f"the filter {', '.join(map(repr, rules))} holds no rule", fix="write db.table")
         _compile(self.rules)
 
     def __call__(self, schema: str, table: str) -> bool:
         """Tells whether a row change or a table-level schema change of this table is wanted."""
         schema, table = schema.lower(), table.lower()
-        wanted = self.only_leaves_out
+        is_wanted = self.only_leaves_out
         for rule in _compile(self.rules):
             if rule.means(schema, table):
-                wanted = not rule.leaves_out
-        return wanted
+                is_wanted = not rule.leaves_out
+        return is_wanted
 
     def may_accept(self, table: str) -> bool:
         """Tells whether a table of this name, of a database that is not known, may be wanted."""
@@ -104,11 +104,11 @@ class TableFilter:
         """Tells whether a database-level schema change is wanted: it is when some table of the database may be
         wanted."""
         schema = schema.lower()
-        wanted = self.only_leaves_out
+        is_wanted = self.only_leaves_out
         for rule in _compile(self.rules):
             if rule.schema(schema) and (not rule.leaves_out or rule.takes_all):
-                wanted = not rule.leaves_out
-        return wanted
+                is_wanted = not rule.leaves_out
+        return is_wanted
 
     @property
     def only_leaves_out(self) -> bool:
@@ -183,40 +183,40 @@ def _unreadable(rule: str, why: str, where: str) -> UsageError:
 def name_pattern(text: str) -> NamePattern:
     """Reads the pattern that a text begins with.  Raises ValueError, which says why it cannot be read."""
     if text.startswith("/"):
-        found = _REGEXP.match(text)
-        if found is None:
+        match = _REGEXP.match(text)
+        if match is None:
             raise _SyntaxError("a regular expression has no / at its end")
-        return NamePattern(compiled(found[1]).search, text[found.end() :], takes_all=False)
+        return NamePattern(compiled(match[1]).search, text[match.end() :], takes_all=False)
     if text.startswith(('"', "`")):
-        found = _QUOTED.match(text)
-        if found is None:
+        match = _QUOTED.match(text)
+        if match is None:
             raise _SyntaxError(f"a name has no {text[0]} at its end")
         mark = text[0]
-        return NamePattern(ExactName(found[0][1:-1].replace(mark * 2, mark)), text[found.end() :], takes_all=False)
+        return NamePattern(ExactName(match[0][1:-1].replace(mark * 2, mark)), text[match.end() :], takes_all=False)
     return _wildcards(text)
 
 
 def _wildcards(text: str) -> NamePattern:
     """Reads a name with wildcards, by a regular expression of Go (as TiDB does); a name without wildcards is compared
     as it is."""
-    name, made, at = "", "", 0
+    name, pattern, at = "", "", 0
     is_plain = True
     while at < len(text) and text[at] != ".":
         char, end = text[at], at + 1
         if char in "*?":
-            is_plain, made = False, made + (".*" if char == "*" else ".")
+            is_plain, pattern = False, pattern + (".*" if char == "*" else ".")
         elif char == "[":
-            found = _RANGE.match(text, at)
-            if found is None:
+            match = _RANGE.match(text, at)
+            if match is None:
                 raise _SyntaxError("a [ is not closed, or nothing is between it and the ]")
-            is_plain, made, end = False, made + _range(found[0]), found.end()
+            is_plain, pattern, end = False, pattern + _range(match[0]), match.end()
         else:
             char, end = _plain(text, at)
-            name, made = name + char, made + _escaped(char)
+            name, pattern = name + char, pattern + _escaped(char)
         at = end
     if at == 0:
         raise _SyntaxError("a name is missing")
-    whole = f"(?s)^{made}$"
+    whole = f"(?s)^{pattern}$"
     return NamePattern(ExactName(name) if is_plain else compiled(whole).search, text[at:], whole == _ANYTHING)
 
 

@@ -45,8 +45,8 @@ def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
     """
     require_protocol(protocol)
     module, name = PROTOCOLS[protocol].decoder.split(":")
-    made: Decoder = getattr(import_module(f"bridge.protocols.fast.{module}"), name)(options)
-    return made
+    decoder: Decoder = getattr(import_module(f"bridge.protocols.fast.{module}"), name)(options)
+    return decoder
 
 
 def require_protocol(protocol: str) -> None:

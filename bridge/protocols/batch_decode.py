@@ -58,11 +58,6 @@ def packed(events: pa.Table) -> bytes:
     return value
 
 
-def pack_each(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """Packs tables of events one by one."""
-    return map(packed, tables)
-
-
 def unpacked(batches: Iterable[bytes]) -> pa.Table:
     """Reads packed events into one table (EVENT_SCHEMA)."""
     return pa.Table.from_batches([events for batch in batches for events in pa.ipc.open_stream(batch)], EVENT_SCHEMA)
@@ -77,7 +72,7 @@ def decode_messages(decoder: Decoder, messages: Messages, when_large: Callable[[
     if size > _TOGETHER_BYTES and len(messages.value) > 1:
         half = len(messages.value) // 2
         halves = (messages.part(slice(half)), messages.part(slice(half, None)))
-        events = pa.concat_tables([decode_messages(decoder, some, when_large) for some in halves])
+        events = pa.concat_tables([decode_messages(decoder, part, when_large) for part in halves])
     else:
         events = _decoded_together(decoder, messages)
     if size > _LARGE * len(messages.value):
@@ -116,15 +111,15 @@ def _decoded(decoder: Decoder, messages: Messages) -> Iterator[RowEvents]:
 def _parsed(decoder: Decoder, messages: Messages, numbers: Numbers, highest: int) -> RowEvents:
     """Decodes the messages of these numbers one by one."""
     keys, values = messages.key, messages.value
-    found = list[list[Event]]()
+    events_of_messages = list[list[Event]]()
     for number in numbers.tolist():
         try:
-            found.append(decode_message(decoder, keys[number], values[number], highest))
+            events_of_messages.append(decode_message(decoder, keys[number], values[number], highest))
         except BridgeError as error:  # what reading it needs cannot be had
             error.where = f"{messages.topic[number]}/{messages.partition[number]}/{messages.offset[number]}"
             raise
-    events = [event for some in found for event in some]
+    events = [event for events_of_message in events_of_messages for event in events_of_message]
     columns = list(zip(*events, strict=True)) if events else [()] * len(EVENT_FIELDS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_FIELDS, strict=True)]
-    places = np.repeat(numbers, [len(some) for some in found])
+    places = np.repeat(numbers, [len(events_of_message) for events_of_message in events_of_messages])
     return RowEvents(places, pa.RecordBatch.from_arrays(arrays, schema=EVENT_FIELDS))

@@ -36,21 +36,21 @@ def bad_message(
     protocols: the protocols that are read, the pipeline's own first.  schemas: as `Decoder.schemas_of` gives them.
     A message that shows itself as a schema change has the code SCHEMA_CHANGE, whatever failed.
     """
-    seen, code, reason = recognise_message(key, value), failure.code, str(failure)
-    if seen and protocols and is_other(seen, protocols):
-        code, reason = Code.OTHER_PROTOCOL, _of_another_protocol(seen, protocols[0])
-    if seen is None and (other := foreign(key, value)) and not (other.is_read and protocols):
-        reason = f"it is {other.what} ({other.fix}); {reason}"
-    if seen and seen.is_schema_change:
+    origin, code, reason = recognise_message(key, value), failure.code, str(failure)
+    if origin and protocols and is_other(origin, protocols):
+        code, reason = Code.OTHER_PROTOCOL, _of_another_protocol(origin, protocols[0])
+    if origin is None and (wire_format := foreign(key, value)) and not (wire_format.is_read and protocols):
+        reason = f"it is {wire_format.what} ({wire_format.fix}); {reason}"
+    if origin and origin.is_schema_change:
         code = Code.SCHEMA_CHANGE
     return Event(Kind.BAD, 0, columns=code, key=schemas, before=_base64(key), after=_base64(value), text=reason)
 
 
-def _of_another_protocol(seen: Recognised, mine: str) -> str:
+def _of_another_protocol(origin: Recognised, own: str) -> str:
     return (
-        f"it is a message of {seen.protocol} ({seen.variant}), and a pipeline reads one protocol, here {mine}: send it"
-        " to a topic of its own, or, if the upstream has changed its protocol for good, start with --protocol"
-        f" {seen.protocol}"
+        f"it is a message of {origin.protocol} ({origin.variant}), and a pipeline reads one protocol, here {own}: send"
+        " it to a topic of its own, or, if the upstream has changed its protocol for good, start with --protocol"
+        f" {origin.protocol}"
     )
 
 

@@ -174,7 +174,7 @@ class PlainDecoder:
         self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
         self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
         self.row_rules, self.ms_ahead = options.row_rules, options.ms_ahead
-        self._told: set[tuple[str, str]] = set()
+        self._reports: set[tuple[str, str]] = set()
         """Unwanted tables that were reported already."""
 
     def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:  # noqa: ARG002
@@ -189,7 +189,7 @@ class PlainDecoder:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
         for event in events:
             if event[0] is _LEFT_OUT and event.text is None:
-                self._told.add((event.schema, event.table))
+                self._reports.add((event.schema, event.table))
         return events
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
@@ -217,15 +217,15 @@ class PlainDecoder:
         Every row of a reserved schema has one.  Of another table only the first row that `decode` gives has one, if
         `tells_unwanted`.
         """
-        if (schema, table) in self._told:
+        if (schema, table) in self._reports:
             return []
         why = self._reserved.why(schema)
         if not (why and self._is_accepted(schema, table)):
             why = ""
-            if len(self._told) >= MAX_CACHED:
-                self._told.clear()
+            if len(self._reports) >= MAX_CACHED:
+                self._reports.clear()
             if not self._tells_unwanted:
-                self._told.add((schema, table))
+                self._reports.add((schema, table))
                 return []
         return [Event(Kind.LEFT_OUT, 0, 0, schema, table, text=why or None)]
 
@@ -256,13 +256,13 @@ def explain(failure: Exception) -> str:
             return str(failure) or type(failure).__name__
 
 
-def shown(found: object) -> str:
+def shown(value: object) -> str:
     """Writes a value from the wire for an error message: escaped and short."""
-    if isinstance(found, str | bytes):
-        found = found[: _SHOWN + 1]
-    elif isinstance(found, list | dict):
-        return f"a JSON {'array' if isinstance(found, list) else 'object'}"
-    text = ascii(found)
+    if isinstance(value, str | bytes):
+        value = value[: _SHOWN + 1]
+    elif isinstance(value, list | dict):
+        return f"a JSON {'array' if isinstance(value, list) else 'object'}"
+    text = ascii(value)
     return text if len(text) <= _SHOWN + 10 else f"{text[:_SHOWN]}..."
 
 

@@ -90,9 +90,9 @@ def foreign(key: bytes | None, value: bytes | None) -> Foreign | None:
 
 
 def _of_bytes(content: bytes) -> Foreign | None:
-    for mark, one in _MARKS:
+    for mark, wire_format in _MARKS:
         if mark.match(content):
-            return one
+            return wire_format
     if content.startswith(LZ4_MAGIC):
         return None  # TiCDC's own, of a message that is read once it is whole
     try:

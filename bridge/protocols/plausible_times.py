@@ -42,8 +42,8 @@ def numbers_above(lots: Iterable[RowEvents], highest: int) -> Numbers:
     """Returns the numbers of the messages with events above the highest TSO, ascending."""
     import numpy as np
 
-    found = [np.empty(0, np.int64), *(_above(lot, highest) for lot in lots)]
-    return np.unique(np.concatenate(found))
+    numbers = [np.empty(0, np.int64), *(_above(lot, highest) for lot in lots)]
+    return np.unique(np.concatenate(numbers))
 
 
 def _above(lot: RowEvents, highest: int) -> Numbers:
@@ -66,5 +66,5 @@ def _reason(event: Event, highest: int) -> str:
 
 def _how_long(ts: int, highest: int) -> str:
     ms = tso_ms(ts) - tso_ms(highest)
-    size, unit = next((one for one in _UNITS if ms >= 2 * one[0]), (1, "ms"))
+    size, unit = next((unit_size for unit_size in _UNITS if ms >= 2 * unit_size[0]), (1, "ms"))
     return f"{ms // size:,} {unit}"

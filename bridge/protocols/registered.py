@@ -11,4 +11,6 @@ from bridge.protocols.debezium.recognition import DEBEZIUM
 from bridge.protocols.open_protocol.recognition import OPEN_PROTOCOL
 from bridge.protocols.protocol import Protocol
 
-PROTOCOLS: Final[dict[str, Protocol]] = {one.name: one for one in (OPEN_PROTOCOL, CANAL_JSON, CKAFKA, DEBEZIUM)}
+PROTOCOLS: Final[dict[str, Protocol]] = {
+    protocol.name: protocol for protocol in (OPEN_PROTOCOL, CANAL_JSON, CKAFKA, DEBEZIUM)
+}

@@ -29,14 +29,14 @@ def without_ignored(
     if not any(ignored):
         return events
     kinds = events["kind"].to_numpy()
-    kept = np.ones(len(kinds), np.bool_)
-    for number, some in enumerate(ignored):
-        kept &= ~((numbers == number) & np.isin(kinds, [int(kind) for kind in some]))
+    stays = np.ones(len(kinds), np.bool_)
+    for number, kinds_of_table in enumerate(ignored):
+        stays &= ~((numbers == number) & np.isin(kinds, [int(kind) for kind in kinds_of_table]))
     if keeps_count:
         at = EVENT_SCHEMA.get_field_index("kind")
-        told = pa.array(np.where(kept, kinds, int(Kind.TRANSACTION)), pa.int8())
-        return events.set_column(at, EVENT_SCHEMA.field(at), told)
-    return events.filter(pa.array(kept))
+        new_kinds = pa.array(np.where(stays, kinds, int(Kind.TRANSACTION)), pa.int8())
+        return events.set_column(at, EVENT_SCHEMA.field(at), new_kinds)
+    return events.filter(pa.array(stays))
 
 
 def routed(events: pa.Table, routes: Routes) -> pa.Table:
@@ -55,8 +55,8 @@ def routed(events: pa.Table, routes: Routes) -> pa.Table:
     is_row, of_row = pa.array(numbers >= 0), pa.array(np.maximum(numbers, 0))
     for field, parts in (("schema", [name.schema for name in targets]), ("table", [name.table for name in targets])):
         at = EVENT_SCHEMA.get_field_index(field)
-        made = pc.if_else(is_row, pa.array(parts).take(of_row), events[field])
-        events = events.set_column(at, EVENT_SCHEMA.field(at), made)
+        names_of_rows = pc.if_else(is_row, pa.array(parts).take(of_row), events[field])
+        events = events.set_column(at, EVENT_SCHEMA.field(at), names_of_rows)
     events = _with_shards(events, [str(n) if routes.merges(n) else None for n in names], is_row, of_row)
     return pa.concat_tables([events, *clashes])
 
@@ -67,9 +67,9 @@ def _spelled_alike(names: Sequence[TableName], targets: Sequence[TableName], rou
     firsts: dict[TableName, TableName] = {}
     pairs = [(name, firsts.setdefault(target, name), target) for name, target in zip(names, targets, strict=True)]
     return {
-        name: f"{other} and {name} would both be written to {target}: a route does not tell names apart by case"
-        for name, other, target in pairs
-        if other != name and not routes.merges(name)
+        name: f"{first} and {name} would both be written to {target}: a route does not tell names apart by case"
+        for name, first, target in pairs
+        if first != name and not routes.merges(name)
     }
 
 
@@ -79,14 +79,14 @@ def _with_shards(events: pa.Table, shards: list[str | None], is_row: pa.Array, o
         return events
     at = EVENT_SCHEMA.get_field_index("text")
     of_shard = pa.array(shards, pa.string()).take(of_row)
-    made = pc.coalesce(events["text"], pc.if_else(is_row, of_shard, pa.scalar(None, pa.string())))
-    return events.set_column(at, EVENT_SCHEMA.field(at), made)
+    shard_names = pc.coalesce(events["text"], pc.if_else(is_row, of_shard, pa.scalar(None, pa.string())))
+    return events.set_column(at, EVENT_SCHEMA.field(at), shard_names)
 
 
 def _clash(events: pa.Table, which: npt.NDArray[np.bool_], why: str) -> pa.Table:
     [event] = events.slice(int(np.argmax(which)), 1).to_pylist()
-    told = {"kind": int(Kind.LEFT_OUT), "columns": CLASH, "text": why, "commit_ts": 0, "by_time": False}
-    return pa.Table.from_pylist([event | told | dict.fromkeys(("key", "before", "after"))], schema=EVENT_SCHEMA)
+    fields = {"kind": int(Kind.LEFT_OUT), "columns": CLASH, "text": why, "commit_ts": 0, "by_time": False}
+    return pa.Table.from_pylist([event | fields | dict.fromkeys(("key", "before", "after"))], schema=EVENT_SCHEMA)
 
 
 def ruled_event(event: Event, rules: RowRules) -> Event | None:
@@ -106,10 +106,10 @@ def _tables(events: pa.Table) -> tuple[list[TableName], npt.NDArray[np.int64]]:
     width = max(1, len(tables.dictionary))
     codes = schemas.indices.to_numpy().astype(np.int64) * width + tables.indices.to_numpy()
     codes[events["kind"].to_numpy() > int(Kind.DELETE)] = -1
-    found, numbers = np.unique(codes, return_inverse=True)
-    other = int(len(found) > 0 and found[0] < 0)
+    distinct_codes, numbers = np.unique(codes, return_inverse=True)
+    start = int(len(distinct_codes) > 0 and distinct_codes[0] < 0)
     names = [
         TableName(schemas.dictionary[code // width].as_py(), tables.dictionary[code % width].as_py())
-        for code in found[other:].tolist()
+        for code in distinct_codes[start:].tolist()
     ]
-    return names, numbers.astype(np.int64) - other
+    return names, numbers.astype(np.int64) - start

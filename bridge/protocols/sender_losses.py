@@ -54,10 +54,10 @@ def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[L
     messages, is_canal, is_ticdc_avro = [], False, False
     keyless: dict[str, None] = {}
     for key, value in sample:
-        seen = recognise_message(key, value)
-        is_ticdc_avro = is_ticdc_avro or (seen is not None and seen.variant == "TiCDC, in Avro")
-        if seen is not None and seen.mysql_born and seen.protocol in {"debezium", "canal-json"}:
-            is_canal = is_canal or (seen.protocol == "canal-json" and seen.certain)
+        origin = recognise_message(key, value)
+        is_ticdc_avro = is_ticdc_avro or (origin is not None and origin.variant == "TiCDC, in Avro")
+        if origin is not None and origin.mysql_born and origin.protocol in {"debezium", "canal-json"}:
+            is_canal = is_canal or (origin.protocol == "canal-json" and origin.certain)
             messages.append(_parsed(value))
             if key is None and _payload(messages[-1]).get("op") in _ROWS:
                 source = _source(messages[-1])
@@ -79,13 +79,13 @@ def _parsed(value: bytes | None) -> dict[str, Any]:
 
 
 def _payload(message: dict[str, Any]) -> dict[str, Any]:
-    found = message.get("payload", message)
-    return found if isinstance(found, dict) else {}
+    payload = message.get("payload", message)
+    return payload if isinstance(payload, dict) else {}
 
 
 def _source(message: dict[str, Any]) -> dict[str, Any]:
-    found = _payload(message).get("source")
-    return found if isinstance(found, dict) else {}
+    source = _payload(message).get("source")
+    return source if isinstance(source, dict) else {}
 
 
 class _Connector:
@@ -139,13 +139,13 @@ class _Connector:
     def _of_times(self, modes: DebeziumModes) -> Iterator[Loss]:
         columns: dict[str, None] = {}
         is_bare = not any(map(_fields, self._rows))
-        found = {mode for mode in _LOSSY_TIMES.values() if is_bare and mode == modes.time}
+        modes_seen = {mode for mode in _LOSSY_TIMES.values() if is_bare and mode == modes.time}
         for message in self._rows:
             for name, field in _fields(message).items():
                 if mode := _LOSSY_TIMES.get(str(field.get("name"))):
-                    found.add(mode)
+                    modes_seen.add(mode)
                     columns[f"{_source(message).get('db')}.{_source(message).get('table')}.{name}"] = None
-        for mode in sorted(found):
+        for mode in sorted(modes_seen):
             where = f" in {_few(columns)}" if columns else ""
             yield Loss(
                 f"time.precision.mode={mode} loses TIME values below 0 and from 24 hours on{where}",
@@ -165,9 +165,9 @@ class _Connector:
     def _of_databases(self) -> Iterator[Loss]:
         of_rows = {str(_source(message).get("db")) for message in self.messages if "op" in _payload(message)}
         of_changes = {str(payload["databaseName"]) for payload in self._payloads if payload.get("databaseName")}
-        if of_rows and (others := sorted(of_changes - of_rows)):
+        if of_rows and (without_rows := sorted(of_changes - of_rows)):
             yield Loss(
-                f"the topic of schema changes also holds those of {_few(others)}, of which no row is read",
+                f"the topic of schema changes also holds those of {_few(without_rows)}, of which no row is read",
                 "give --filter with the databases or tables that the connector sends; nothing to do if rows will come",
             )
 
@@ -203,7 +203,7 @@ def _fields(message: dict[str, Any]) -> Mapping[str, dict[str, Any]]:
     images = _schema(message).get("fields")
     for image in images if isinstance(images, list) else ():
         if isinstance(image, dict) and image.get("field") == "after" and isinstance(image.get("fields"), list):
-            return {str(one.get("field")): one for one in image["fields"] if isinstance(one, dict)}
+            return {str(column.get("field")): column for column in image["fields"] if isinstance(column, dict)}
     return {}
 
 

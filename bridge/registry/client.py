@@ -65,11 +65,11 @@ class SchemaRegistry:
     def text(self, schema_id: SchemaId) -> str:
         """Gives a schema's text, from this machine's cache if it is there.  Raises DecodeError for one that the
         registry lacks, or that is not Avro's; RegistryAwayError, or SourceError where waiting does not help."""
-        known = _memory.get((self.urls, schema_id))
-        if isinstance(known, str):
-            return known
-        if known is not None and time.monotonic() < known.until:
-            raise DecodeError(known.reason)
+        entry = _memory.get((self.urls, schema_id))
+        if isinstance(entry, str):
+            return entry
+        if entry is not None and time.monotonic() < entry.until:
+            raise DecodeError(entry.reason)
         if len(_memory) >= MAX_CACHED:
             _memory.clear()
         try:

@@ -16,7 +16,7 @@ _MOST_PARTITIONS: Final = 200
 
 def status_document(view: View, info: dict[str, str]) -> dict[str, Any]:
     """Makes the document of `/status`.  info: what does not change: version, pipeline."""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         **info,
         "now": view.at,
         "started_at": view.started_at,
@@ -27,10 +27,10 @@ def status_document(view: View, info: dict[str, str]) -> dict[str, Any]:
         "target_looked_at": view.target.looked_at,
     }
     if view.sample is None:
-        return found
+        return document
     status = view.sample.status
     return {
-        **found,
+        **document,
         **status.document(),
         "rows_per_second": round(view.rate, 1),
         "resolved_time": tso_time(status.resolved_ts),

@@ -48,8 +48,8 @@ class History:
         return list(self._points)
 
 
-def _highest(one: float | None, other: float | None) -> float | None:
-    return max((lag for lag in (one, other) if lag is not None), default=None)
+def _highest(first: float | None, second: float | None) -> float | None:
+    return max((lag for lag in (first, second) if lag is not None), default=None)
 
 
 class _Moment(NamedTuple):

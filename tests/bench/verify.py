@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from statistics import median
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
-from bridge.protocols.batch_decode import pack_each
+from bridge.protocols.batch_decode import packed
 from bridge.settings.load import load_settings
 from bridge.sources.chunk_stream import decoded
 from bridge.sources.kafka.source import KafkaSource
@@ -124,7 +125,9 @@ def _against_log(events: int, rounds: int) -> dict[str, Any]:
         decodes, verifies = [], []
         for _ in range(rounds):
             messages_read = source.everything(extents)
-            decodes.append(_seconds(lambda read=messages_read: decoded(spark, read, decode, pack_each).map(len).sum()))
+            decodes.append(
+                _seconds(lambda read=messages_read: decoded(spark, read, decode, partial(map, packed)).map(len).sum())
+            )
             table, options = ProgressTable("bench"), VerifyOptions(TableFilter())
             check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
             verifies.append(_seconds(lambda check=check: _checked(check.run(), len(upstream.numbers))))

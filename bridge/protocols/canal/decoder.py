@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
-from bridge.protocols.canal.types import canal_types, column_of, told_sql_types
+from bridge.protocols.canal.types import canal_types, column_of, sql_types_of
 from bridge.protocols.decoder import (
     MAX_CACHED,
     MAX_COMMIT_TS,
@@ -130,7 +130,10 @@ class CanalJsonDecoder(PlainDecoder):
             shape = shape, message.get("sqlType")
         handle = message.get("pkNames", _UNSAID)
         if layout is None or layout.shape != shape or layout.handle != handle:
-            layout = next((one for one in state.others if one.shape == shape and one.handle == handle), None)
+            layout = next(
+                (candidate for candidate in state.others if candidate.shape == shape and candidate.handle == handle),
+                None,
+            )
             if layout is None:
                 layout = self._layout(message, rows[0], shape)
                 state.others.append(layout)
@@ -167,20 +170,20 @@ class CanalJsonDecoder(PlainDecoder):
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
         is_official = is_of_canal(message)
-        told = told_sql_types(message.get("sqlType")) if is_official else {}
+        sql_types = sql_types_of(message.get("sqlType")) if is_official else {}
         columns = [
-            column_of(self._types, name, types.get(name), told.get(name), is_official=is_official) for name in row
+            column_of(self._types, name, types.get(name), sql_types.get(name), is_official=is_official) for name in row
         ]
         layout = make_layout(
             shape,
             handle,
-            [(name, one.label, one.convert) for name, one in zip(row, columns, strict=True)],
+            [(name, column.label, column.convert) for name, column in zip(row, columns, strict=True)],
             "" if handle is _UNSAID else NO_PRIMARY_KEY,
         )
         if is_official:
             layout = replace(layout, columns=_unescaped(layout.columns), key=_unescaped(layout.key))
-        with_all = with_forms(layout.columns, [one.form for one in columns])
-        layout = layout.raw(with_types(with_all, tuple(one.declared for one in columns)))
+        with_all = with_forms(layout.columns, [column.form for column in columns])
+        layout = layout.raw(with_types(with_all, tuple(column.declared for column in columns)))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")

@@ -32,13 +32,13 @@ def _sender(message: Mapping[str, Any], packed: str) -> Recognised:
 
 def _options(message: Mapping[str, Any]) -> str:
     types, extension = message.get("mysqlType"), message.get("_tidb")
-    said = ""
+    words = ""
     if isinstance(types, dict) and any(isinstance(word, str) and "(" in word for word in types.values()):
-        said += ", content-compatible"
+        words += ", content-compatible"
     if isinstance(extension, dict):
-        said += ", row key" if "rowkey" in extension else ""
-        said += ", cut to its key" if extension.get("onlyHandleKey") or extension.get("claimCheckLocation") else ""
-    return said
+        words += ", row key" if "rowkey" in extension else ""
+        words += ", cut to its key" if extension.get("onlyHandleKey") or extension.get("claimCheckLocation") else ""
+    return words
 
 
 CANAL_JSON: Final = Protocol(

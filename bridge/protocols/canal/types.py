@@ -204,7 +204,7 @@ def column_of(
     return CanalColumn(mysql_type, convert, form, declared)
 
 
-def told_sql_types(sql_types: object) -> Mapping[str, object]:
+def sql_types_of(sql_types: object) -> Mapping[str, object]:
     """Gives what a message's `sqlType` tells of its columns: nothing where it is missing, or says VARCHAR of all, as
     senders do that know values only as texts."""
     return sql_types if isinstance(sql_types, dict) and set(sql_types.values()) != {_VARCHAR} else {}
@@ -226,12 +226,12 @@ def _check_sql_type(name: str, kind: _Type, mysql_type: str, sql_type: object) -
 
 def _type_of(mysql_type: str) -> _Type | None:
     """Takes a type apart; the longest name that is known counts, and what follows it are attributes."""
-    found = _TYPE.fullmatch(mysql_type)
-    if found is None:
+    match = _TYPE.fullmatch(mysql_type)
+    if match is None:
         return None
-    words = [found[1].lower(), *found[2].lower().split()]
-    attributes = {*words[1:], *found[4].lower().split()}
-    unsigned, arguments = not attributes.isdisjoint(("unsigned", "zerofill")), found[3]
+    words = [match[1].lower(), *match[2].lower().split()]
+    attributes = {*words[1:], *match[4].lower().split()}
+    unsigned, arguments = not attributes.isdisjoint(("unsigned", "zerofill")), match[3]
     for count in range(len(words), 0, -1):
         alias = _ALIASES.get(" ".join(words[:count]))
         if alias is not None:

@@ -171,10 +171,10 @@ def _declared(field: dict[str, Any]) -> str:
     """Gives the column's type upstream: TiCDC's tidb_type, with the length of a BIT, or the type that the native
     connector sends if configured so (column.propagate.source.type); "" where the schema has neither."""
     parameters = field.get("parameters")
-    said = parameters if type(parameters) is dict else {}
-    word, size, scale = (said.get(_SOURCE_TYPE + part) for part in ("type", "length", "scale"))
+    parameters_by_name = parameters if type(parameters) is dict else {}
+    word, size, scale = (parameters_by_name.get(_SOURCE_TYPE + part) for part in ("type", "length", "scale"))
     if type(field.get("tidb_type")) is str:
-        word, size = field["tidb_type"], said.get("length")
+        word, size = field["tidb_type"], parameters_by_name.get("length")
     if type(word) is not str:
         return ""
     name, _, behind = word.lower().partition(" ")

@@ -194,8 +194,8 @@ class DebeziumDecoder(PlainDecoder):
         if by_time:
             place = self._transaction_place(payload, source) if self._tells_transactions else _place(source)
             if place is not None and not self._tells_transactions and not _is_of_snapshot(source):
-                told = (source.get(name) for name in ("row", "connector", "version"))
-                index = row_index(*told, is_deleted=kind is Kind.DELETE)
+                row_fields = (source.get(name) for name in ("row", "connector", "version"))
+                index = row_index(*row_fields, is_deleted=kind is Kind.DELETE)
         fields = (
             kind,
             commit_ts,
@@ -249,7 +249,7 @@ class DebeziumDecoder(PlainDecoder):
             return []
         sql = _whole_statement(sql)
         schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
-        sql = with_told_databases(sql, schema, list(_tables_told(payload)))
+        sql = with_told_databases(sql, schema, list(_tables_of_change(payload)))
         commit_ts, by_time = _commit_ts(payload, source)
         place = self._place_of_change(source, by_time=by_time)
         if by_time and _is_of_snapshot(source):
@@ -275,15 +275,15 @@ def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[st
     row, before = payload[state.image or ""], payload.get("before")
     if type(row) is not dict or state.kind is Kind.INSERT:
         return payload
-    missing = {name for name, found in row.items() if found in UNAVAILABLE}
+    missing = {name for name, value in row.items() if value in UNAVAILABLE}
     for name in missing:
         if before is not None and before.get(name, UNAVAILABLE[0]) not in UNAVAILABLE:
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
-    rest = {name: found for name, found in row.items() if name not in missing}
+    available = {name: value for name, value in row.items() if name not in missing}
     if before is None or state.image == "before":
-        return {**payload, state.image or "": rest}
-    was = {name: found for name, found in before.items() if name not in missing}
-    return {**payload, "before": was, state.image or "": rest}
+        return {**payload, state.image or "": available}
+    was = {name: value for name, value in before.items() if name not in missing}
+    return {**payload, "before": was, state.image or "": available}
 
 
 def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes) -> Layout:
@@ -360,7 +360,7 @@ def _table(source: dict[str, Any]) -> str:
     return table if type(table) is str and len(table) <= MAX_NAME and "," not in table else ""
 
 
-def _tables_told(payload: dict[str, Any]) -> Iterator[TableName]:
+def _tables_of_change(payload: dict[str, Any]) -> Iterator[TableName]:
     """Gives the tables that `tableChanges` names: the `id` of each, which lists both of a rename where TiCDC writes it,
     and `previousId` where there is one."""
     changes = payload.get("tableChanges")

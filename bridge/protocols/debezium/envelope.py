@@ -47,9 +47,9 @@ class Envelopes:
         cut = _cut(content)
         schema = self._schemas.get(cut[0]) or self.named.get(cut[0]) if cut else None
         if cut is not None and schema is not None:
-            found = _loaded_or_none(cut[1])
-            if type(found) is dict and len(found) == 1 and "payload" in found:
-                return found["payload"], schema
+            document = _loaded_or_none(cut[1])
+            if type(document) is dict and len(document) == 1 and "payload" in document:
+                return document["payload"], schema
         return self._unknown(content, whose, cut)
 
     def _unknown(self, content: bytes, whose: str, cut: tuple[bytes, bytes] | None) -> Document:

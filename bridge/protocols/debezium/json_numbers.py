@@ -31,7 +31,7 @@ _STEPS: Final = (0, 1, -1, 2, -2, 3, -3)
 def document(value: str) -> str:
     """Converts a JSON document."""
     if type(value) is str and _MANY_DIGITS.search(value):
-        value = _TOKEN.sub(lambda found: _number(found[0]), value)
+        value = _TOKEN.sub(lambda match: _number(match[0]), value)
     return literals.text(value)
 
 

@@ -168,8 +168,8 @@ def time_nanos(value: int) -> str:
 
 
 def _thousandth(value: int) -> int:
-    whole, rest = divmod(_integer(value), 1000)
-    if rest:
+    whole, nanos = divmod(_integer(value), 1000)
+    if nanos:
         raise DecodeError(f"{value} ns is not a whole number of microseconds")
     return whole
 
@@ -194,10 +194,10 @@ def zoned_timestamp(value: str) -> str:
     if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the most common form
         literal = "'" + value[:10] + " " + value[11:19] + "'"
         return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
-    found = _ZONED.fullmatch(value)
-    if not found:
+    match = _ZONED.fullmatch(value)
+    if not match:
         raise DecodeError(f"{shown(value)} is not a timestamp with its zone")
-    day, clock, fraction, zone = found.groups()
+    day, clock, fraction, zone = match.groups()
     local = f"{day} {clock}"
     if zone not in ("Z", "+00:00"):
         local = str(datetime.fromisoformat(f"{local}{zone}").astimezone(UTC).replace(tzinfo=None))
@@ -207,10 +207,10 @@ def zoned_timestamp(value: str) -> str:
 
 def iso_text(value: str) -> str:
     """Converts a DATE, TIME or DATETIME in ISO 8601 (time.precision.mode=isostring)."""
-    found = _ISO.fullmatch(value)
-    if not found or not value:
+    match = _ISO.fullmatch(value)
+    if not match or not value:
         raise DecodeError(f"{shown(value)} is not a date or time in ISO 8601")
-    day, clock = found.groups()
+    day, clock = match.groups()
     if clock is None:
         return literals.date(day)
     clock, _, fraction = clock.partition(".")
@@ -220,5 +220,5 @@ def iso_text(value: str) -> str:
 
 def _fraction(digits: str | None) -> str:
     """Writes a fraction of a second without trailing zeros, so that equal moments have equal literals."""
-    kept = (digits or "").rstrip("0")
-    return "." + kept if kept else ""
+    significant = (digits or "").rstrip("0")
+    return "." + significant if significant else ""

@@ -43,7 +43,7 @@ class FastCanalDecoder(FastJsonDecoder):
         ]
         if None not in kinds:
             return kinds
-        return [kind or other for kind, other in zip(kinds, _OFFICIAL.kinds_of(texts), strict=True)]
+        return [kind or official for kind, official in zip(kinds, _OFFICIAL.kinds_of(texts), strict=True)]
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:  # noqa: ARG002
         message = canal_message(value)

@@ -44,8 +44,8 @@ class FastDebeziumDecoder(FastJsonDecoder):
 
     def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:
         """Gives the texts of a message's schemas as JSON, as far as they can be had; None where there are none."""
-        found = self._front.texts(key, value) if self._front else {}
-        return orjson.dumps(found).decode() if found else None
+        texts = self._front.texts(key, value) if self._front else {}
+        return orjson.dumps(texts).decode() if texts else None
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Does as the base says, with messages in Avro as well."""
@@ -107,9 +107,9 @@ def _check_is_sure(value: bytes, source: Mapping[str, Any]) -> None:
         raise DecodeError("a message without an event time of its own")
 
 
-def _free(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Hole]:
+def _free(members: Mapping[str, Any], names: Iterable[str]) -> dict[str, Hole]:
     """Puts holes for what no event needs, where it is a string or an integer."""
-    return {name: _FREE[type(found[name])] for name in names if type(found.get(name)) in _FREE}
+    return {name: _FREE[type(members[name])] for name in names if type(members.get(name)) in _FREE}
 
 
 Place = tuple[list[tuple[str, int]], dict[str, Any], dict[str, Any]]
@@ -126,7 +126,7 @@ def _place_in_binlog(place: str | None, source: Mapping[str, Any], transaction: 
 def _place_among_transactions(place: str | None, source: Mapping[str, Any], transaction: object) -> Place:
     """Gives the place that `debezium.transactions` makes.  Raises DecodeError for a transaction whose id ends with no
     number."""
-    base, told = base_of_file(source["file"]), transaction if type(transaction) is dict else None
+    base, block = base_of_file(source["file"]), transaction if type(transaction) is dict else None
     if place is None or base is None:
         raise DecodeError("a row without a place in the binlog")
     in_source = {
@@ -137,8 +137,8 @@ def _place_among_transactions(place: str | None, source: Mapping[str, Any], tran
     }
     head = head_of_place(f"{source['db']}.{source['table']}", source, base[:-1])
     holes, id_head = dict[str, Any](), ""
-    if told is not None:
-        id_, id_head = told["id"], id_of(told["id"])[:-NUMBER_DIGITS]
+    if block is not None:
+        id_, id_head = block["id"], id_of(block["id"])[:-NUMBER_DIGITS]
         parts: list[str | PlaceHole] = [id_head, PlaceHole(Hole.COORDINATE, 3)]
         if (by_file := text_before_file_number(id_)) is not None:
             parts = [by_file, PlaceHole(Hole.FILE_NUMBER, 3), IN_FILE, PlaceHole(Hole.FILE_POSITION, 3)]

@@ -74,23 +74,23 @@ class FastDecoder:
         Fewer than 512 messages are all left, and so are the first ones in a process that has not loaded the compiled
         functions.  Raises nothing.
         """
-        left = np.arange(len(values))
-        if not self._readiness.pays(len(left)):
-            return BatchResult([], left)
+        leftover = np.arange(len(values))
+        if not self._readiness.pays(len(leftover)):
+            return BatchResult([], leftover)
         self._reader.forget()
         keys, values = self._prepared(keys, values)
-        events, left = self._read(keys, values, left)
+        events, leftover = self._read(keys, values, leftover)
         for _ in range(_MOST_FORMS):
-            if not len(left) or not self._learns(_those(keys, left), _those(values, left)):
+            if not len(leftover) or not self._learns(_those(keys, leftover), _those(values, leftover)):
                 break
-            more, left = self._read(keys, values, left)
-            events += more
-        return BatchResult(events, left)
+            rows, leftover = self._read(keys, values, leftover)
+            events += rows
+        return BatchResult(events, leftover)
 
     def _prepared(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
     ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
-        """Gives messages as `_rows` reads them; those that cannot be brought into that form stay as they are."""
+        """Gives messages as `_rows` reads them.  Those that cannot be brought into that form stay as they are."""
         return keys, values
 
     def _read(
@@ -98,10 +98,10 @@ class FastDecoder:
     ) -> tuple[list[RowEvents], Numbers]:
         """Reads what it can of the messages of these numbers, and gives the numbers of the others."""
         with suppress(*_FAILED):
-            found = self._rows(_those(keys, numbers), _those(values, numbers))
-            if found is not None and len(found.numbers):
-                rows = RowEvents(numbers[found.numbers], found.events)
-                return [rows], np.delete(numbers, found.numbers)
+            rows_read = self._rows(_those(keys, numbers), _those(values, numbers))
+            if rows_read is not None and len(rows_read.numbers):
+                rows = RowEvents(numbers[rows_read.numbers], rows_read.events)
+                return [rows], np.delete(numbers, rows_read.numbers)
         return [], numbers
 
     def _learns(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
@@ -132,8 +132,8 @@ class FastJsonDecoder(FastDecoder):
     def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
         texts, kinds = self._kinds(keys, values)
         numbers = self._reader.numbers_of(kinds, lambda place: self._lesson(keys[place], values[place] or b""))
-        found = self._reader.read(texts, numbers)
-        return RowEvents(found.numbers, found.events)
+        rows = self._reader.read(texts, numbers)
+        return RowEvents(rows.numbers, rows.events)
 
     def _missed(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]

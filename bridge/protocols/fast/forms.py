@@ -200,9 +200,9 @@ class Forms:
 
     def form_of(self, lesson: Lesson, likeness: Hashable) -> int:
         """Gives the number of the form of a message; a form that is not known is learned from it."""
-        known = self._forms.get(likeness)
-        if known is not None:
-            return known
+        number = self._forms.get(likeness)
+        if number is not None:
+            return number
         first, flat = len(self._steps), flattened(lesson.tree)
         for constant, node in zip(flat.between, [*flat.nodes, None], strict=True):
             if constant:

@@ -89,9 +89,9 @@ class Part:
     says: the same as one text.
     """
 
-    def __init__(self, found: dict[str, Any], *, is_same: bool) -> None:
-        """found: the object as JSON gave it."""
-        self.members = [orjson.dumps({name: value})[1:-1] for name, value in found.items()] if is_same else None
+    def __init__(self, content: dict[str, Any], *, is_same: bool) -> None:
+        """content: the object as JSON gave it."""
+        self.members = [orjson.dumps({name: value})[1:-1] for name, value in content.items()] if is_same else None
         self.says = b",".join(sorted(self.members or ()))
 
 

@@ -50,9 +50,9 @@ class Frames:
     index: Numbers
     texts: Texts
 
-    def of(self, wanted: npt.NDArray[np.bool_]) -> Frames:
+    def of(self, mask: npt.NDArray[np.bool_]) -> Frames:
         """Keeps the frames of the messages that a mask marks."""
-        which = wanted[self.messages]
+        which = mask[self.messages]
         starts, ends = self.texts.starts[which], self.texts.ends[which]
         return Frames(self.messages[which], self.index[which], Texts(self.texts.content, starts, ends, starts))
 
@@ -101,9 +101,9 @@ def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Nu
     counts = np.zeros(len(messages), np.int64)
     room = np.empty((len(texts.content) // _LENGTH + 1, 4), np.int64)
     count, _ = split(texts.numbers(), texts.starts + behind, texts.ends, len(messages), room, counts)
-    found = room[:count]
-    starts = found[:, 2].copy()
-    return Frames(found[:, 0], found[:, 1], Texts(texts.content, starts, found[:, 3].copy(), starts)), counts
+    bounds = room[:count]
+    starts = bounds[:, 2].copy()
+    return Frames(bounds[:, 0], bounds[:, 1], Texts(texts.content, starts, bounds[:, 3].copy(), starts)), counts
 
 
 def heads_of(frames: Frames) -> Heads:
@@ -117,11 +117,11 @@ def heads_of(frames: Frames) -> Heads:
         values, firsts, _NOTHING, moments, np.zeros((size, PLACE_NUMBERS), np.int64),
     )  # fmt: skip
     names: list[bytes | None] = [None] * size
-    read = np.flatnonzero(firsts != NOT_READ)
-    starts, ends = values[firsts[read], 0].tolist(), values[firsts[read] + 1, 1].tolist()
-    for number, start, end in zip(read.tolist(), starts, ends, strict=True):
-        found = texts.content[start - 1 : end + 1]  # both strings, and all between them
-        names[number] = found if found.startswith(_MARK) and found.endswith(_MARK) else None
+    rows = np.flatnonzero(firsts != NOT_READ)
+    starts, ends = values[firsts[rows], 0].tolist(), values[firsts[rows] + 1, 1].tolist()
+    for number, start, end in zip(rows.tolist(), starts, ends, strict=True):
+        quoted = texts.content[start - 1 : end + 1]  # both strings, and all between them
+        names[number] = quoted if quoted.startswith(_MARK) and quoted.endswith(_MARK) else None
     return Heads(np.where(firsts == NOT_READ, 0, moments[:, 0]), names)
 
 
@@ -131,5 +131,5 @@ def framed(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> Fram
     versions = np.fromiter(
         (key is not None and key.startswith(OPEN_PROTOCOL_VERSION) for key in keys), np.bool_, len(keys)
     )
-    wanted = (key_counts == counts) & (counts > 0) & versions
-    return FramedMessages(frames.of(wanted), heads_of(key_frames.of(wanted)), counts)
+    is_matched = (key_counts == counts) & (counts > 0) & versions
+    return FramedMessages(frames.of(is_matched), heads_of(key_frames.of(is_matched)), counts)

@@ -38,10 +38,10 @@ class FastOpenProtocolDecoder(FastDecoder):
         framed = self._framed(keys, values)
         kinds = [framed.kind_of(number) for number in range(len(framed.frames.messages))]
         numbers = self._reader.numbers_of(kinds, lambda number: self._lesson(framed, number))
-        found = self._reader.read(framed.frames.texts, numbers, framed.outside)
-        messages = framed.frames.messages[found.numbers]
-        read = np.bincount(messages, minlength=len(keys))
-        return RowEvents(messages, found.events).only(read[messages] == framed.counts[messages])
+        rows = self._reader.read(framed.frames.texts, numbers, framed.outside)
+        messages = framed.frames.messages[rows.numbers]
+        counts = np.bincount(messages, minlength=len(keys))
+        return RowEvents(messages, rows.events).only(counts[messages] == framed.counts[messages])
 
     def _missed(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]

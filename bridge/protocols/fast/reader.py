@@ -151,13 +151,13 @@ class Reader:
         if self._missed[kind] & (self._missed[kind] - 1):
             return None
         with suppress(*_UNREADABLE):
-            found, known = lesson(), len(self._forms.forms)
-            _check_is_whole(found)
-            if self._is_wanted(found.event.schema, found.event.table):
-                form = self._forms.form_of(found, likeness(found))
+            message_lesson, form_count = lesson(), len(self._forms.forms)
+            _check_is_whole(message_lesson)
+            if self._is_wanted(message_lesson.event.schema, message_lesson.event.table):
+                form = self._forms.form_of(message_lesson, likeness(message_lesson))
                 if before == NOT_READ or self._forms.form_of_kind(before) != form:
-                    number = self._forms.add_kind(form, found.event.schema, found.event.table)
-                    return _Trial(kind, found, number, is_new=form == known)
+                    number = self._forms.add_kind(form, message_lesson.event.schema, message_lesson.event.table)
+                    return _Trial(kind, message_lesson, number, is_new=form == form_count)
         return None
 
     def _passed(self, trials: Sequence[_Trial]) -> Iterator[_Trial]:
@@ -166,13 +166,14 @@ class Reader:
             return
         lessons = [trial.lesson for trial in trials]
         outside = Outside(
-            np.array([lesson.event.commit_ts for lesson in lessons]), np.array([one.event.index for one in lessons])
+            np.array([lesson.event.commit_ts for lesson in lessons]),
+            np.array([lesson.event.index for lesson in lessons]),
         )
         numbers = np.array([trial.number for trial in trials], np.int32)
         tells_all = lessons[0].tells_all
         texts = Texts.of([lesson.text for lesson in lessons], [lesson.key for lesson in lessons]).without_blanks()
-        found = self.read(texts, numbers, None if tells_all else outside)
-        for number, row in zip(found.numbers.tolist(), found.events.to_pylist(), strict=True):
+        rows = self.read(texts, numbers, None if tells_all else outside)
+        for number, row in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
             if Event(**{**row, "kind": Kind(row["kind"])}) == lessons[number].event:
                 yield trials[number]
 
@@ -183,48 +184,48 @@ class Reader:
         """
         if len(texts.content) > _MOST_BYTES:
             raise MemoryError("too many bytes to be read together")
-        known, size = self._forms.arrays(), len(kinds)
+        arrays, size = self._forms.arrays(), len(kinds)
         cells = np.array([form.cells for form in self._forms.forms], np.int64)
-        most = int(cells[known.table[kinds[kinds != NOT_READ], 0]].sum())
+        most = int(cells[arrays.table[kinds[kinds != NOT_READ], 0]].sum())
         values, converted = np.empty((most, 3), np.int32), np.empty((most, 2), np.int32)
         firsts, moments = np.empty(size, np.int64), np.zeros((size, 2), np.int64)
-        seen = np.full(len(known.members), NOT_READ, np.int64)
+        member_seen = np.full(len(arrays.members), NOT_READ, np.int64)
         content, places = texts.numbers(), np.zeros((size, PLACE_NUMBERS), np.int64)
         count, conversions = walk(
-            content, texts.starts, texts.key_ends, texts.ends, size, kinds, known.table, known.forms, known.steps,
-            known.consts, known.members, known.slots, seen, values, firsts, converted, moments, places,
+            content, texts.starts, texts.key_ends, texts.ends, size, kinds, arrays.table, arrays.forms, arrays.steps,
+            arrays.consts, arrays.members, arrays.slots, member_seen, values, firsts, converted, moments, places,
         )  # fmt: skip
         commit_ts = moments[:, 0] if outside is None else outside.commit_ts
         if self._forms.has_moments:
             self._convert_moments(texts.content, kinds, moments, firsts)
-        made = self._converted(texts.content, values[:count], converted[:conversions])
+        outcome = self._converted(texts.content, values[:count], converted[:conversions])
         images, scratch = [], room(len(texts.content) + _SLACK)
         # A literal that no converter makes has at most twice the bytes of its value; a separator follows each.
-        made_here = int(np.count_nonzero(values[:count, 2] > CONVERTED))
-        most_bytes = 2 * len(texts.content) + count + made.size + LONGEST_MADE * made_here + _SLACK
+        compiled_count = int(np.count_nonzero(values[:count, 2] > CONVERTED))
+        most_bytes = 2 * len(texts.content) + count + outcome.size + LONGEST_MADE * compiled_count + _SLACK
         if most_bytes > _MOST_IMAGES:
             raise MemoryError("literals beyond Arrow's offsets")
         for number in range(len(IMAGES)):
             out = room(most_bytes)
             ends = np.zeros(size + 1, np.int32)
             size_of_all, _ = write_images(
-                number, content, size, kinds, known.table, known.forms, known.steps, values, firsts, made.numbers,
-                made.ends, made.literals, scratch, out, ends[1:],
+                number, content, size, kinds, arrays.table, arrays.forms, arrays.steps, values, firsts, outcome.numbers,
+                outcome.ends, outcome.literals, scratch, out, ends[1:],
             )  # fmt: skip
             images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)
         index = places[:, INDEX] if outside is None else outside.index
-        forms = known.table[kinds[numbers], 0]
+        forms = arrays.table[kinds[numbers], 0]
         columns = {
             "commit_ts": pa.array(commit_ts[numbers]),
             "index": pa.array(index[numbers], pa.int32()),
             **self._of_tables(kinds[numbers]),
             **self._of_forms(forms),
         }
-        if known.place_sizes[forms].any():
-            columns["place"] = _places(known, forms, places[numbers])
+        if arrays.place_sizes[forms].any():
+            columns["place"] = _places(arrays, forms, places[numbers])
         for number, image in enumerate(IMAGES):
-            columns[image] = _images(*images[number], numbers, known.has_image[forms, number])
+            columns[image] = _images(*images[number], numbers, arrays.has_image[forms, number])
         return Found(numbers, _events(columns, len(numbers)))
 
     def _converted(self, content: bytes, values: Rows, converted: Rows) -> _Made:
@@ -233,17 +234,17 @@ class Reader:
         values: where each value begins and ends.
         converted: the number of each value that is converted, and the step that it is of.
         """
-        made, literals, numbers = defaultdict[int, dict[bytes, int]](dict), list[bytes](), []
+        numbers_of_values, literals, numbers = defaultdict[int, dict[bytes, int]](dict), list[bytes](), []
         places = values[converted[:, 0], :2].T.tolist()
         for step, start, end in zip(converted[:, 1].tolist(), *places, strict=True):
             value = content[start - 1 : end]  # with its quotation mark, which tells a string from a number
-            number = made[step].get(value)
+            number = numbers_of_values[step].get(value)
             if number is None:
                 number = NOT_READ
                 with suppress(*FAILURES, DecodeError):
                     literals.append(self._forms.converters[step](_parsed(value)).encode())
                     number = len(literals) - 1
-                made[step][value] = number
+                numbers_of_values[step][value] = number
             numbers.append(number)
         of_each = np.full(len(values), NOT_READ, np.int32)
         of_each[converted[:, 0]] = numbers
@@ -256,11 +257,11 @@ class Reader:
         numbers = np.flatnonzero(firsts != NOT_READ)
         forms = self._forms.arrays().table[kinds[numbers], 0]
         converters = [form.moment for form in self._forms.forms]
-        found = list(
+        moments_as_sent = list(
             zip(forms.tolist(), map(content.__getitem__, map(slice, *moments[numbers].T.tolist())), strict=True)
         )
-        made = {(form, text): _moment(converters[form], text) for form, text in set(found)}
-        moments[numbers, 0] = np.fromiter(map(made.__getitem__, found), np.int64, len(found))
+        tso_of = {(form, text): _moment(converters[form], text) for form, text in set(moments_as_sent)}
+        moments[numbers, 0] = np.fromiter(map(tso_of.__getitem__, moments_as_sent), np.int64, len(moments_as_sent))
         firsts[numbers[moments[numbers, 0] == NOT_READ]] = NOT_READ
 
     def _of_tables(self, kinds: Rows) -> dict[str, pa.Array]:
@@ -313,14 +314,14 @@ def _events(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([columns.get(field.name, nothing) for field in EVENT_FIELDS], schema=EVENT_FIELDS)
 
 
-def _places(known: Arrays, forms: Rows, places: Numbers) -> pa.StringArray:
+def _places(arrays: Arrays, forms: Rows, places: Numbers) -> pa.StringArray:
     """Gives the places of events, null where there is none.
 
     forms, places: the form of each, and the numbers of its place.
     """
-    sizes = known.place_sizes[forms]
+    sizes = arrays.place_sizes[forms]
     out, ends = np.empty(int(sizes.sum()), np.uint8), np.zeros(len(forms) + 1, np.int32)
-    write_places(forms, len(forms), known.place_firsts, known.place_parts, known.consts, places, out, ends[1:])
+    write_places(forms, len(forms), arrays.place_firsts, arrays.place_parts, arrays.consts, places, out, ends[1:])
     validity = None if sizes.all() else pa.array(sizes > 0).buffers()[1]
     return pa.Array.from_buffers(pa.string(), len(forms), [validity, pa.py_buffer(ends), pa.py_buffer(out)])
 

@@ -92,5 +92,5 @@ class Parts(Sequence[bytes | None]):
     def __getitem__(self, number: slice) -> Sequence[bytes | None]: ...
     def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes | None] | None:
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+            return [self[place] for place in range(*number.indices(len(self)))]
         return self.texts.content[self._starts[number] : self._ends[number]] or None

@@ -63,7 +63,7 @@ def _is_sure(name: str, nameless: dict[str, Any], new: Columns, layout: Layout) 
     """Tells whether the nameless fields are the column's: they are complete, its own, and hide no column named like a
     field."""
     before = layout.names[: layout.names.index(name)]
-    fields = {field: found for field, found in nameless.items() if field != "v"}
+    fields = {field: value for field, value in nameless.items() if field != "v"}
     return "v" in nameless and fields == new[name] and _FIELDS.isdisjoint(before)
 
 

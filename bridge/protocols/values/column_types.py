@@ -49,12 +49,12 @@ raw literals are ready as they are."""
 def column_type(text: str, *, nullable: bool, charset: str | None = None) -> ColumnType:
     """Reads a `column_type` of information_schema.columns.  charset: None for a type without one."""
     lowered = text.lower()
-    found = _TYPE.match(lowered)
-    if found is None:
+    match = _TYPE.match(lowered)
+    if match is None:
         return ColumnType(lowered, nullable=nullable)
-    precision = int(found[2]) if found[2] else _DEFAULT_PRECISION.get(found[1], 0)
+    precision = int(match[2]) if match[2] else _DEFAULT_PRECISION.get(match[1], 0)
     has_empty_name = _EMPTY_NAME.match(lowered) is not None
-    return ColumnType(found[1], precision, int(found[3] or 0), bool(found[4]), nullable, has_empty_name, charset or "")
+    return ColumnType(match[1], precision, int(match[3] or 0), bool(match[4]), nullable, has_empty_name, charset or "")
 
 
 def enum_names(column: ColumnType, lost: Lost) -> RawConverter | None:

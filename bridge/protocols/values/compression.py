@@ -71,12 +71,12 @@ def _lz4(value: bytes, limit: int) -> bytes:
 def _content(frame: LZ4FrameDecompressor, value: bytes, limit: int) -> bytes:
     step = min(max(_FIRST_CHUNK, 4 * len(value)), limit + 1)
     chunks: list[bytes] = []
-    size, rest = 0, value
+    size, remainder = 0, value
     while not frame.eof:
-        if not rest and frame.needs_input:
+        if not remainder and frame.needs_input:
             raise DecodeError("the lz4 frame is cut off")
-        chunks.append(frame.decompress(rest, max_length=step))
-        size, rest = size + len(chunks[-1]), b""
+        chunks.append(frame.decompress(remainder, max_length=step))
+        size, remainder = size + len(chunks[-1]), b""
         if size > limit:
             raise DecodeError(f"the lz4 frame holds more than {limit} bytes")
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -93,9 +93,9 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
     if coordinate is not None and position >= 0:
         base, start = coordinate
         place = f"{FILE}{reader}/{base}/{server} {start + min(position, LAST_POSITION):019}"
-    if type(gtid) is str and (one := _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)):
-        first = _coordinate(f"{GTID}{reader}/{one[1].lower()}", int(one[2]))
-        return first if place is None else f"{first}{COORDINATES_SEP}{place}"
+    if type(gtid) is str and (match := _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)):
+        of_gtid = _coordinate(f"{GTID}{reader}/{match[1].lower()}", int(match[2]))
+        return of_gtid if place is None else f"{of_gtid}{COORDINATES_SEP}{place}"
     return place
 
 
@@ -124,8 +124,8 @@ def file_and_position(file: str, position: int) -> tuple[str, int]:
 def text_before_number(gtid: str) -> str | None:
     """Gives what stands before the number of a GTID of MySQL or MariaDB, which is the same in all of its server or
     domain that come from one server; None for another text."""
-    one = _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)
-    return None if one is None else gtid[: one.start(2)]
+    match = _MYSQL_GTID.fullmatch(gtid) or _MARIADB_GTID.fullmatch(gtid)
+    return None if match is None else gtid[: match.start(2)]
 
 
 def parts_of_set(gtids: str) -> list[tuple[str, str]] | None:

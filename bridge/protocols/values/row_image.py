@@ -90,8 +90,8 @@ def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> Decod
         except (TypeError, AttributeError):
             reason = f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type"
             return DecodeError(reason, Code.BAD_VALUE, column=name)
-        except (*FAILURES, DecodeError) as found:
-            code = getattr(found, "code", Code.MALFORMED)
+        except (*FAILURES, DecodeError) as cause:
+            code = getattr(cause, "code", Code.MALFORMED)
             code = Code.BAD_VALUE if code is Code.MALFORMED else code
-            return DecodeError(f"column {shown(name)} ({label}): {explain(found)}", code, column=name)
+            return DecodeError(f"column {shown(name)} ({label}): {explain(cause)}", code, column=name)
     return DecodeError(explain(failure))

@@ -90,10 +90,10 @@ def _fixed_offset(timezone: str) -> timedelta | None:
 
 
 def _zone(name: str) -> tzinfo:
-    known = available_timezones()
-    if name in known:
+    names = available_timezones()
+    if name in names:
         return ZoneInfo(name)
-    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(close)}? " if close else ""
     raise UsageError(f"unknown time zone {name!r}", fix=f'{hint}give an IANA name, "UTC" or an offset like "+08:00"')
 

@@ -72,8 +72,8 @@ def declared_types(columns: str) -> Sequence[str]:
 
 @lru_cache(maxsize=4096)
 def _split(columns: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    names, _, found = columns.partition(RAW)
-    parts = [part.partition(_TYPE) for part in found.split(SEP)]
+    names, _, forms_and_types = columns.partition(RAW)
+    parts = [part.partition(_TYPE) for part in forms_and_types.split(SEP)]
     if len(parts) == 1:
         parts *= names.count(SEP) + 1
     return names, tuple(form for form, _, _ in parts), tuple(declared for _, _, declared in parts)

@@ -59,13 +59,13 @@ def _boolean(content: bytes, at: int) -> tuple[bool, int]:
 
 
 def _real(form: str) -> Read:
-    one = Struct(form)
+    layout = Struct(form)
 
     def read(content: bytes, at: int) -> tuple[float, int]:
-        end = at + one.size
+        end = at + layout.size
         if end > len(content):
             raise IndexError
-        [number] = one.unpack_from(content, at)
+        [number] = layout.unpack_from(content, at)
         if number - number:  # NaN, which JSON lacks, as it lacks the infinite ones
             raise ValueError(f"{number} is no value of MySQL's")
         return number, end
@@ -142,7 +142,7 @@ def reader(plan: Plan) -> Read:
     than two."""
     match plan:
         case Record(fields):
-            return _record([(name, reader(one)) for name, one in fields])
+            return _record([(name, reader(field)) for name, field in fields])
         case Union(branches):
             return _union([reader(branch) for branch in branches])
         case Array(item):
@@ -178,8 +178,8 @@ def _enum(symbols: Sequence[str]) -> Read:
 def _record(fields: Sequence[tuple[str, Read]]) -> Read:
     def read(content: bytes, at: int) -> tuple[dict[str, Any], int]:
         values = {}
-        for name, one in fields:
-            values[name], at = one(content, at)
+        for name, read_field in fields:
+            values[name], at = read_field(content, at)
         return values, at
 
     return read

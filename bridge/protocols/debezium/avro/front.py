@@ -122,13 +122,13 @@ class AvroFront:
 
     def texts(self, *contents: bytes | None) -> dict[str, str]:
         """Gives the texts of the schemas that keys and values name, by `SchemaId.name`, as far as they can be had."""
-        found = {}
+        texts = {}
         for content in contents:
             if content is not None and is_framed(content):
                 with suppress(BridgeError, DecodeError):
                     id_, _ = framed(content, "it")
-                    found[id_.name] = self._lookup.text(id_)
-        return found
+                    texts[id_.name] = self._lookup.text(id_)
+        return texts
 
     def _key(self, key: bytes) -> tuple[bytes, str]:
         id_, start = framed(key, "the key")
@@ -228,9 +228,9 @@ def _in_json(front: AvroFront, messages: Iterable[Pair], *, whole: bool = False)
 def _names(record: str, table: str) -> bool:
     """Tells whether the name of a record may be that of a table (schema.name.adjustment.mode: `_` or `_u0041` for what
     is no letter, digit or `_`, and `_` before a digit; topic.delimiter)."""
-    plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), record)
-    wanted, joined = f".{_bare(table)}", "_" + _bare(table).replace(".", "_")
-    return any(f".{_bare(name)}".endswith((wanted, joined)) for name in (record, plain))
+    plain = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), record)
+    suffix, joined = f".{_bare(table)}", "_" + _bare(table).replace(".", "_")
+    return any(f".{_bare(name)}".endswith((suffix, joined)) for name in (record, plain))
 
 
 def _bare(name: str) -> str:

@@ -60,15 +60,15 @@ class AvroLots:
             texts.numbers(), texts.starts, texts.key_ends, texts.ends, len(values), firsts, steps, consts, out, bounds
         )
         written = Texts.between(out[: size + BEHIND].tobytes(), bounds, have_keys=True)
-        made = Parts(written, written.starts, written.key_ends), Parts(written, written.key_ends, written.ends)
-        left = np.flatnonzero(firsts == codes.NOT_READ).tolist()
-        others = self._front.all_in_json([keys[number] for number in left], [values[number] for number in left])
-        if not any(others[1]):
-            return made
-        both = list(made[0]), list(made[1])
-        for number, key, value in zip(left, *others, strict=True):
-            both[0][number], both[1][number] = key, value
-        return both
+        documents = Parts(written, written.starts, written.key_ends), Parts(written, written.key_ends, written.ends)
+        leftover = np.flatnonzero(firsts == codes.NOT_READ).tolist()
+        pairs = self._front.all_in_json([keys[number] for number in leftover], [values[number] for number in leftover])
+        if not any(pairs[1]):
+            return documents
+        columns = list(documents[0]), list(documents[1])
+        for number, key, value in zip(leftover, *pairs, strict=True):
+            columns[0][number], columns[1][number] = key, value
+        return columns
 
     def _firsts_of(
         self, texts: Texts, keys: Sequence[bytes | None], values: Sequence[bytes | None]
@@ -156,9 +156,9 @@ class _Steps:
         match plan:
             case Record(fields):
                 self._text += b"{"
-                for number, (name, one) in enumerate(fields):
+                for number, (name, field) in enumerate(fields):
                     self._text += b"," * (number > 0) + orjson.dumps(name) + b":"
-                    self._add_value(one, (*path, name))
+                    self._add_value(field, (*path, name))
                 self._text += b"}"
             case str() if path in self._expected:
                 text = self._expected[path].encode()
@@ -184,9 +184,9 @@ class _Steps:
         """Adds a step that takes these bytes and no others."""
         self._add(codes.AVRO_SAME, *self._const(content))
 
-    def _add(self, kind: int, one: int = 0, other: int = 0) -> None:
+    def _add(self, kind: int, argument: int = 0, second_argument: int = 0) -> None:
         self._end_text()
-        self._rows.append((kind, one, other))
+        self._rows.append((kind, argument, second_argument))
 
     def _end_text(self) -> None:
         if self._text:

@@ -71,9 +71,9 @@ class _Schemas:
 
     def _of(self, schema: Any, space: str) -> tuple[dict[str, Any], Plan]:
         if isinstance(schema, list):
-            made = [({}, branch) if branch == "null" else self._of(branch, space) for branch in schema]
-            [only] = [connect for connect, _ in made if connect]
-            return {**only, "optional": True}, Union([plan for _, plan in made])
+            branches = [({}, branch) if branch == "null" else self._of(branch, space) for branch in schema]
+            [only] = [connect for connect, _ in branches if connect]
+            return {**only, "optional": True}, Union([plan for _, plan in branches])
         if isinstance(schema, str):
             if schema not in _TYPES:
                 return self._named[f"{space}.{schema}" if space and "." not in schema else schema]
@@ -91,7 +91,7 @@ class _Schemas:
             case "record":
                 fields = [self._field(field, name.rpartition(".")[0]) for field in schema["fields"]]
                 connect |= {"name": name, "fields": [field for field, _ in fields]}
-                plan = Record([(field["field"], one) for field, one in fields])
+                plan = Record([(field["field"], field_plan) for field, field_plan in fields])
             case "array":
                 connect["items"], item = self._of(schema["items"], space)
                 plan = Array(item)
