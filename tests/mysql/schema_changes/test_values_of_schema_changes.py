@@ -417,8 +417,14 @@ BY_MODE = [
     (r"ALTER TABLE t ADD v VARCHAR(9) NOT NULL DEFAULT 'a\n'", True),
     (r"ALTER TABLE t MODIFY n ENUM('x', 'y\\')", True),
     (r"CREATE TABLE u (a INT, b SET('\'', 'x'))", True),
-    (r"CREATE TABLE u (a VARCHAR(9) DEFAULT 'a\n' CHECK (a <> '\r'))", False),
-    (r"ALTER TABLE t ADD v INT AS (n REGEXP '\\d') COMMENT 'it\'s'", False),
+    (r"CREATE TABLE u (a VARCHAR(9) DEFAULT 'a\n')", True),
+    (r"CREATE TABLE u (comment VARCHAR(9) CHECK (comment = '\r'))", True),
+    (r"ALTER TABLE t ADD v INT AS (n REGEXP '\\d') STORED", True),
+    (r"ALTER TABLE t ADD v VARCHAR(9), ALTER v SET DEFAULT 'a\n'", True),
+    (r"CREATE TABLE u (a VARCHAR(9)) PARTITION BY LIST COLUMNS (a) (PARTITION p VALUES IN ('\n'))", True),
+    (r"CREATE VIEW u AS SELECT id AS comment FROM t HAVING comment = '\\'", True),
+    (r"CREATE TABLE u (a INT COMMENT 'it\'s', KEY (a) COMMENT '\\') COMMENT = '\n'", False),
+    (r"ALTER TABLE t ADD v INT COMMENT 'it\'s', COMMENT = '\\'", False),
 ]
 
 
