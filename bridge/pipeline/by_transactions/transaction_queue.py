@@ -622,7 +622,10 @@ class TransactionQueue:
                 break
             if found.firsts[one] <= last:
                 is_elsewhere = is_gtid(end.id) and not is_before(end.id, whole[-1].id if whole else self.place.id)
-                if is_elsewhere and found.lasts[one] < self._first_lifted:  # of the binlog behind a failover
+                is_in_one = found.firsts[one] >> POSITION_BITS == found.lasts[one] >> POSITION_BITS
+                if (
+                    is_elsewhere and is_in_one and found.lasts[one] < self._first_lifted
+                ):  # of a binlog behind a failover
                     self._begin_lifting(found.firsts[one])
                     self._lift_from(end.id, found)
                     return self._whole(settled, now, below=below, is_end=is_end)
