@@ -58,13 +58,13 @@ def unsure(after: Cells, shape_of: Longs, usual: Sequence[Sequence[Usual]]) -> L
     """
     from bridge.protocols.fast.compiled.functions import fit_images
 
-    numbers = np.empty(len(after.images), np.int64)
+    found = np.empty(len(after.images), np.int64)
     count, _ = fit_images(
-        after.characters, after.offsets, after.separators, after.firsts, after.is_image.view(np.uint8), len(numbers),
+        after.characters, after.offsets, after.separators, after.firsts, after.is_image.view(np.uint8), len(found),
         shape_of, np.cumsum([0, *map(len, usual)]), np.array([*chain.from_iterable(usual)], np.int32).reshape(-1, 2),
-        numbers,
+        found,
     )  # fmt: skip
-    return numbers[:count]
+    return found[:count]
 
 
 _READINESS: Final = Readiness()
@@ -114,13 +114,11 @@ def true_names(table: Table, sent: Sequence[str]) -> list[str]:
     """
     names = [name.lower() for name in sent]
     free = [name for name in table.columns if name not in names]
-    candidates = {
-        name: [column for column in free if is_changed_to(column, name)] for name in names if name not in table.columns
-    }
-    is_clear = len(names) == len(table.columns) and all(len(choice) == 1 for choice in candidates.values())
-    if not is_clear or len({choice[0] for choice in candidates.values()}) < len(candidates):
+    found = {name: [one for one in free if is_changed_to(one, name)] for name in names if name not in table.columns}
+    is_clear = len(names) == len(table.columns) and all(len(ones) == 1 for ones in found.values())
+    if not is_clear or len({ones[0] for ones in found.values()}) < len(found):
         return list(sent)
-    return [candidates[name][0] if name in candidates else spelling for name, spelling in zip(names, sent, strict=True)]
+    return [found[name][0] if name in found else given for name, given in zip(names, sent, strict=True)]
 
 
 def _fix_of_name(table: Table, missing: str) -> str:
@@ -185,8 +183,8 @@ def check_needs(
     rows = np.arange(len(shape_of))
     if _READINESS.pays(len(rows)):
         rows = unsure(after, shape_of, [of_shapes[number].usual for number in numbers])
-    for fit, which in _by_fit(of_shapes, np.array(numbers, np.int64)[shape_of[rows]]):
-        row = _first_cut(after, rows[which], fit)
+    for fit, mine in _by_fit(of_shapes, np.array(numbers, np.int64)[shape_of[rows]]):
+        row = _first_cut(after, rows[mine], fit)
         if row is not None:
             table, names = shapes[shape_of[row]]
             raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
@@ -206,7 +204,7 @@ def check_types(
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
-        fit = Fit.UNKNOWN if column is None or column.generated else fit_of(declared, column.type)
+        fit = Fit.MAY_FIT if column is None or column.generated else fit_of(declared, column.type)
         if by_time and fit is Fit.DIFFERENT and column is not None:
             fit = fit_of(as_bytes(declared), column.type)
         if column is None or fit not in _MISFIT:
@@ -300,10 +298,10 @@ def _fit(types: tuple[str, ...]) -> _ImagePattern:
     """Makes the pattern of a column list.  types: as information_schema has them, "" for a column that is not
     written."""
     plain, usual = zip(*map(_plain_pattern, types), strict=True) if types else ((), ())
-    strict = tuple(_NO_BLANK_AT_THE_END if kind.startswith("char") else plain[i] for i, kind in enumerate(types))
+    strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
     texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
-    chars = tuple(i for i, kind in enumerate(types) if kind.startswith("char"))
-    floats = tuple(i for i, kind in enumerate(types) if kind.startswith("float"))
+    chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
+    floats = tuple(i for i, one in enumerate(types) if one.startswith("float"))
     pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
     return _ImagePattern(strict, usual, pattern, texts, chars, floats)
 
