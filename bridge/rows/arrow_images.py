@@ -34,12 +34,6 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, pa.scalar("", TEXT))
 
 
-def groups(texts: pa.Array, separator: str, limit: int, most: int | None = None) -> Iterator[str]:
-    """Gives the `runs` of texts in order, each joined to one text."""
-    for run in runs(texts, limit, most):
-        yield separator.join(run.to_pylist())
-
-
 def runs(texts: pa.Array, limit: int, most: int | None = None) -> Iterator[pa.Array]:
     """Cuts texts (large strings, none of them null), in order, to runs of about `limit` bytes and at most `most` texts.
     No run is empty."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.model import TableName
-from bridge.rows.arrow_images import TEXT, groups, runs
+from bridge.rows.arrow_images import TEXT, runs
 from bridge.rows.sql.load_format import Load
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -133,4 +133,4 @@ def cut_to_rows(images: pa.Array) -> Iterator[bytes]:
 
 def cut_to_statements(texts: pa.Array, separator: str, most: int | None = None) -> Iterator[str]:
     """Joins texts, in order, to bodies of statements: about STATEMENT_BYTES each, of at most `most` texts."""
-    return groups(texts, separator, STATEMENT_BYTES, most)
+    return (separator.join(run.to_pylist()) for run in runs(texts, STATEMENT_BYTES, most))

@@ -166,7 +166,8 @@ def shapes_typed(
         table, columns = shapes[number]
         types = declared_types(columns)
         if _PADDED in types:
-            types = _padded_lengths(types, changes.filter(pa.array(shape_of == number)))
+            rows = changes.filter(pa.array(shape_of == number))
+            types = [_padded_length(rows, at) if name == _PADDED else name for at, name in enumerate(types)]
         check_types(table, split_forms(columns)[0].split(SEP), types, commit_ts, by_time=by_time)
         if _PADDED not in types:
             checked.add(table, columns)
@@ -208,14 +209,9 @@ def _with_true_names(
     return renamed, changes.set_column(at, EVENT_SCHEMA.field("key"), pa.array(keys, pa.string()))
 
 
-def _padded_lengths(types: Sequence[str], changes: pa.Table) -> list[str]:
-    """Adds to types those lengths that only the values of row changes (of one shape) tell."""
-    return [_padded_length(changes, at) if declared == _PADDED else declared for at, declared in enumerate(types)]
-
-
 def _padded_length(changes: pa.Table, at: int) -> str:
-    """Finds the length of a BINARY, which TiCDC does not name, from its values: all of them have it.  It stays unknown
-    while all are NULL."""
+    """Finds the length of a BINARY, which TiCDC does not name, from the values of rows of one shape: all of them have
+    it.  It stays unknown while all are NULL."""
     for image in _IMAGES:
         [literals] = parts_of(whole(changes[image]), [at])
         values = literals.filter(pc.fill_null(pc.starts_with(literals, "x'"), False))
