@@ -114,11 +114,13 @@ def true_names(table: Table, sent: Sequence[str]) -> list[str]:
     """
     names = [name.lower() for name in sent]
     free = [name for name in table.columns if name not in names]
-    found = {name: [one for one in free if is_changed_to(one, name)] for name in names if name not in table.columns}
-    is_clear = len(names) == len(table.columns) and all(len(ones) == 1 for ones in found.values())
-    if not is_clear or len({ones[0] for ones in found.values()}) < len(found):
+    candidates = {
+        name: [column for column in free if is_changed_to(column, name)] for name in names if name not in table.columns
+    }
+    is_clear = len(names) == len(table.columns) and all(len(choice) == 1 for choice in candidates.values())
+    if not is_clear or len({choice[0] for choice in candidates.values()}) < len(candidates):
         return list(sent)
-    return [found[name][0] if name in found else given for name, given in zip(names, sent, strict=True)]
+    return [candidates[name][0] if name in candidates else spelling for name, spelling in zip(names, sent, strict=True)]
 
 
 def _fix_of_name(table: Table, missing: str) -> str:
@@ -183,8 +185,8 @@ def check_needs(
     rows = np.arange(len(shape_of))
     if _READINESS.pays(len(rows)):
         rows = unsure(after, shape_of, [of_shapes[number].usual for number in numbers])
-    for fit, mine in _by_fit(of_shapes, np.array(numbers, np.int64)[shape_of[rows]]):
-        row = _first_cut(after, rows[mine], fit)
+    for fit, which in _by_fit(of_shapes, np.array(numbers, np.int64)[shape_of[rows]]):
+        row = _first_cut(after, rows[which], fit)
         if row is not None:
             table, names = shapes[shape_of[row]]
             raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
