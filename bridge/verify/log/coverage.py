@@ -247,7 +247,7 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
             coverage.begin(name, change, is_there=coverage.of(name).is_there)
         return
     match classified.kind:
-        case StatementKind.CREATE_TABLE if not _if_not_exists(change.text):
+        case StatementKind.CREATE_TABLE if coverage.of(tables[0]).is_there is False or not _if_not_exists(change.text):
             coverage.put(tables[0], cut, is_made=is_told, is_there=True)
         case StatementKind.TRUNCATE_TABLE if coverage.is_in_doubt(change, tables[0]):
             coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)

@@ -56,6 +56,7 @@ def test_rows_count_behind_the_last_statement_that_touched_their_table(case: tup
 WHOLE = [
     (["CREATE TABLE t (a INT)"], {"t"}, set()),
     (["CREATE TABLE IF NOT EXISTS t (a INT)"], set(), set()),
+    (["DROP TABLE t", "CREATE TABLE IF NOT EXISTS t (a INT)"], {"t"}, set()),
     (["TRUNCATE t"], {"t"}, set()),
     (["CREATE TABLE t (a INT)", "RENAME TABLE t TO u"], set(), {"t"}),
     (["CREATE TABLE t (a INT)", "DROP TABLE t"], set(), {"t"}),
