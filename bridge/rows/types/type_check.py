@@ -204,7 +204,7 @@ def check_types(
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
-        found = Fit.UNKNOWN if column is None or column.generated else fit_of(declared, column.type)
+        found = Fit.MAY_FIT if column is None or column.generated else fit_of(declared, column.type)
         if by_time and found is Fit.DIFFERENT and column is not None:
             found = fit_of(as_bytes(declared), column.type)
         if column is None or found not in _MISFIT:
