@@ -25,10 +25,12 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     seen_before,
 )
 from bridge.rows.grouping import Bools, Longs
+from bridge.rows.moments import is_of_sending, is_of_snapshot, names_of
 
 _TWICE_FIX: Final = (
-    "Canal was restarted, and without GTIDs nothing tells what it has sent again: compare the table with the upstream"
-    " (bridge verify --against upstream); set canal.instance.gtidon=true, or give the table a key"
+    "nothing tells whether the sender was restarted and sends the last rows again, or the last transaction comes in"
+    " parts: compare the table with the upstream (bridge verify --against upstream), or give it a key; for Canal, set"
+    " canal.instance.gtidon=true"
 )
 
 log = structlog.get_logger()
@@ -81,11 +83,15 @@ class CountingRows:
         return found
 
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
-        """Names the tables whose rows have no key and may have been sent again by a Canal without GTIDs."""
+        """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, or of the last
+        transaction in the target."""
         keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
         if rows.table["place"].null_count or not pc.any(keyless).as_py():
             return
-        again = come_after_restart(rows, queue.applied, seen_before(rows, queue.shown))
+        again, last = come_after_restart(rows, queue.applied, seen_before(rows, queue.shown)), queue.applied.place
+        if last and not is_of_sending(last) and not is_of_snapshot(names_of(last)):
+            of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
+            again = again | of_last.combine_chunks().to_numpy(zero_copy_only=False)
         doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
         for schema, table in {(one["schema"], one["table"]) for one in doubled.to_pylist()} - self._may_be_doubled:
             self._may_be_doubled.add((schema, table))
