@@ -88,12 +88,15 @@ def serving(schemas: Mapping[int, str], port: int = 0) -> Iterator[Registry]:
             while size := int(self.rfile.readline(), 16):  # chunks
                 parts.append(self.rfile.read(size))
                 self.rfile.readline()
+            self.rfile.readline()  # what is left unread lets the kernel reset the connection, and the answer is lost
             return b"".join(parts)
 
         def answer(self, status: int, content: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
+            # Java's client takes no answer in HTTP/1.0 for the end of a connection, and loses the next request to it
+            self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(content)
 
