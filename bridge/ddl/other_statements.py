@@ -37,9 +37,9 @@ _MODIFIERS: Final = (
 )
 
 
-def changes_no_table(found: Sequence[Token], schema: str = "") -> bool:
+def changes_no_table(found: Sequence[Token]) -> bool:
     """Tells whether a statement, by its tokens, surely changes no table and no row, whatever follows its beginning."""
-    reader = TokenReader(list(found), schema)
+    reader = TokenReader(list(found), "")
     is_several = any(token.kind == "mark" and token.text == ";" for token in found[:-1])
     if all(token.text == ";" for token in found):
         return True

@@ -22,7 +22,7 @@ from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
-from bridge.pipeline.order import Order, starts_of
+from bridge.pipeline.order import Order, Starts, starts_of
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
@@ -83,13 +83,46 @@ def make_applier(
     """
     settled = writer.unreadable().settled
     config = replace(config, on_bad_message=replace(config.on_bad_message, settled=settled))
+    starts = starts_of(
+        progress,
+        lows,
+        by_partition=by_partition and transactions is None,
+        begins=config.begins,
+        unused=() if by_partition or transactions is not None else config.unused,
+    )
+    shared: dict[str, Any] = {
+        "tables": config.tables,
+        "counts": counts,
+        "until": config.until,
+        "on_bad_message": config.on_bad_message,
+        "clock": config.clock,
+    }
     order: Order[Any]
     if transactions is not None:
-        order = _transaction_order(writer, progress, lows, config, counts, transactions)
+        order = TransactionOrder(
+            progress,
+            starts,
+            transactions,
+            config.idle,
+            writer.changes_between,
+            grace_seconds=config.grace_seconds,
+            incomplete=config.incomplete,
+            most=config.most,
+            **shared,
+        )
     elif by_partition:
-        order = _partition_order(writer, progress, lows, config, counts)
+        backlog = _partition_backlog(writer, progress, starts, config)
+        order = PartitionOrder(progress, backlog, config.idle, writer.changes_between, settles=config.settles, **shared)
     else:
-        order = _boundary_order(progress, lows, config, counts)
+        frontier = Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock)
+        order = BoundaryOrder(
+            progress,
+            frontier,
+            Backlog(starts),
+            boundary_seconds=config.boundary_seconds,
+            rows_of=config.rows_of,
+            **shared,
+        )
     return Applier(
         writer,
         order,
@@ -103,54 +136,9 @@ def make_applier(
     )
 
 
-def _boundary_order(
-    progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
-) -> BoundaryOrder:
-    starts = starts_of(progress, lows, by_partition=False, begins=config.begins, unused=config.unused)
-    return BoundaryOrder(
-        progress,
-        Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock),
-        Backlog(starts),
-        tables=config.tables,
-        counts=counts,
-        until=config.until,
-        boundary_seconds=config.boundary_seconds,
-        rows_of=config.rows_of,
-        on_bad_message=config.on_bad_message,
-        clock=config.clock,
-    )
-
-
-def _transaction_order(
-    writer: Writer,
-    progress: Progress,
-    lows: Mapping[PartitionId, int],
-    config: ApplierConfig,
-    counts: Counts,
-    topic: PartitionId,
-) -> TransactionOrder:
-    return TransactionOrder(
-        progress,
-        starts_of(progress, lows, by_partition=False, begins=config.begins),
-        topic,
-        config.idle,
-        writer.changes_between,
-        tables=config.tables,
-        counts=counts,
-        grace_seconds=config.grace_seconds,
-        incomplete=config.incomplete,
-        until=config.until,
-        most=config.most,
-        on_bad_message=config.on_bad_message,
-        clock=config.clock,
-    )
-
-
-def _partition_order(
-    writer: Writer, progress: Progress, lows: Mapping[PartitionId, int], config: ApplierConfig, counts: Counts
-) -> PartitionOrder:
-    backlog = PartitionBacklog(
-        starts_of(progress, lows, by_partition=True, begins=config.begins),
+def _partition_backlog(writer: Writer, progress: Progress, starts: Starts, config: ApplierConfig) -> PartitionBacklog:
+    return PartitionBacklog(
+        starts,
         progress.applied_ts,
         start_ts=progress.start_ts,
         until=config.until,
@@ -158,16 +146,4 @@ def _partition_order(
         on_bad_message=config.on_bad_message,
         repeated_rows=RepeatedRows(writer.changes_between, config.routes),
         now=config.clock(),
-    )
-    return PartitionOrder(
-        progress,
-        backlog,
-        config.idle,
-        writer.changes_between,
-        tables=config.tables,
-        counts=counts,
-        until=config.until,
-        on_bad_message=config.on_bad_message,
-        settles=config.settles,
-        clock=config.clock,
     )

@@ -49,7 +49,7 @@ Passwords are never taken from the file: use the variables below, or a file of t
 [conf/bridge.toml](../../conf/bridge.toml) is a settings file that holds every setting with its default.
 `bridge config example` lists files to begin with (TiCDC to MySQL, TiDB to TiDB, Canal to MariaDB, Debezium's connector,
 CKafka, TLS everywhere, a Spark cluster), and `bridge config example NAME` prints one.
-`bridge check --show` prints the settings in force, without secrets, each with the line, variable or flag that gave it.
+`bridge check --show` prints the settings in force, without secrets, each with the file, variable or flag that gave it.
 """
 
 

@@ -3,7 +3,7 @@ decision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -119,11 +119,6 @@ _COLUMNS: Final = (
 _ANEW: Final = ", ".join(
     f"{name} = VALUES({name})" for name in [*_COLUMNS.split(", "), "left_out"] if name != "replacement"
 )
-
-
-NewName = Callable[[Iterable[TableName], TableName], TableName | None]
-"""Takes the tables that a schema change touches upstream, and the former name of one on the target; gives its new name,
-None where it is the old one."""
 
 
 class Journal:
