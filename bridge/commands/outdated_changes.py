@@ -14,7 +14,7 @@ from bridge.model import Table
 from bridge.protocols.values.timezones import is_utc_or_unset
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
+from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
 
 _BINARY: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 _TEXT: Final = re.compile("'")
@@ -37,11 +37,11 @@ def why_outdated(
     timezone: the zone in which they ran, None for UTC.
     """
     later = [one for one in ran if _is_before(change, position, one)]
-    there = trace([table.name], later, identity=identity, only_tables=True).history(table.name).spans[0]
-    if there is None:
-        reason = f"the rows that {table.name} had then are gone: it was emptied, dropped or replaced"
-    elif identity.key_of(there) != identity.key_of(table.name):
-        reason = f"the table that was {table.name} then is {there} now"
+    if coverage_of([table.name], later, identity=identity, only_tables=True).of(table.name).cut:
+        reason = (
+            f"the rows that {table.name} had then are gone, or in another table: it was emptied, dropped, renamed or"
+            " replaced"
+        )
     else:
         effects = [column_changes(one.text) for one in later if _alters(one, table, identity)]
         reason = next(_why_other_values(change, table, effects, timezone), "")

@@ -43,7 +43,7 @@ from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
 from bridge.verify.log.applied_changes import as_run
-from bridge.verify.log.lineage import LoggedChange, NameIdentity
+from bridge.verify.log.coverage import LoggedChange, NameIdentity
 
 
 @dataclass(frozen=True)

@@ -135,17 +135,8 @@ def server_kind(session: Session) -> ServerKind:
 
 def list_tables(session: Session) -> list[TableName]:
     """Lists all tables with rows outside of the system databases."""
-    return _list(session, f"table_type IN {TABLE_TYPES}")
-
-
-def list_views(session: Session) -> list[TableName]:
-    """Lists what has a table's name outside of the system databases, but no rows of its own: views and sequences."""
-    return _list(session, f"table_type NOT IN {TABLE_TYPES}")
-
-
-def _list(session: Session, condition: str) -> list[TableName]:
     rows = session.rows(
-        f"SELECT table_schema, table_name FROM information_schema.tables WHERE {condition} AND"
+        f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN {TABLE_TYPES} AND"
         " LOWER(table_schema) NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema')"
         " ORDER BY table_schema, table_name"
     )

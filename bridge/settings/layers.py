@@ -17,36 +17,6 @@ from bridge.settings import places
 from bridge.settings.places import PREFIX, Place
 from bridge.settings.problems import not_a_section, unknown
 
-_HEADER: Final = re.compile(r"\s*\[{1,2}([^\[\]]+)\]{1,2}\s*(#.*)?")
-_KEY: Final = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[\w-]+))*)\s*=""")
-
-
-def lines_of(text: str) -> dict[Place, int]:
-    """Returns the first line of each key, and of each section; what stands within a value of several lines may be
-    among them."""
-    found: dict[Place, int] = {}
-    section: Place = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.fullmatch(line):
-            section = _parts(header[1])
-            found.setdefault(section, number)
-        elif key := _KEY.match(line):
-            found.setdefault((*section, *_parts(key[1])), number)
-    return found
-
-
-def _parts(key: str) -> Place:
-    try:
-        inside: Any = tomllib.loads(f"{key} = 0")
-    except tomllib.TOMLDecodeError:
-        return ()
-    parts = []
-    while isinstance(inside, dict):
-        ((name, inside),) = inside.items()
-        parts.append(name)
-    return tuple(parts)
-
-
 _OF_KUBERNETES: Final = re.compile(
     r"BRIDGE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)=.*|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?=.*|PORT=\w+://.*)"
 )
@@ -106,12 +76,7 @@ def file_layer(config: Path | None) -> Layer:
     text = _text_of(config)
     settings = _parsed(config, text)
     refuse_secrets(settings, f"the configuration {config}")
-    lines = lines_of(text)
-    return Layer(Given(place, value, f"{config}{_line(place, lines)}") for place, value in _leaves(settings, ()))
-
-
-def _line(place: Place, lines: Mapping[Place, int]) -> str:
-    return next((f":{line}" for inside, line in lines.items() if inside[: len(place)] == place), "")
+    return Layer(Given(place, value, str(config)) for place, value in _leaves(settings, ()))
 
 
 def _leaves(settings: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, Any]]:

@@ -91,7 +91,7 @@ _HIDDEN = "***"
 
 
 class EffectiveSetting(NamedTuple):
-    """A setting as it is in force.  origin: line of the file, variable or flag; `default` where none gave it."""
+    """A setting as it is in force.  origin: the file, variable or flag; `default` where none gave it."""
 
     key: str
     value: Any

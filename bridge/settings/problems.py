@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from bridge.secret_settings import is_secret
 from bridge.settings import places
-from bridge.settings.places import Place, closest, shown_place
+from bridge.settings.places import Place, shown_place
 
 _KINDS: Final[Mapping[Any, str]] = {
     int: "a whole number",
@@ -117,50 +117,6 @@ def _given(place: Place, value: object) -> str:
     return f" (given: {value!r})" if is_shown and not set("@:") & set(str(value)) else ""
 
 
-_NAMES: Final = """
-acks allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
-auto.commit.enable auto.commit.interval.ms auto.offset.reset batch.num.messages batch.size bootstrap.servers
-broker.address.family broker.address.ttl broker.version.fallback builtin.features check.crcs client.dns.lookup
-client.id client.rack client.software.name client.software.version compression.codec compression.level
-compression.type connections.max.idle.ms consume.callback.max.messages coordinator.query.interval.ms debug
-delivery.report.only.error delivery.timeout.ms enable.auto.commit enable.auto.offset.store enable.gapless.guarantee
-enable.idempotence enable.metrics.push enable.partition.eof enable.random.seed enable.sasl.oauthbearer.unsecure.jwt
-enable.sparse.connections enable.ssl.certificate.verification enable_sasl_queue fetch.error.backoff.ms
-fetch.max.bytes fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id
-group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms https.ca.location
-https.ca.pem internal.termination.signal isolation.level linger.ms log.connection.close log.queue log.thread.name
-log_level max.in.flight max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms
-max.poll.records message.copy.max.bytes message.max.bytes message.send.max.retries message.timeout.ms
-metadata.broker.list metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy
-metadata.request.timeout.ms offset.store.method offset.store.path offset.store.sync.interval.ms
-partition.assignment.strategy partitioner plugin.library.paths produce.offset.report
-queue.buffering.backpressure.threshold queue.buffering.max.kbytes queue.buffering.max.messages
-queue.buffering.max.ms queued.max.messages.kbytes queued.min.messages queuing.strategy receive.message.max.bytes
-reconnect.backoff.jitter.ms reconnect.backoff.max.ms reconnect.backoff.ms request.required.acks request.timeout.ms
-retries retry.backoff.max.ms retry.backoff.ms sasl.kerberos.keytab sasl.kerberos.kinit.cmd
-sasl.kerberos.min.time.before.relogin sasl.kerberos.principal sasl.kerberos.service.name sasl.mechanism
-sasl.mechanisms sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
-sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
-sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
-sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.jwt.template.file
-sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.credentials.client.id
-sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
-sasl.oauthbearer.config sasl.oauthbearer.extensions sasl.oauthbearer.grant.type
-sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method sasl.oauthbearer.scope
-sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
-session.timeout.ms share.acknowledgement.mode socket.blocking.max.ms socket.connection.setup.timeout.ms
-socket.keepalive.enable socket.max.fails socket.nagle.disable socket.receive.buffer.bytes socket.send.buffer.bytes
-socket.timeout.ms ssl.ca.location ssl.ca.pem ssl.certificate.location ssl.certificate.pem ssl.cipher.suites
-ssl.crl.location ssl.curves.list ssl.endpoint.identification.algorithm ssl.engine.id ssl.engine.location
-ssl.key.location ssl.key.password ssl.key.pem ssl.keystore.location ssl.keystore.password ssl.providers
-ssl.sigalgs.list statistics.interval.ms sticky.partitioning.linger.ms test.mock.broker.rtt test.mock.num.brokers
-topic.blacklist topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt
-topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
-transaction.timeout.ms transactional.id
-"""
-KNOWN: Final = frozenset(_NAMES.split())
-"""The properties that librdkafka 2.16 takes as texts (CONFIGURATION.md), also those of topics and producers."""
 _NO_PROPERTY: Final = "none"
 """A name that the client does not know: it ends with it before a client is made, when all others are good."""
 
@@ -170,15 +126,9 @@ def wrong_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]
     for name, value in properties.items():
         reason = _refusal(name, _NO_PROPERTY if is_secret(name) else value)
         if f'No such configuration property: "{name}"' in reason:
-            yield name, _unknown(name)
+            yield name, f"unknown setting {_shown(name)}; librdkafka's CONFIGURATION.md lists them all"
         elif f'No such configuration property: "{_NO_PROPERTY}"' not in reason:
             yield name, f"{_shown(name)} is wrong: {reason}"
-
-
-def _unknown(name: str) -> str:
-    near = closest(name, KNOWN)
-    help_ = f"did you mean {_shown(near)}?" if near else "librdkafka's CONFIGURATION.md lists them all"
-    return f"unknown setting {_shown(name)}; {help_}"
 
 
 def _shown(name: str) -> str:

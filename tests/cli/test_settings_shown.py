@@ -62,9 +62,9 @@ def test_the_settings_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines()}
     assert lines["name"] == ['"bridge"', "default"]
     assert lines["timezone"] == ["-", "default"]
-    assert lines["protocol"] == ['"canal-json"', f"{config}:1"]
-    assert lines["source.topics"] == ['["a","b"]', f"{config}:3"]
-    assert lines["source.kafka.ssl.key.password"] == ['"***"', f"{config}:5"]
+    assert lines["protocol"] == ['"canal-json"', str(config)]
+    assert lines["source.topics"] == ['["a","b"]', str(config)]
+    assert lines["source.kafka.ssl.key.password"] == ['"***"', str(config)]
     assert lines["target.url"] == ['"mysql://u:***@h/"', "--target"]
     assert lines["target.password"] == ['"***"', "BRIDGE_TARGET_PASSWORD"]
     assert lines["stream.writers"] == ["5", "--set"]

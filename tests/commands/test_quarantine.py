@@ -270,11 +270,11 @@ SINCE = [
     (["ALTER TABLE u MODIFY e VARBINARY(9)"], "which name its number stands for"),
     (["TRUNCATE TABLE u"], "are gone"),
     (["DROP TABLE u", "CREATE TABLE u (id INT PRIMARY KEY, e ENUM('a','b'), v VARCHAR(3), w INT)"], "are gone"),
-    (["RENAME TABLE u TO o", "CREATE TABLE u LIKE o"], "is m.o now"),
+    (["RENAME TABLE u TO o", "CREATE TABLE u LIKE o"], "or in another table"),
     (["ALTER TABLE u DROP COLUMN w", "ALTER TABLE u ADD COLUMN w INT"], "the column w was dropped"),
     (["ALTER TABLE u CHANGE w x INT", "ALTER TABLE u ADD COLUMN w INT"], "the column that was w then is x now"),
     (["ALTER TABLE u ADD COLUMN x INT", "ALTER TABLE u MODIFY w BIGINT", "CREATE INDEX i ON u (w)"], ""),
-    (["RENAME TABLE u TO o", "RENAME TABLE o TO u"], ""),
+    (["RENAME TABLE u TO o", "RENAME TABLE o TO u"], "or in another table"),
 ]
 
 

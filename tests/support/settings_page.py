@@ -38,10 +38,10 @@ bridge run --config bridge.toml --set stream.status_seconds=60
 
 Settings that do not exist, `BRIDGE_*` variables that are none, and values that are not allowed end the command with
 exit code 2.  All of them are said at once, one line each: the key, the value (unless it may be secret), what is
-allowed, and the line, variable or flag that gave it:
+allowed, and the file, variable or flag that gave it:
 
 ```
-bridge: unknown setting stream.triger_ms; did you mean stream.trigger_ms? (bridge.toml:12)
+bridge: unknown setting stream.triger_ms; did you mean stream.trigger_ms? (bridge.toml)
 bridge: stream.messages_per_batch is wrong (given: '0'): it has to be a whole number, at least 1 (--set)
 ```
 

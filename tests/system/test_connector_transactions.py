@@ -29,6 +29,7 @@ SUM = "SELECT " + " + ".join(f"(SELECT SUM(balance) FROM bank.{table})" for tabl
 COUNT = "SELECT COUNT(*) FROM bank.ledger"
 BETWEEN = f"{SUM}, (SELECT applied_ts = applying_ts FROM _bridge.progress)"
 """The sum, and whether the target is between two steps of `parallel`, as one snapshot."""
+MANY = 1_000_000
 USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
 """How many transfers transactions have; of the larger ones several connections write."""
 
@@ -79,6 +80,42 @@ class Transfers(threading.Thread):
                 time.sleep(0.03)
 
 
+class ManyTransfers(threading.Thread):
+    """Moves money in a million transactions, as fast as the target takes them."""
+
+    _PROCEDURE = """
+        CREATE PROCEDURE bank.transfer(entry INT, number INT)
+        WHILE number > 0 DO
+            SET @amount = 1 + FLOOR(RAND() * 9), @one = FLOOR(RAND() * 30), @other = FLOOR(RAND() * 30);
+            START TRANSACTION;
+            UPDATE bank.a SET balance = balance - @amount WHERE id = @one;
+            IF number % 2 THEN UPDATE bank.b SET balance = balance + @amount WHERE id = @other;
+            ELSE UPDATE bank.c SET balance = balance + @amount WHERE id = @other; END IF;
+            INSERT INTO bank.ledger VALUES (entry + number, @amount);
+            IF number % 10 = 0 THEN
+                INSERT INTO bank.b VALUES (1000 + @one, 777); DELETE FROM bank.b WHERE id = 1000 + @one;
+            END IF;
+            COMMIT;
+            SET number = number - 1;
+        END WHILE"""
+    _PART, _AHEAD = 500, 20_000
+
+    def __init__(self, url: str, target: str) -> None:
+        super().__init__(daemon=True)
+        self._url, self._target, self.done = url, target, 0
+
+    def run(self) -> None:
+        """Until a million transactions are done."""
+        with admin(self._url) as session:
+            session.execute(self._PROCEDURE)
+            while self.done < MANY:
+                if self.done - count(self._target) > self._AHEAD:
+                    time.sleep(0.2)
+                    continue
+                session.execute(f"CALL bank.transfer({self.done}, {self._PART})")
+                self.done += self._PART
+
+
 class Reader(threading.Thread):
     """Takes snapshots of the target."""
 
@@ -106,6 +143,7 @@ RUNS = [
         ("target", OLD, "parallel", 8), ("mysql_target", MYSQL, "parallel", 8),
         ("target", MARIADB, "atomic", 4), ("mysql_target", MARIADB, "atomic", 4),
     ]),
+    pytest.param("target", MYSQL, "atomic", 20, marks=[pytest.mark.soak, pytest.mark.timeout(9000)], id="many"),
 ]  # fmt: skip
 
 
@@ -139,7 +177,12 @@ def test_no_snapshot_shows_a_part(
         *(part for topic in topics for part in ("--topic", topic)),
         *("--protocol", "debezium", "--set", f"ddl.source={source}", "--consistency", consistency),
     ]
-    transfers = Transfers(upstream.url, 3, LARGE if consistency == "parallel" else USUAL)
+    are_many = rounds == 20
+    transfers = (
+        ManyTransfers(upstream.url, target)
+        if are_many
+        else Transfers(upstream.url, 3, LARGE if consistency == "parallel" else USUAL)
+    )
     reader = Reader(target)
     is_avro = release == MYSQL
     with (
@@ -159,11 +202,11 @@ def test_no_snapshot_shows_a_part(
                     process.wait_for(lambda: total(target) == TOTAL, "the snapshot", 300)
                     reader.start()
                     transfers.start()
-                before = count(target)
+                least = count(target) + (MANY // 21 if are_many else 20)
                 process.wait_for(
-                    lambda: count(target) > before + 20 or has_ended(connector),  # noqa: B023
+                    lambda: count(target) > least or has_ended(connector),  # noqa: B023
                     "new transactions",
-                    300,
+                    1200 if are_many else 300,
                 )
                 if number % 2:
                     connector.kill()
@@ -171,9 +214,12 @@ def test_no_snapshot_shows_a_part(
                 time.sleep(draw.uniform(0, 1))
         connector.kill()
         connector.restart()
-        transfers.over.set()
-        transfers.join()
+        if isinstance(transfers, Transfers):
+            transfers.over.set()
+            transfers.join()
         with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
+            if isinstance(transfers, ManyTransfers):
+                process.wait_for(lambda: count(target) == MANY or has_ended(connector), "all transactions", 1200)
             process.wait_for(
                 lambda: (
                     all(contents(upstream.url, name) == contents(target, name) for name in TABLES)
@@ -189,6 +235,7 @@ def test_no_snapshot_shows_a_part(
             assert set(reader.sums) <= {TOTAL}
             pytest.skip("the connector ended: it reads rows before an ALTER TABLE with the columns behind it")
     assert is_avro == any("/ids/globalIds/" in path for path in registry.asked)
+    print(len(reader.sums), "snapshots")
     assert set(reader.sums) == {TOTAL}
     assert len(reader.sums) > 100
     assert bridge("verify", "--against", "upstream", "--upstream", upstream.url, "--target", target).code == 0

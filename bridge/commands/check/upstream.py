@@ -49,10 +49,7 @@ def gather(upstream: Target) -> UpstreamFacts:
         session.close()
 
 
-_VARIABLES: Final = (
-    *("tidb_gc_life_time", "tidb_enable_check_constraint"),
-    *("log_bin", "binlog_format", "binlog_row_image"),
-)
+_VARIABLES: Final = ("tidb_gc_life_time", "log_bin", "binlog_format", "binlog_row_image")
 
 
 def _new_collations(session: Session) -> bool | None:
@@ -78,7 +75,6 @@ def judge(facts: UpstreamFacts, place: str, settings: Settings) -> Iterator[Find
             " moments of verify and of rows that were cut to their key; that must be more than a verification takes",
         )
         yield _judge_collations(facts, settings.ddl.source)
-        yield from _judge_checks(facts, settings)
 
 
 def _judge_collations(facts: UpstreamFacts, source: str) -> Finding:
@@ -103,23 +99,6 @@ def _judge_collations(facts: UpstreamFacts, source: str) -> Finding:
         return fail("upstream-collations", what, fix)
     compares = "bytes" if is_old else "as their names say"
     return ok("upstream-collations", f"the upstream's collations compare {compares}, as ddl.source = {source} has it")
-
-
-def _judge_checks(facts: UpstreamFacts, settings: Settings) -> Iterator[Finding]:
-    is_on = facts.variables.get("tidb_enable_check_constraint", "OFF").upper() in {"ON", "1"}
-    if is_on and not settings.ddl.tidb_checks:
-        yield warn(
-            "upstream-checks",
-            "the upstream enforces CHECK constraints (tidb_enable_check_constraint), and the target gets none",
-            "set ddl.tidb_checks = true",
-        )
-    elif settings.ddl.tidb_checks and not is_on:
-        yield warn(
-            "upstream-checks",
-            "the upstream keeps no CHECK constraint (tidb_enable_check_constraint is OFF), and the target would refuse"
-            " rows by them",
-            "set ddl.tidb_checks = false",
-        )
 
 
 def judge_messages(facts: UpstreamFacts, found: Decoded) -> Iterator[Finding]:

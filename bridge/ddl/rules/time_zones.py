@@ -12,7 +12,7 @@ from bridge.ddl.clauses import Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition
 
-_MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
+_MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "FROM_UNIXTIME"})
 _DAYS: Final = frozenset({"CURRENT_DATE", "CURDATE", "CURRENT_TIME", "CURTIME"})
 _NO_MOMENT: Final = frozenset("0-: .")
 """The characters of a zero date, which is the same in every zone."""
@@ -20,12 +20,21 @@ _NO_MOMENT: Final = frozenset("0-: .")
 
 def local_times(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Refuses a statement whose outcome depends on the zone of the upstream's session, where the target does not know
-    that zone: hours would be shifted in silence."""
-    if site.timezone is None and not site.is_approved and (why := what_is_local(statement, site)):
+    that zone: hours would be shifted in silence.  So it does with a generated column that keeps local times of the
+    sessions that write rows: the bridge writes in UTC."""
+    if site.is_approved:
+        return
+    if site.timezone is None and (why := what_is_local(statement, site)):
         raise UnsupportedError(
             f"{why} in the zone of the upstream's session, whose name the target does not know: give its tables of time"
             " zones to the target, or give the zone as an offset, like +08:00, with ddl.timezone, and start the bridge"
             " again; or approve the statement if the zone is UTC"
+        )
+    if site.timezone != "+00:00" and (name := next(_generated(statement, site), "")):
+        raise UnsupportedError(
+            f"the generated column {name} keeps local times of the sessions that write rows, and the bridge writes in"
+            " UTC: replace the statement by one with a column that is not generated, which gets the upstream's values;"
+            " or approve it if those sessions are in UTC"
         )
     yield from ()
 
@@ -41,10 +50,26 @@ def _found(statement: StatementParts, site: Site) -> Iterator[str]:
         moment = at(found, i + 2 + (at(found, i + 2).word in {"TIMESTAMP", "DATE"}))
         if token.word == "UNIX_TIMESTAMP" and at(found, i + 1).text == "(" and _is_literal(moment):
             yield f"UNIX_TIMESTAMP({moment.text}) is a local time"
+    yield from (f"the generated column {name} keeps local times" for name in _generated(statement, site))
+    for item in statement.items:
+        column = item.definition or item.tokens[1 + (at(item.tokens, 1).word == "COLUMN") :]  # ALTER c SET DEFAULT
+        value = _default(column)
+        if value and _is_timestamp(column[0], statement, site) and _is_local("TIMESTAMP", value, statement, site):
+            yield f"the default of {column[0].text} is a local time"
     if statement.classified.kind is StatementKind.ALTER_TABLE:
         some = [why for item in statement.items if (why := _of_rows(item, statement, site))]
         if some and site.around.has_rows(statement.classified.tables[0]):
             yield from some
+
+
+def _generated(statement: StatementParts, site: Site) -> Iterator[str]:
+    """Gives the generated columns that keep what depends on the zone of the session that writes a row."""
+    for item in statement.items:
+        column, start = item.definition, _behind(item.definition, "AS")
+        end = closing(column, start) if start else 0
+        is_kept = not {"STORED", "PERSISTENT"}.isdisjoint(token.word for token in column[end:])
+        if start and is_kept and _is_local(at(column, 1).word, column[start:end], statement, site):
+            yield column[0].text
 
 
 def _of_rows(item: Item, statement: StatementParts, site: Site) -> str:
@@ -52,7 +77,7 @@ def _of_rows(item: Item, statement: StatementParts, site: Site) -> str:
     column = item.definition
     if not column:
         return ""
-    if item.change is C.ADD_COLUMN and _is_local(at(column, 1).word, _default(column)):
+    if item.change is C.ADD_COLUMN and _is_local(at(column, 1).word, _default(column), statement, site):
         return f"the rows that are there get a local time in {column[0].text}"
     if item.change is C.MODIFY_COLUMN:
         was = former_definition(item, statement, site)
@@ -61,20 +86,48 @@ def _of_rows(item: Item, statement: StatementParts, site: Site) -> str:
     return ""
 
 
-def _is_local(kind: str, default: Sequence[Token]) -> bool:
-    words = {token.word for token in default}
+def _is_local(kind: str, value: Sequence[Token], statement: StatementParts, site: Site) -> bool:
+    """Tells whether what a column of this type gets depends on the zone."""
+    words, named = {token.word for token in value}, set(_named(value, statement, site))
     if kind != "TIMESTAMP":
-        return not words.isdisjoint(_MOMENTS | _DAYS)
-    is_moment = any(_is_literal(token) and not _NO_MOMENT.issuperset(token.text.strip("'\"")) for token in default)
-    return not words.isdisjoint(_DAYS) or (is_moment and words.isdisjoint(_MOMENTS))
+        return not words.isdisjoint(_MOMENTS | _DAYS) or not named.isdisjoint({(True, False), (False, True)})
+    is_moment = any(_is_literal(token) and not _NO_MOMENT.issuperset(token.text.strip("'\"")) for token in value)
+    return not words.isdisjoint(_DAYS | {"UTC_TIMESTAMP"}) or (
+        (is_moment or (False, False) in named) and words.isdisjoint(_MOMENTS)
+    )
+
+
+def _named(value: Sequence[Token], statement: StatementParts, site: Site) -> Iterator[tuple[bool, bool]]:
+    """Tells of each column in an expression in parentheses whether it is a TIMESTAMP, and whether its seconds since
+    1970 are taken.  Where only NULL matters, it is left out."""
+    for i, token in enumerate(value if len(value) > 1 else ()):
+        function, behind = at(value, i - 2).word, at(value, i + 1)
+        is_timestamp = None if behind.text == "(" else _is_timestamp(token, statement, site)
+        if is_timestamp is not None and function != "ISNULL" and behind.word != "IS":
+            yield is_timestamp, function == "UNIX_TIMESTAMP"
+
+
+def _is_timestamp(column: Token, statement: StatementParts, site: Site) -> bool | None:
+    """Tells whether a column is a TIMESTAMP, by the statement or else on the target; None for what is no column."""
+    name = (column.name or "").lower()
+    own = {(item.definition[0].name or "").lower(): item.definition for item in statement.items if item.definition}
+    if name in own:
+        return at(own[name], 1).word == "TIMESTAMP"
+    was = site.around.column_definition(statement.classified.tables[0], name) if name else None
+    return None if was is None else was.upper().startswith("TIMESTAMP")
 
 
 def _default(column: Sequence[Token]) -> Sequence[Token]:
     """Gives what stands behind DEFAULT, () when there is no default."""
-    start = next((i + 1 for i, token, depth in with_depth(column) if token.word == "DEFAULT" and depth == 0), None)
-    if start is None:
+    start = _behind(column, "DEFAULT")
+    if not start:
         return ()
     return column[start : closing(column, start) + 1] if at(column, start).text == "(" else column[start : start + 2]
+
+
+def _behind(column: Sequence[Token], word: str) -> int:
+    """Gives the index of what stands behind a word outside of parentheses, 0 where there is no such word."""
+    return next((i + 1 for i, token, depth in with_depth(column) if token.word == word and depth == 0), 0)
 
 
 def _is_literal(token: Token) -> bool:

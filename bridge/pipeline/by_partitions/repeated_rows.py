@@ -6,9 +6,9 @@ A row is such a one when its partition has shown its time before, and it is olde
 table.  By its place it is older, where both tell theirs in one binlog, otherwise by its commit ts or event time.
 
 Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
-behind others shows it: its place is not behind the last one of its partition in the target.  None of these is applied
-again.  Debezium's connector also tells which row of its event a row is; with GTIDs alone, a row of the very last
-transaction may be one more of it.
+behind others shows it: its place is not behind the last one of its partition in the target (a set of GTIDs is a part of
+the last one).  None of these is applied again.  Debezium's connector also tells which row of its event a row is; with
+GTIDs alone, a row of the very last transaction may be one more of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside
+from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -37,6 +37,7 @@ _SECOND_MS: Final = 1000
 _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
+_MARK: Final = 1
 
 log = structlog.get_logger()
 
@@ -56,7 +57,8 @@ def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) 
     )
     first = told[0].as_py()
     is_next = first > applied.place or (first == applied.place and not 0 < indexes[0] <= applied.rows)
-    if rises.all() and is_next and not applied.again:
+    is_alike = not applied.place or names_of(first) == names_of(applied.place)
+    if rises.all() and is_next and is_alike and not applied.again:
         return None
     copies, _ = _followed(rows, len(rows.times), applied, seen())
     return copies if copies.any() else None
@@ -120,10 +122,14 @@ def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"].slice(0, count), rows.table["index"].to_numpy()
     last_row, last = -1, applied
-    for name, numbers in _binlogs(Places.of(places).numbers, marks).items():
+    told, may_be_copies = Places.of(places).numbers, (rows.times <= seen)[:count]
+    files = {name: numbers for name, numbers in told.items() if name.startswith(FILE)}
+    if not files and (told or marks):
+        told, marks = {"": _gtid_ranks(told, marks, may_be_copies)}, {"": _MARK} if marks else {}
+    for name, numbers in (files or told).items():
         highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
         for row in np.flatnonzero(numbers >= 0).tolist():
-            number, may_be_copy = int(numbers[row]), bool(rows.times[row] <= seen[row])
+            number, may_be_copy = int(numbers[row]), bool(may_be_copies[row])
             index = int(indexes[row]) if name.startswith(FILE) else 0
             if may_be_copy and number < highest:
                 copies[row] = True
@@ -144,12 +150,20 @@ def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple
     return copies, last
 
 
-def _binlogs(numbers: Mapping[str, Longs], marks: Mapping[str, int]) -> Mapping[str, Longs]:
-    """Gives the coordinates that ascend in a binlog: file and position; without these the GTIDs, where they are of one
-    server.  (Canal's sets of several servers name all of them in each row.)"""
-    files = {name: found for name, found in numbers.items() if name.startswith(FILE)}
-    is_one_server = len(numbers.keys() | marks.keys()) == 1 and SENT not in numbers
-    return files or (numbers if is_one_server else {})
+def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_copies: Bools) -> Longs:
+    """Gives numbers that ascend with the sets of GTIDs of the rows of a partition, beginning at _MARK with the set that
+    is in the target (marks), and are less for a part of the last set; -1 where nothing tells."""
+    names = sorted(numbers.keys() | marks.keys())
+    count, rank, last = len(may_be_copies), _MARK, tuple(marks.get(name, -1) for name in names)
+    ranks = np.full(count, -1)
+    sets = zip(*(numbers[name].tolist() if name in numbers else [-1] * count for name in names), strict=True)
+    for row, found in enumerate(() if SENT in names else sets):
+        if max(found) >= 0:
+            is_part = all(number <= other for number, other in zip(found, last, strict=True))
+            if found != last and not (is_part and may_be_copies[row]):
+                last, rank = found, rank + 2
+            ranks[row] = rank - (found != last)
+    return ranks
 
 
 class _RowsOf(NamedTuple):

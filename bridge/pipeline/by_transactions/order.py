@@ -24,6 +24,7 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
+from bridge.pipeline.by_transactions.past import Past, is_same_place
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
@@ -138,7 +139,9 @@ class TransactionOrder(BoundaryOrder):
         """Gives a schema change whose place is passed, for the operator; None for one that the connector sent again."""
         for one in self._changes_between(0, _ALWAYS):
             is_truncation = "TRUNCATE" in one.text.upper() and "TRUNCATE" in change.text.upper()
-            if one.place == change.place and (one.statement_hash == change.statement_hash or is_truncation):
+            if is_same_place(one.place, change.place) and (
+                one.statement_hash == change.statement_hash or is_truncation
+            ):
                 return None
         return replace(change, doubt=_LATE)
 
@@ -250,7 +253,10 @@ class TransactionOrder(BoundaryOrder):
         """Notes that nothing more will be read."""
         super().end()
         self._settle()
-        self._hand_on(_NO_EVENTS)
+        rows = -1
+        while rows != self._queue.rows:  # there may be several failovers
+            rows = self._queue.rows
+            self._hand_on(_NO_EVENTS)
 
     # --- what is due
 
@@ -293,11 +299,14 @@ class TransactionOrder(BoundaryOrder):
         return replace(step, positions=positions)
 
     def _reached(self, high: int) -> tuple[Place, dict[PartitionId, int]]:
-        place, ends = self._place, dict(self._loose_ends)
+        place, ends, past = self._place, dict(self._loose_ends), Past.read(self._place.past)
+        past.add(place.id)
         for number, one in self._places:
             if number > high:
                 break
             place = one
+            past.add(one.id)
+        place = place._replace(past=past.text())
         for where, numbers, behind in self._marks:
             count = int(np.searchsorted(numbers, high, "left"))
             ends[where] = int(behind[:count].max(initial=ends.get(where, 0)))

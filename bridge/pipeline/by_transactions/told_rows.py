@@ -17,7 +17,7 @@ from bridge.model import PartitionId
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked
+from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
 from bridge.rows.order_and_slices import TableChunk
 from bridge.spark.kept_rows.places import spilled
@@ -62,13 +62,17 @@ class TransactionRows:
         were acknowledged before it began (Debezium dbz#633).  So the last row of each number is taken: these must
         ascend as the binlog does, be as many as the END counts, and no other row may stand behind the first of them.
         """
-        last = {order: place for place, order in enumerate(self.orders.tolist())}
-        chosen = np.array([last.get(order, _NONE) for order in range(1, mark.count + 1)], np.int64)
+        chosen = self.rest(mark)
         if (chosen == _NONE).any() or (np.diff(chosen) <= 0).any():
             return False
         identities = list(zip(self.numbers.tolist(), self.rows.tolist(), self.kinds.tolist(), strict=True))
         behind = set(identities[int(chosen[0]) :]) if mark.count else set()
         return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == mark.tables
+
+    def rest(self, mark: TransactionMark) -> Longs:
+        """Which are the last of each number that an END counts, -1 where none is."""
+        last = {order: place for place, order in enumerate(self.orders.tolist())}
+        return np.array([last.get(order, _NONE) for order in range(1, mark.count + 1)], np.int64)
 
     def _counts(self, which: Longs) -> dict[str, int]:
         counts = np.bincount(self.tables[which], minlength=1)
@@ -227,6 +231,31 @@ class ToldRows:
         events = table.select([name for name in EVENT_SCHEMA.names if name != "place"])
         return events.add_column(at, EVENT_SCHEMA.field(at), pa.nulls(table.num_rows, pa.string()))
 
+    def with_numbers(self, numbers: Longs) -> ToldRows:
+        """Gives the rows with other places in the binlog."""
+        if np.array_equal(numbers, self.numbers):
+            return self
+        at = self.table.schema.get_field_index("number")
+        parts = np.split(numbers, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
+        return ToldRows(
+            tuple(
+                TableChunk(part.table.set_column(at, "number", pa.array(own)))
+                for part, own in zip(self.parts, parts, strict=True)
+            )
+        )
+
+    def are_same(self, rows: TransactionRows, one: Bools, other: Bools) -> bool:
+        """Tells whether what is in two parts of a transaction under one number is the same.  one, other: which of its
+        rows are of each part."""
+        names = ("order", "kind", "table of", "columns", "before", "after")
+        first, second = (
+            dict(zip(part[0], zip(*part[1:], strict=True), strict=True))
+            for part in (
+                [taken(self.table, rows.at[which])[name].to_pylist() for name in names] for which in (one, other)
+            )
+        )
+        return all(second[order] == what for order, what in first.items() if order in second)
+
     @cached_property
     def servers(self) -> list[str]:
         """Whose binlogs they name."""
@@ -238,6 +267,12 @@ class ToldRows:
         """The file and position of each."""
         numbers: Longs = self.table["number"].to_numpy()
         return numbers
+
+    @cached_property
+    def orders(self) -> Longs:
+        """The number of each in its transaction."""
+        orders: Longs = self.table["order"].to_numpy()
+        return orders
 
     @cached_property
     def _of_transaction(self) -> tuple[list[tuple[str, ...]], Longs]:

@@ -5,10 +5,15 @@ rows that its END counts have been read, and all transactions before it are due.
 own, so that the order within the transaction holds too; the numbers of transactions ascend with the order, and begin
 at the time that the END tells, or at the number behind the transaction before it (TSO).
 
-After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due,
-by file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END without
-rows is also one if the number in its id, of a GTID or a file and position, is no higher than that of the last that was
-due: the connector leaves out only rows that it knows to be acknowledged.
+After a restart the connector sends rows and ENDs again.  What is a copy is told by the GTID of its transaction, or else
+by file and position: those at or below the last transaction that was due.  ENDs of transactions of which such rows came
+are copies too, and ENDs without rows by the number in their id: the connector leaves out only rows that it knows to be
+acknowledged.
+
+After a failover the connector reads another binlog, whose files and positions tell nothing of those before.  With GTIDs
+the order goes on: where a row that is no copy has a lower place than the last transaction that was due, it and what
+lies behind it in its partition are *lifted* above all that came before.  A server writes a transaction into one file of
+its binlog, so that rows of it in an earlier file were sent before the failover, and came again.
 
 Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
 """
@@ -27,10 +32,18 @@ import pyarrow as pa
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
-from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
+from bridge.pipeline.by_transactions.past import Past, domain_of, is_before, is_gtid, is_same_place
+from bridge.pipeline.by_transactions.told_rows import (
+    Bools,
+    Longs,
+    ToldRows,
+    TransactionRows,
+    Transactions,
+    missing_rows,
+)
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
-from bridge.protocols.debezium.transactions import TransactionMark, told_id
-from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, SNAPSHOT_SERVER
+from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
+from bridge.protocols.values.event_time import LAST_POSITION, POSITION_BITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
@@ -48,6 +61,16 @@ _BEGUN_TWICE: Final = (
 )
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
+_LAST_NUMBER: Final = (1 << 63) - 1
+_ROOM: Final = 1 << 16
+"""How many files of the binlog are left free below the place of the first row that is lifted."""
+_WHICH_BINLOG: Final = (
+    "the connector has begun to read another server's binlog, and nothing tells whether this is of that one, or of the"
+    " one before: see on the upstream whether it ran before the first transaction that is not in the target"
+)
+_CUT: Final = (
+    "was cut by a failover: rows of it came from one server's binlog, and others under the same numbers from the next"
+)
 _CHANGE, _WHOLE, _LOOSE = range(3)
 """The order of what is at one place: schema changes, transactions, rows of none."""
 
@@ -55,13 +78,17 @@ _CHANGE, _WHOLE, _LOOSE = range(3)
 class Place(NamedTuple):
     """The last transaction, or schema change, that was due: whose binlog, and its file and position.
 
-    last: the file and position of the last transaction.  id: that transaction.
+    last: the file and position of the last transaction.  id: that transaction, or the GTID of the schema change.
+    lift: what is added to the file and position of that binlog, so that they ascend over all binlogs.
+    past: the transactions before (`Past.text`).
     """
 
     server: str
     number: int
     last: int
     id: str
+    lift: int = 0
+    past: str = ""
 
     def text(self) -> str:
         """Writes it as progress keeps it."""
@@ -70,8 +97,8 @@ class Place(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Place:
         """Reads what `text` wrote."""
-        server, number, last, id_ = text.split("\n", 3)
-        return cls(server, int(number), int(last), id_)
+        server, number, last, id_, lift, past = text.split("\n")
+        return cls(server, int(number), int(last), id_, int(lift), past)
 
 
 NOWHERE: Final = Place("", -1, -1, "")
@@ -117,6 +144,11 @@ class _Statement:
     where: PartitionId
     offset: int
     is_of_snapshot: bool
+
+    @property
+    def id(self) -> str:
+        """Its GTID, NO_TRANSACTION where it tells none."""
+        return (self.change.place or "").split("\n")[-1]
 
 
 class Mark(NamedTuple):
@@ -192,15 +224,25 @@ class TransactionQueue:
     """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
     _gone: set[str] = field(default_factory=set)
     """Transactions of which rows came again after they were due."""
-    _lasts: dict[str, str] = field(default_factory=dict)
-    """The last transaction that was due of each server that transactions are from, by what stands before the number of
-    the id; of the processes before, only the last of all."""
+    _past: Past = field(default_factory=Past)
+    _empty: list[str] = field(default_factory=list)
+    """Transactions without rows that are past."""
+    _lift: int = 0
+    """That of the binlog that is read now."""
+    _first_lifted: float = math.inf
+    """The file and position above which rows are lifted, until a transaction there is due."""
+    _lifted_from: dict[PartitionId, int] = field(default_factory=dict)
+    """The offset of the first such row of each partition."""
+    _cut: set[str] = field(default_factory=set)
+    """Transactions whose rows before a failover are not told from those behind it."""
     _statements: list[_Statement] = field(default_factory=list)
     _blocked: str = ""
     _is_short: bool = False
 
     def __post_init__(self) -> None:
-        self._note_last(self.place.id)
+        self._past = Past.read(self.place.past)
+        self._past.add(self.place.id)
+        self._lift = self.place.lift
 
     @property
     def rows(self) -> int:
@@ -295,20 +337,38 @@ class TransactionQueue:
             position = f"{topic}/{partition}/{offset}"
             if place is None:
                 raise _unplaced(position)
-            server, number = place.split("\n")[1:3]
+            server, raw, *_, id_ = place.split("\n")[1:]
+            number = int(raw) + self.place.lift
             change = SchemaChange(ts, schema, table, text, position, place)
-            self.passed[topic, partition] = max(int(number), self.passed.get((topic, partition), -1))
-            where, waiting = (topic, partition), [one.change for one in self._statements]
+            where = (topic, partition)
             is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
             if offset < self.loose_ends.get(where, 0):
+                self.passed[where] = max(number, self.passed.get(where, -1))
                 continue
-            if is_of_snapshot and int(number) < self.place.number:
+            if is_of_snapshot and number < self.place.number:
                 raise _set_back(position)
-            self._check_server([server], position)
-            if int(number) <= self.place.number and not is_of_snapshot:
+            is_first = self.place.id or self.place.server in ("", server)
+            self._check_server([server], [id_], position)
+            is_past = self._past.has(id_)
+            if is_past is False and number <= self.place.last:
+                self._begin_lifting(number)
+                self._lifted_from.setdefault(where, offset)
+            if offset >= self._lifted_from.get(where, offset + 1):
+                number += self._lift - self.place.lift
+            elif not is_past and (self._is_lifting or not is_first) and not is_of_snapshot:
+                change = replace(change, doubt=_WHICH_BINLOG)
+            self.passed[where] = max(number, self.passed.get(where, -1))
+            if (is_past or number <= self.place.number) and not is_of_snapshot:
                 passed.append(change)
-            elif all((change.place, change.statement_hash) != (o.place, o.statement_hash) for o in waiting):
-                self._statements.append(_Statement(change, int(number), batch, where, offset, is_of_snapshot))
+                continue
+            same = [
+                one
+                for one in self._statements
+                if is_same_place(one.change.place, change.place) and one.change.statement_hash == change.statement_hash
+            ]
+            if not same or same[0].change.place != place:  # behind a failover its place is the later one
+                self._statements = [one for one in self._statements if one not in same]
+                self._statements.append(_Statement(change, number, batch, where, offset, is_of_snapshot))
         return tuple(passed)
 
     def _take_rows(self, events: pa.Table) -> Mapping[PartitionId, int]:
@@ -318,7 +378,8 @@ class TransactionQueue:
             raise _unplaced("a row")
         rows = ToldRows.of(events)
         topics, partitions, offsets = (rows.table[name] for name in ("topic", "partition", "offset"))
-        self._check_server(rows.servers, f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}")
+        position = f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}"
+        self._check_server(rows.servers, rows.ids, position)
         where, codes = _partitions(events)
         if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
             raise SourceError(
@@ -327,10 +388,18 @@ class TransactionQueue:
                 fix="apply without the topic of transactions, in a pipeline of another --name, and compare with bridge"
                 " verify --against upstream; smaller transactions keep the files below that size",
             )
+        told = [self._past.has(id_) for id_ in rows.ids]
+        is_past, is_new = (np.array([one is so for one in told], np.bool_)[rows.codes] for so in (True, False))
+        rows = self._lifted(rows, is_new, where, codes)
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
-        is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
-        if (is_late := is_copy & (rows.numbers > self.place.last)).any():
+        if (is_forgotten := np.array([*map(self._past.is_forgotten, rows.ids)], np.bool_)[rows.codes]).any():
+            is_forgotten &= rows.numbers > self.place.number
+            if is_forgotten.any():
+                topic, partition = where[codes[is_forgotten][0]]
+                raise _set_back(f"{topic}/{partition}/{offsets.to_numpy()[is_forgotten][0]}")
+        is_copy = ~rows.is_loose & (is_past | (rows.numbers <= self.place.number))
+        if (is_late := is_copy & ~is_past & (rows.numbers > self.place.last)).any():
             topic, partition = where[codes[is_late][0]]
             raise _behind_change(f"{topic}/{partition}/{offsets.to_numpy()[is_late][0]}")
         self._gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
@@ -355,19 +424,84 @@ class TransactionQueue:
             self._rows = self._rows.to_disk()
         return repeated
 
-    def _check_server(self, servers: Sequence[str], position: str) -> None:
+    def _check_server(self, servers: Sequence[str], ids: Sequence[str], position: str) -> None:
+        """Raises SourceError where another binlog is read, and no GTIDs tell what of it is in the target."""
         for server in servers:
-            if server.endswith(f"/{SNAPSHOT_SERVER}"):
+            if server.endswith(f"/{SNAPSHOT_SERVER}") or server == self.place.server:
                 continue
-            if self.place.server not in ("", server):
-                raise SourceError(
-                    f"the connector reads another binlog: {server}, and before it {self.place.server}; nothing tells"
-                    " which of its transactions are in the target",
-                    where=position,
-                    fix="everything before it is in the target; compare it with bridge verify --against upstream, and"
-                    " begin again behind the change with a pipeline of another --name",
-                )
+            if self.place.server:
+                told = [id_ for id_ in (self.place.id, *ids) if id_ and id_ != NO_TRANSACTION]
+                is_told = told and all(map(is_gtid, told)) and self.place.server.split("/")[0] == server.split("/")[0]
+                domains = sorted(set(self._past.domains).union(filter(None, map(domain_of, told))))
+                several = f" of its domains {', '.join(domains)}" if len(domains) > 1 else ""
+                if not is_told or several:
+                    raise SourceError(
+                        f"the connector reads another binlog: {server}, and before it {self.place.server}; nothing"
+                        f" tells which of its transactions{several} are in the target",
+                        where=position,
+                        fix="everything before it is in the target; compare it with bridge verify --against upstream,"
+                        " and begin again behind the change with a pipeline of another --name; with GTIDs (of one"
+                        " domain of MariaDB) a change of the server needs neither",
+                    )
             self.place = self.place._replace(server=server)
+
+    @property
+    def _is_lifting(self) -> bool:
+        return self._first_lifted < math.inf
+
+    def _begin_lifting(self, number: int) -> None:
+        """Notes that another binlog is read, in which this file and position lies above all that came before."""
+        if self._is_lifting:
+            return
+        waiting = [int(self._rows.numbers.max(initial=-1)), *(one.number for one in self._statements)]
+        last = max(self.place.number, *waiting, *self.passed.values()) >> POSITION_BITS
+        if last + 2 * _ROOM > LAST_POSITION >> 1:
+            raise _unplaced("a row behind thousands of changes of the server")
+        self._lift = self.place.lift + ((last + _ROOM - (number >> POSITION_BITS)) << POSITION_BITS)
+        self._first_lifted = float((last + 1) << POSITION_BITS)
+
+    def _lifted(self, rows: ToldRows, is_new: Bools, where: Sequence[PartitionId], codes: Longs) -> ToldRows:
+        """Gives the rows with places that ascend over all binlogs.  is_new: whether GTIDs tell that it is no copy."""
+        numbers = rows.numbers + self.place.lift
+        is_lifted = is_new & ~rows.is_loose & (numbers <= self.place.last)
+        if is_lifted.any():
+            ids = {rows.ids[code] for code in np.unique(rows.codes[is_lifted]).tolist()}
+            topic, partition = where[codes[is_lifted][0]]
+            position = f"{topic}/{partition}/{rows.table['offset'].to_numpy()[is_lifted][0]}"
+            if self.place.number > self.place.last and any(is_before(id_, self.place.id) for id_ in ids):
+                raise _behind_change(position)
+            self._begin_lifting(int(numbers[is_lifted].min()))
+        if self._is_lifting:
+            offsets = rows.table["offset"].to_numpy()
+            for code, one in enumerate(where):
+                own = codes == code
+                firsts = [
+                    *offsets[own & is_lifted].tolist(),
+                    *(o for o in [self._lifted_from.get(one)] if o is not None),
+                ]
+                if firsts:
+                    self._lifted_from[one] = min(firsts)
+                    is_lifted |= own & (offsets >= min(firsts))
+            numbers = np.where(is_lifted, numbers + (self._lift - self.place.lift), numbers)
+        return rows.with_numbers(numbers)
+
+    def _drop_resent(self) -> None:
+        """Drops rows of transactions that came again from another server's binlog, and are the same there."""
+        rows = self._rows
+        found = rows.transactions
+        firsts, lasts = (np.array(part, np.int64) >> POSITION_BITS for part in (found.firsts, found.lasts))
+        is_dropped = np.zeros(len(rows), np.bool_)
+        for one in np.flatnonzero(firsts != lasts).tolist():
+            of_it = found[one]
+            code, is_last = rows.codes[of_it.at[0]], of_it.numbers >> POSITION_BITS == lasts[one]
+            if not is_gtid(rows.ids[code]):
+                continue
+            if rows.are_same(of_it, ~is_last, is_last):
+                is_earlier = (rows.codes == code) & (rows.numbers >> POSITION_BITS < lasts[one])
+                is_dropped |= is_earlier & np.isin(rows.orders, of_it.orders[is_last])
+            else:
+                self._cut.add(rows.ids[code])
+        self._rows = rows.only(~is_dropped)
 
     # --- what is due
 
@@ -389,9 +523,10 @@ class TransactionQueue:
         below: every partition was read to this place in the binlog, or to where it ends.
         told_below: the same of the partitions that have brought no row: those of schema changes.
         """
+        self._drop_resent()
+        whole = self._whole(settled, now, below=below, is_end=is_end)
         rows = self._rows
         found = rows.transactions
-        whole = self._whole(found, settled, now, below=below, is_end=is_end)
         due_ids = {end.id for end in whole}
         of_due = [found.ids[id_] for id_ in due_ids if id_ in found.ids]
         last = max((found.lasts[one] for one in of_due), default=-1)
@@ -402,12 +537,21 @@ class TransactionQueue:
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
+        self._statements = [self._behind_own(one, found) for one in self._statements]
+        waiting_ids = self._ends.keys() - due_ids
         statements = [
             one
             for one in self._statements
-            if one.number < last
-            or one.is_of_snapshot
-            or (one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number))
+            if one.is_of_snapshot
+            or (
+                (
+                    one.number < last
+                    or (
+                        one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number)
+                    )
+                )
+                and not any(is_before(id_, one.id) for id_ in waiting_ids)
+            )
         ]
         waiting = [one.number for one in self._statements if one not in statements]
         is_loose &= rows.numbers < min(waiting, default=math.inf)
@@ -422,13 +566,19 @@ class TransactionQueue:
         self._drop(due_ids, statements, is_loose)
         return due
 
-    def _whole(self, found: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
+    @staticmethod
+    def _behind_own(one: _Statement, found: Transactions) -> _Statement:
+        """Places a schema change behind the transactions of lower GTIDs, which a failover may have set behind it."""
+        before = [found.lasts[at] for id_, at in found.ids.items() if is_before(id_, one.id)]
+        return replace(one, number=max([one.number, *(last + 1 for last in before)]))
+
+    def _whole(self, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
-        whole, passed = list[_End](), list[str]()
+        found, whole, passed, given_up = self._rows.transactions, list[_End](), list[str](), list[tuple[str, int]]()
         last, self._blocked, self._is_short = self.place.number, "", False
         of_these = ((found.firsts[one], id_) for id_, one in found.ids.items() if id_ not in self._ends)
-        without_end = min(of_these, default=None)
+        endless = sorted(of_these)
         for end in self._ends.values():
             one = found.ids.get(end.id)
             if one is None and (
@@ -445,24 +595,42 @@ class TransactionQueue:
                 break
             are_told_apart = not _OF_MARIADB.match(end.id)
             if one is None or not (
-                is_plain or (not end.counts_all and are_told_apart and any(map(found[one].are_with_rest, end.marks)))
+                is_plain
+                or (
+                    not end.counts_all
+                    and are_told_apart
+                    and end.id not in self._cut
+                    and any(self._are_with_rest(found[one], mark) for mark in end.marks)
+                )
             ):
                 lacks = missing_rows(end.marks[0], {}) if one is None else found[one].missing(end.marks[0])
                 lacks = f"the transaction {told_id(end.id)} lacks rows: {lacks}"
                 if one is not None and not end.counts_all and not are_told_apart:
                     lacks = f"the transaction {told_id(end.id)} {_BEGUN_TWICE}"
+                if end.id in self._cut:
+                    lacks = f"the transaction {told_id(end.id)} {_CUT}"
                 if told_id(end.id) not in self.incomplete:
                     self._blocked, self._is_short = lacks, True
                     break
-                self.given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
+                given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
             if one is None:
                 whole.append(end)
                 continue
-            if without_end is not None and found.lasts[one] > without_end[0]:
-                self._blocked = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
+            if before := self._endless_before(end.id, found.lasts[one], endless):
+                self._blocked = f"the transaction {told_id(before)} has no END, and later ones have"
                 self._is_short = True
                 break
             if found.firsts[one] <= last:
+                is_elsewhere = is_gtid(end.id) and not is_before(end.id, whole[-1].id if whole else self.place.id)
+                is_in_one = found.firsts[one] >> POSITION_BITS == found.lasts[one] >> POSITION_BITS
+                if (
+                    is_elsewhere and is_in_one and found.lasts[one] < self._first_lifted
+                ):  # of a binlog behind a failover
+                    self._begin_lifting(found.firsts[one])
+                    self._lift_from(end.id, found)
+                    return self._whole(settled, now, below=below, is_end=is_end)
+                if is_elsewhere and whole:  # behind the next failover
+                    break
                 raise SourceError(
                     f"the transaction {told_id(end.id)} comes behind a later one of the binlog",
                     where=self.topic[0],
@@ -471,20 +639,54 @@ class TransactionQueue:
                 )
             last = found.lasts[one]
             whole.append(end)
+        self.given_up += given_up
         for id_ in passed:
-            del self._ends[id_]
-        if not self._blocked and without_end is not None:
-            self._blocked = f"the transaction {told_id(without_end[1])} has no END yet"
+            self._empty += [] if self._ends.pop(id_).count else [id_]
+        if not self._blocked and endless:
+            self._blocked = f"the transaction {told_id(endless[0][1])} has no END yet"
         return whole
+
+    @staticmethod
+    def _endless_before(id_: str, last: int, endless: Sequence[tuple[int, str]]) -> str:
+        """Gives a transaction without an END that stands before one in the binlog, "" for none.  Those of other files
+        may be of the binlog behind a failover, and are told by their GTIDs."""
+        for first, other in endless:
+            if first >= last:
+                break
+            if first >> POSITION_BITS == last >> POSITION_BITS or not is_gtid(id_) or is_before(other, id_):
+                return other
+        return ""
+
+    def _are_with_rest(self, rows: TransactionRows, mark: TransactionMark) -> bool:
+        """Tells whether a transaction that was begun twice is whole (`TransactionRows.are_with_rest`); where the rows
+        before the rest are the same as it, they may be of the server before a failover, and it is not told."""
+        is_last = np.isin(np.arange(len(rows.orders)), rows.rest(mark))
+        images = [taken(self._rows.table, rows.at)[name].is_valid().to_numpy() for name in ("before", "after")]
+        is_first = (images[0] | images[1]) & (rows.numbers < rows.numbers[is_last].min(initial=_LAST_NUMBER))
+        is_doubtful = is_first.any() and is_last.any() and is_gtid(self._rows.ids[self._rows.codes[rows.at[0]]])
+        if is_doubtful and self._rows.are_same(rows, is_first, is_last):
+            return False
+        return rows.are_with_rest(mark)
+
+    def _lift_from(self, id_: str, found: Transactions) -> None:
+        """Lifts the transactions from one on, in the order of the ENDs, and those that wait for an END behind it."""
+        ends = list(self._ends)
+        later = {*ends[ends.index(id_) :], *(other for other in found.ids if is_before(id_, other))}
+        lifted = {
+            other
+            for other, at in found.ids.items()
+            if other in later
+            and found.lasts[at] < self._first_lifted
+            and found.firsts[at] >> POSITION_BITS == found.lasts[at] >> POSITION_BITS
+        }
+        rows = self._rows
+        is_lifted = np.isin(rows.codes, [code for code, other in enumerate(rows.ids) if other in lifted])
+        self._rows = rows.with_numbers(rows.numbers + np.where(is_lifted, self._lift - self.place.lift, 0))
 
     def _is_past(self, id_: str) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
-        return id_ in self._gone or id_ == self.place.id or id_ <= self._lasts.get(id_[:-NUMBER_DIGITS], "")
-
-    def _note_last(self, id_: str) -> None:
-        if head := id_[:-NUMBER_DIGITS]:
-            self._lasts[head] = max(id_, self._lasts.get(head, ""))
+        return id_ in self._gone or id_ == self.place.id or self._past.is_behind(id_)
 
     def _numbered(self, items: Sequence[_Item], found: Transactions) -> DueRows:
         rows, next_ts = self._rows, self.next_ts
@@ -502,8 +704,11 @@ class TransactionQueue:
                 if item.change.commit_ts >= self.start_ts:
                     changes.append(replace(item.change, commit_ts=ts))
                 marks.append(Mark(item.where, np.array([ts]), np.array([item.offset + 1])))
+                if not item.is_of_snapshot and number >= self._first_lifted and place.lift != self._lift:
+                    place = place._replace(lift=self._lift, last=int(self._first_lifted))
                 if not item.is_of_snapshot:
-                    place = place._replace(number=number)
+                    place = place._replace(number=number, id=item.id if is_gtid(item.id) else place.id)
+                    self._past.add(item.id)
                 next_ts = ts + 1
             elif isinstance(item, _End):
                 one, ts = found.ids[item.id], max(next_ts, item.ts)
@@ -518,8 +723,9 @@ class TransactionQueue:
                     at.append(of_it)
                     numbers.append(np.arange(ts, ts + count))
                 starts_of_whole.append(ts)
-                place = Place(place.server, number, number, item.id)
-                self._note_last(item.id)
+                lift = self._lift if number >= self._first_lifted else place.lift
+                place = Place(place.server, number, number, item.id, lift)
+                self._past.add(item.id)
                 next_ts = ts + max(1, count)
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
@@ -536,7 +742,14 @@ class TransactionQueue:
                 marks += [Mark(one, own[codes == code], ends[codes == code]) for code, one in enumerate(partitions)]
                 next_ts = ts + len(loose)
             places.append((next_ts, place))
+        for id_ in self._empty:
+            self._past.add(id_)
+            places.append((next_ts, place._replace(id=id_)))
+        self._empty.clear()
         self.place, self.next_ts = place, next_ts
+        if place.lift == self._lift:
+            self._first_lifted = math.inf
+            self._lifted_from.clear()
         if plain:
             which, counts, firsts = np.array(plain, np.int64).T
             within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -561,6 +774,7 @@ class TransactionQueue:
             self._ends.pop(id_, None)
         done = set(map(id, statements))
         self._statements = [one for one in self._statements if id(one) not in done]
+        self._cut -= set(due_ids)
         self._begun = {id_: one for id_, one in self._begun.items() if id_ not in due_ids and not self._is_past(id_)}
 
 

@@ -4,8 +4,9 @@
 A row, or a schema change, tells its place: its table as an END names it, in whose binlog it is, at which file and
 position, which row of the event it is, its number among the transaction's rows, and which transaction; joined by
 newlines.  Numbers have NUMBER_DIGITS digits, as in all places (`protocols.values.event_time`), that at the end of a
-transaction's id too.  What is of no transaction (schema changes, rows of a snapshot) has NO_TRANSACTION there.  The
-topic of transactions has a BEGIN and an END of each, with how many rows the connector has sent, in all and by table.
+transaction's id too.  What is of no transaction has NO_TRANSACTION there: rows of a snapshot, and schema changes
+without a GTID.  The topic of transactions has a BEGIN and an END of each, with how many rows the connector has sent, in
+all and by table.
 """
 
 from __future__ import annotations
@@ -89,7 +90,11 @@ def place_of_row(payload: dict[str, Any], source: dict[str, Any], *, is_of_snaps
 
 def place_of_change(source: dict[str, Any], *, is_of_snapshot: bool) -> str:
     """Gives the place of a schema change; raises DecodeError, or any of FAILURES."""
-    return _place({**source, "server_id": SNAPSHOT_SERVER} if is_of_snapshot else source, 0, NO_TRANSACTION, "")
+    if is_of_snapshot:
+        return _place({**source, "server_id": SNAPSHOT_SERVER}, 0, NO_TRANSACTION, "")
+    gtid = source.get("gtid")
+    is_told = type(gtid) is str and text_before_number(gtid) is not None
+    return _place(source, 0, id_of(gtid) if is_told else NO_TRANSACTION, "")
 
 
 def head_of_place(table: str, source: Mapping[str, Any], base: str) -> str:

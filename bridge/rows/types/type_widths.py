@@ -16,14 +16,13 @@ from typing import Final, NamedTuple
 
 
 class Fit(StrEnum):
-    """Whether a type holds every value of another."""
+    """Whether a type may hold every value of another."""
 
-    FITS = "fits"
     NARROWER = "narrower"
     """Some values do not fit; the check of values finds these."""
     DIFFERENT = "different"
     """It would store some values as other values."""
-    UNKNOWN = "unknown"
+    MAY_FIT = "may fit"
 
 
 class _Type(NamedTuple):
@@ -39,13 +38,16 @@ class _Type(NamedTuple):
 @lru_cache(maxsize=4096)
 def fit_of(source: str, target: str) -> Fit:
     """Tells whether a column of type `target` (information_schema's column_type) holds what one of type `source` can
-    hold; UNKNOWN for a source of ""."""
+    hold; "" is a source that is not known."""
     upstream, here = _read(source), _read(target)
     families = _FAMILIES.get(upstream.word), _FAMILIES.get(here.word)
     if None in families:
-        return Fit.UNKNOWN
-    rule = _RULES.get(families)  # type: ignore[arg-type]  # neither family is None
-    return rule(upstream, here) if rule else Fit.DIFFERENT
+        return Fit.MAY_FIT
+    fits = _RULES.get(families)  # type: ignore[arg-type]  # neither family is None
+    if fits is None or _changes_ends(upstream, here):
+        return Fit.DIFFERENT
+    outcome = fits(upstream, here)
+    return outcome if isinstance(outcome, Fit) else Fit.MAY_FIT if outcome else Fit.NARROWER
 
 
 def as_bytes(source: str) -> str:
@@ -86,251 +88,135 @@ _BYTES: Final = {
     **{"tinytext": 255, "text": 65535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1},
     **{"tinyblob": 255, "blob": 65535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1},
 }
-_VECTOR_BYTES: Final = 1 << 20
-"""The longest text of a vector: 16,383 numbers of 32 bits."""
 _FLOAT_BITS: Final = {"float": 24, "double": 53}
 _FLOAT_DIGITS: Final = {"float": 6, "double": 15}
 """The bits of an integer, and the decimal digits, that a float stores exactly."""
-_CHARACTER_BYTES: Final = 4
+_LAST_YEAR: Final = 2155
 
 
-def _sure(fits: bool) -> Fit:
-    return Fit.FITS if fits else Fit.NARROWER
+class _Numbers(NamedTuple):
+    """The numbers that a type holds: the least and the greatest whole number, and the digits of a fraction."""
+
+    low: int
+    high: int
+    scale: int
+
+    def hold(self, other: _Numbers) -> bool:
+        """Tells whether all of another type's are among them."""
+        return self.low <= other.low and other.high <= self.high and other.scale <= self.scale
 
 
-def _maybe(may_fit: bool) -> Fit:
-    return Fit.UNKNOWN if may_fit else Fit.NARROWER
+def _numbers(of: _Type) -> _Numbers | None:
+    """Gives the numbers of a type; None for a DECIMAL, FLOAT or BIT that names no size, and for a FLOAT of any."""
+    if of.word in _BITS:
+        bits = _BITS[of.word]
+        return _Numbers(0, (1 << bits) - 1, 0) if of.unsigned else _Numbers(-(1 << bits - 1), (1 << bits - 1) - 1, 0)
+    if of.word == "year":
+        return _Numbers(0, _LAST_YEAR, 0)
+    if of.size is None or (of.word in _FLOAT_BITS and of.scale is None):
+        return None
+    if of.word == "bit":
+        return _Numbers(0, (1 << of.size) - 1, 0)
+    high, scale = 10 ** max(0, of.size - (of.scale or 0)) - 1, of.scale or 0
+    return _Numbers(0 if of.unsigned else -high, high, scale)
 
 
-def _same(size: int, other: int) -> Fit:
-    return Fit.FITS if size == other else Fit.DIFFERENT
+def _number_to_exact(source: _Type, target: _Type) -> bool:
+    own = _numbers(target if target.size or target.word != "bit" else target._replace(size=1))
+    numbers = _numbers(source)
+    return numbers is None or own is None or own.hold(numbers)
 
 
-def _bounds(of: _Type) -> tuple[int, int]:
-    """Gives the least and the greatest integer of an integer type."""
-    bits = _BITS[of.word]
-    return (0, (1 << bits) - 1) if of.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+def _number_to_float(source: _Type, target: _Type) -> bool:
+    """TiCDC's Debezium does not say whether a DECIMAL is unsigned."""
+    is_unsaid = source.word == "decimal" and source.size is None
+    if target.unsigned and not source.unsigned and not is_unsaid:
+        return False
+    if source.word in _BITS:
+        return _BITS[source.word] - (not source.unsigned) <= _FLOAT_BITS[target.word] and target.scale is None
+    if source.word in _FLOAT_BITS:
+        return _FLOAT_BITS[source.word] <= _FLOAT_BITS[target.word] and _number_to_exact(source, target)
+    return target.scale is not None or (source.size or 0) <= _FLOAT_DIGITS[target.word]
 
 
-def _holds_sign(source: _Type, target: _Type) -> bool:
-    """Tells whether no value is lost because of its sign.  TiCDC's Debezium does not say whether a DECIMAL is
-    unsigned."""
-    unsaid = source.word == "decimal" and source.size is None
-    return source.unsigned or not target.unsigned or unsaid
+def _changes_ends(source: _Type, target: _Type) -> bool:
+    """Tells whether a column changes the ends of texts and bytes: CHAR loses blanks, and BINARY is padded."""
+    if target.word == "binary" and source.word == "binary":
+        return source.size not in {None, target.size or 1}
+    return target.word == "binary" or (target.word == "char" and source.word in _TEXTS - {"char"})
 
 
-def _integer_to_integer(source: _Type, target: _Type) -> Fit:
-    (low, high), (least, most) = _bounds(source), _bounds(target)
-    return _sure(least <= low and high <= most)
-
-
-def _whole_digits(of: _Type) -> int | None:
-    return None if of.size is None else of.size - (of.scale or 0)
-
-
-def _integer_to_decimal(source: _Type, target: _Type) -> Fit:
-    digits = _whole_digits(target) or 0
-    return _sure(len(str(_bounds(source)[1])) <= digits and _holds_sign(source, target))
-
-
-def _integer_to_float(source: _Type, target: _Type) -> Fit:
-    bits = _BITS[source.word] - (not source.unsigned)
-    return _sure(bits <= _FLOAT_BITS[target.word] and target.scale is None and _holds_sign(source, target))
-
-
-def _integer_to_bit(source: _Type, target: _Type) -> Fit:
-    return _sure(source.unsigned and _BITS[source.word] <= (target.size or 1))
-
-
-def _decimal_to_integer(source: _Type, target: _Type) -> Fit:
-    digits = _whole_digits(source)
-    if digits is None:
-        return _maybe(_holds_sign(source, target))
-    return _sure(not source.scale and 10**digits - 1 <= _bounds(target)[1] and _holds_sign(source, target))
-
-
-def _decimal_to_decimal(source: _Type, target: _Type) -> Fit:
-    digits, mine = _whole_digits(source), _whole_digits(target)
-    if not _holds_sign(source, target):
-        return Fit.NARROWER
-    if digits is None or mine is None:
-        return Fit.UNKNOWN
-    return _sure(digits <= mine and (source.scale or 0) <= (target.scale or 0))
-
-
-def _decimal_to_float(source: _Type, target: _Type) -> Fit:
-    if source.size is None or target.scale is not None:
-        return _maybe(_holds_sign(source, target))
-    return _sure(source.size <= _FLOAT_DIGITS[target.word] and _holds_sign(source, target))
-
-
-def _float_to_float(source: _Type, target: _Type) -> Fit:
-    if _FLOAT_BITS[source.word] > _FLOAT_BITS[target.word] or not _holds_sign(source, target):
-        return Fit.NARROWER
-    if target.scale is None:
-        return Fit.FITS
-    return Fit.UNKNOWN if source.scale is None else _decimal_to_decimal(source, target)
-
-
-def _bit_to_bit(source: _Type, target: _Type) -> Fit:
-    return Fit.UNKNOWN if source.size is None else _sure(source.size <= (target.size or 1))
-
-
-def _bit_to_integer(source: _Type, target: _Type) -> Fit:
-    return Fit.UNKNOWN if source.size is None else _sure((1 << source.size) - 1 <= _bounds(target)[1])
-
-
-def _year_to_integer(source: _Type, target: _Type) -> Fit:
-    del source
-    return _sure(_BITS[target.word] > 8)
-
-
-def _shortest(of: _Type) -> int:
-    """Gives the least number of bytes or characters that the longest value has."""
-    return _BYTES.get(of.word, of.size or 0)
-
-
-def _longest(of: _Type) -> int | None:
-    """Gives the most bytes that the longest value may have; None when that is not known."""
-    if of.word in _BYTES or of.size is None:
-        return _BYTES.get(of.word)
-    return of.size * (_CHARACTER_BYTES if of.word in {"char", "varchar"} else 1)
-
-
-def _string_to_string(source: _Type, target: _Type) -> Fit:
-    """Compares texts with texts, binary strings with binary strings; CHAR loses blanks at the end, and BINARY is
-    padded."""
-    ends = {"char": "char", "binary": "binary"}.get(target.word)
-    if ends and source.word != ends:
-        return Fit.DIFFERENT
-    if target.word == "binary":
-        return Fit.UNKNOWN if source.size is None else _same(source.size, target.size or 1)
-    if target.word in _BYTES:
-        room, longest = _BYTES[target.word], _longest(source)
-        return Fit.FITS if longest is not None and longest <= room else _maybe(_shortest(source) <= room)
+def _string_to_string(source: _Type, target: _Type) -> bool:
+    """Compares the bytes, or characters, that the longest value has at least."""
     if source.word not in _BYTES and source.size is None:
-        return Fit.UNKNOWN
-    return _sure(_shortest(source) <= (target.size or 1))
+        return True
+    return _BYTES.get(source.word, source.size or 0) <= _BYTES.get(target.word, target.size or 1)
 
 
-def _text_to_binary(source: _Type, target: _Type) -> Fit:
-    room = _BYTES.get(target.word, target.size or 1)
-    return Fit.DIFFERENT if target.word == "binary" else _maybe(_shortest(source) <= room)
-
-
-def _text_to_json(source: _Type, target: _Type) -> Fit:
-    """Treats a LONGTEXT as MariaDB's JSON, which is a LONGTEXT."""
-    del target
-    return _maybe(source.word == "longtext")
-
-
-def _members(source: _Type, target: _Type) -> Fit:
+def _members(source: _Type, target: _Type) -> Fit | bool:
     """Compares the members of ENUM or SET, which must be in the same positions, as values may come as numbers.  It does
     not judge members that servers write differently: those with a backslash, or with a character that
     information_schema shows as a question mark."""
     if not source.members or _ODD.search("".join((*source.members, *target.members))):
-        return Fit.UNKNOWN
+        return True
     common = min(len(source.members), len(target.members))
-    if source.members[:common] != target.members[:common]:
-        return Fit.DIFFERENT
-    return _sure(common == len(source.members))
+    return common == len(source.members) if source.members[:common] == target.members[:common] else Fit.DIFFERENT
 
 
 _ODD: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
 
 
-def _to_date(source: _Type, target: _Type) -> Fit:
-    del target
-    return _sure(source.word == "date")
-
-
-def _to_datetime(source: _Type, target: _Type) -> Fit:
+def _to_datetime(source: _Type, target: _Type) -> bool:
     """Compares dates with times.  A TIMESTAMP in a DATETIME is stored in UTC, which may be intended."""
-    if source.word == "date":
-        return _sure(target.word == "datetime")
-    if target.word == "timestamp" and source.word == "datetime":
-        return Fit.NARROWER
-    return _fraction(source, target)
+    return (target.word == "datetime" or source.word == "timestamp") and _fraction(source, target)
 
 
-def _fraction(source: _Type, target: _Type) -> Fit:
-    if (source.size or 0) > (target.size or 0):
-        return Fit.NARROWER
-    known = source.word == target.word and (source.size is not None or target.size == _MOST_FRACTION)
-    return Fit.FITS if known else Fit.UNKNOWN
+def _fraction(source: _Type, target: _Type) -> bool:
+    return (source.size or 0) <= (target.size or 0)
 
 
-_MOST_FRACTION: Final = 6
-
-
-def _json_to_string(source: _Type, target: _Type) -> Fit:
-    del source
-    return Fit.FITS if target.word == "longtext" else _maybe(target.word == "longblob")
-
-
-def _vector_to_string(source: _Type, target: _Type) -> Fit:
-    del source
-    return Fit.FITS if _BYTES.get(target.word, 0) >= _VECTOR_BYTES else Fit.UNKNOWN
-
-
-def _always(source: _Type, target: _Type) -> Fit:
+def _any(source: _Type, target: _Type) -> bool:
+    """Does not judge: all values fit, or they are checked one by one."""
     del source, target
-    return Fit.FITS
+    return True
 
 
-def _unsaid(source: _Type, target: _Type) -> Fit:
-    """Does not judge: values are checked one by one."""
-    del source, target
-    return Fit.UNKNOWN
-
-
+_TEXTS: Final = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))
 _FAMILIES: Final = {
     **dict.fromkeys(_BITS, "integer"),
     **dict.fromkeys(_FLOAT_BITS, "float"),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
+    **dict.fromkeys(_TEXTS, "text"),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "binary"),
     **dict.fromkeys(("datetime", "timestamp"), "datetime"),
     **{word: word for word in ("decimal", "bit", "year", "enum", "set", "date", "time", "json", "vector")},
 }
 """The family of each type; types of one family differ in width alone.  A type that is missing is not judged."""
 
-_FitRule = Callable[[_Type, _Type], Fit]
-_RULES: Final[dict[tuple[str, str], _FitRule]] = {
-    ("integer", "integer"): _integer_to_integer,
-    ("integer", "decimal"): _integer_to_decimal,
-    ("integer", "float"): _integer_to_float,
-    ("integer", "bit"): _integer_to_bit,
-    ("decimal", "decimal"): _decimal_to_decimal,
-    ("decimal", "integer"): _decimal_to_integer,
-    ("decimal", "float"): _decimal_to_float,
-    ("float", "float"): _float_to_float,
-    ("float", "decimal"): _unsaid,
-    ("bit", "bit"): _bit_to_bit,
-    ("bit", "integer"): _bit_to_integer,
-    ("bit", "decimal"): _unsaid,
-    ("year", "year"): _always,
-    ("year", "integer"): _year_to_integer,
-    ("year", "decimal"): _unsaid,
+_RULES: Final[dict[tuple[str, str], Callable[[_Type, _Type], Fit | bool]]] = {
+    **{
+        (source, target): _number_to_exact
+        for source in ("integer", "decimal", "bit")
+        for target in ("integer", "decimal")
+    },
+    **{(source, "float"): _number_to_float for source in ("integer", "decimal", "float")},
+    ("integer", "bit"): _number_to_exact,
+    ("bit", "bit"): _number_to_exact,
+    ("float", "decimal"): _any,
+    ("year", "integer"): _number_to_exact,
+    ("year", "decimal"): _number_to_exact,
     ("text", "text"): _string_to_string,
-    ("text", "binary"): _text_to_binary,
-    ("text", "json"): _text_to_json,
+    ("text", "binary"): _string_to_string,
+    ("text", "json"): lambda source, _: source.word == "longtext",  # MariaDB's JSON is a LONGTEXT
     ("binary", "binary"): _string_to_string,
     ("enum", "enum"): _members,
-    ("enum", "text"): _unsaid,
     ("set", "set"): _members,
-    ("set", "text"): _unsaid,
-    ("date", "date"): _to_date,
     ("date", "datetime"): _to_datetime,
-    ("date", "text"): _unsaid,
     ("datetime", "datetime"): _to_datetime,
-    ("datetime", "text"): _unsaid,
     ("time", "time"): _fraction,
-    ("time", "text"): _unsaid,
-    ("json", "json"): _always,
-    ("json", "text"): _json_to_string,
-    ("json", "binary"): _json_to_string,
-    ("vector", "vector"): _always,
-    ("vector", "text"): _vector_to_string,
-    ("vector", "binary"): _vector_to_string,
+    **{(source, "text"): _any for source in ("enum", "set", "date", "datetime", "time", "vector")},
+    **{(source, source): _any for source in ("year", "date", "json", "vector")},
+    ("json", "text"): lambda _, target: target.word == "longtext",
+    ("json", "binary"): lambda _, target: target.word == "longblob",
+    ("vector", "binary"): _any,
 }
-"""The rules by the families of both types; without a rule, the types do not fit."""
+"""Tells by the families of both types whether values may fit; without a rule, they do not."""

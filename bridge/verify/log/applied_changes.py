@@ -20,7 +20,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.wanted_changes import is_wanted
-from bridge.verify.log.lineage import LoggedChange
+from bridge.verify.log.coverage import LoggedChange
 from bridge.verify.options import VerifyOptions
 
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,7 +27,7 @@ from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.tso import tso_ms
-from bridge.verify.log.lineage import Cut, NameHistory, NameIdentity, NameKey, Span
+from bridge.verify.log.coverage import Cut, NameIdentity, NameKey, TableCoverage
 
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
@@ -85,6 +84,7 @@ class Reach(NamedTuple):
 class LogPlan:
     """What executors must know to make steps.
 
+    coverage: what the log tells of each name in messages.
     reach: how far the target is.
     boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending.  A change behind such
         an offset and below its boundary has been sent before.
@@ -95,7 +95,7 @@ class LogPlan:
     """
 
     tables: tuple[ReplicatedTable, ...]
-    histories: Mapping[NameKey, NameHistory]
+    coverage: Mapping[NameKey, TableCoverage]
     reach: Reach
     boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
@@ -103,13 +103,14 @@ class LogPlan:
     filtered: frozenset[TableName] = frozenset()
     start_ts: int = 0
 
-    def history(self, name: TableName) -> NameHistory:
-        """Gives the history of a name in messages."""
-        return self.histories.get(self.identity.key_of(name)) or NameHistory([], [name])
+    def cut(self, name: TableName) -> Cut | None:
+        """Gives the cut of a name in messages."""
+        told = self.coverage.get(self.identity.key_of(name))
+        return told.cut if told else None
 
-    def number_of(self, name: TableName | None) -> int | None:
+    def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
-        return None if name is None else self._numbers.get(self.identity.key_of(name))
+        return self._numbers.get(self.identity.key_of(name))
 
     @cached_property
     def _numbers(self) -> Mapping[NameKey, int]:
@@ -170,13 +171,13 @@ def partitions_of(events: pa.Table) -> tuple[list[PartitionId], npt.NDArray[np.i
 
 
 class _RowGroup(NamedTuple):
-    """Row changes of one span with the same columns and the same handle key, both as the messages have them.
+    """Row changes of a table with the same columns and the same handle key, both as the messages have them.
 
-    table: where the rows are now, None where that is not known or they are gone.
+    is_covered: whether they are behind the table's cut.
     """
 
-    span: Span
-    table: TableName | None
+    table: TableName
+    is_covered: bool
     columns: str
     key: str
 
@@ -187,34 +188,29 @@ def _row_groups(plan: LogPlan, changes: pa.Table) -> tuple[list[_RowGroup], Long
     All tables are handled together: to filter the rows of each of 1,000 tables took 20 times as long as all other work.
     """
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
-    epochs = _epochs(plan, changes)
-    numbers = numbered(kind_of * (epochs.max(initial=0) + 1) + epochs)
+    are_covered = _are_covered(plan, changes)
+    numbers = numbered(kind_of * 2 + are_covered)
     groups = []
     for first in ends(numbers)[0].tolist():
         schema, table, columns, key = kinds[kind_of[first]]
-        name, number = TableName(schema, table), int(epochs[first])
-        span = plan.identity.key_of(name), number
-        groups.append(_RowGroup(span, plan.history(name).spans[number], columns, key or ""))
+        groups.append(_RowGroup(TableName(schema, table), bool(are_covered[first]), columns, key or ""))
     return groups, numbers
 
 
-def _epochs(plan: LogPlan, changes: pa.Table) -> Longs:
-    """Gives for each row change the number of its span in the history of its table's name: it is behind the last cut
-    that it is behind, since an earlier one may have waited longer (`lineage.WAITS_MS`)."""
+def _are_covered(plan: LogPlan, changes: pa.Table) -> Bools:
+    """Tells which row changes are behind the cut of their table."""
     names, name_of = distinct(changes, ("schema", "table"))
-    cuts = [plan.history(TableName(*name)).cuts for name in names]
-    epochs = np.zeros(changes.num_rows, np.int64)
+    cuts = [plan.cut(TableName(*name)) for name in names]
+    are_covered = np.ones(changes.num_rows, np.bool_)
     if not any(cuts):
-        return epochs
+        return are_covered
     order = np.argsort(name_of, kind="stable")
     sorted_changes = changes.select(_WHEN).take(pa.array(order))
-    bounds = [0, *np.cumsum(np.bincount(name_of)).tolist()]
-    for (start, end), cuts_of_name in zip(pairwise(bounds), cuts, strict=True):
-        of_name = sorted_changes.slice(start, end - start)
-        for number, cut in enumerate(cuts_of_name, 1):
-            behind = order[start:end][_is_behind(cut, of_name)]
-            epochs[behind] = number
-    return epochs
+    starts = np.cumsum([0, *np.bincount(name_of)]).tolist()
+    for cut, start, end in zip(cuts, starts, starts[1:], strict=False):
+        if cut:
+            are_covered[order[start:end]] = _is_behind(cut, sorted_changes.slice(start, end - start))
+    return are_covered
 
 
 def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
@@ -231,16 +227,15 @@ def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
 class LoggedShape(NamedTuple):
     """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
 
-    span: the name in messages, and the number of the span in its history.
-    table: the table that holds the rows now, None when they are gone or not covered.
+    is_covered: whether they are behind the table's cut.
     columns: in message order.  handle: the columns of the handle key.
     has_images: whether some change is more than a delete.
     updates: whether some change is an update; in_place: whether some goes by event time and may hold a part of its row.
     in_avro: whether Debezium may have changed names.
     """
 
-    span: Span
-    table: TableName | None
+    table: TableName
+    is_covered: bool
     columns: str
     handle: str
     has_images: bool = True
@@ -269,7 +264,7 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
         names, forms = split_forms(group.columns)
         handle = group.key.lower().strip(SEP)
-        shape = LoggedShape(group.span, group.table, names.lower(), handle, *values)
+        shape = LoggedShape(group.table, group.is_covered, names.lower(), handle, *values)
         logged_shapes.add(shape._replace(in_avro="avro" in forms))
     return logged_shapes
 
@@ -310,9 +305,9 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
 
 
 def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _Alike | None:
-    """Gives what a group has in common; None when its rows are not compared: the table is not wanted, the target does
-    not have it, or the messages not its key."""
-    number = plan.number_of(group.table)
+    """Gives what a group has in common; None when its rows are not compared: they are before the cut, the
+    table is not wanted, the target does not have it, or the messages not its key."""
+    number = plan.number_of(group.table) if group.is_covered else None
     if number is None or (wanted is not None and number not in wanted):
         return None
     replicated = plan.tables[number]

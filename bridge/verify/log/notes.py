@@ -12,7 +12,7 @@ from bridge.filters.routes import unmatched_rules
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.control_events import clash_error
 from bridge.sources.source import Extent
-from bridge.verify.log.lineage import LoggedChange
+from bridge.verify.log.coverage import LoggedChange
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.recompute import Control
 from bridge.verify.options import VerifyOptions

@@ -27,9 +27,9 @@ from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, has_room, opened
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
+from bridge.verify.log.coverage import Cut, LoggedChange
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
-from bridge.verify.log.lineage import Cut, LoggedChange
 from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,7 +25,7 @@ from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
-from bridge.mysql.table_definition import list_tables, list_views, load_definitions
+from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.protocols import PROTOCOLS
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Extent, Source
@@ -37,9 +37,9 @@ from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import AppliedChanges, positions_read
+from bridge.verify.log.coverage import Coverage, NameIdentity, NameKey, coverage_of
 from bridge.verify.log.expected_tables import KeyNumbers, find_cuts, is_within, ranges_of
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed, spans
-from bridge.verify.log.lineage import Lineage, NameIdentity, NameKey, trace
 from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedPart, load, parts_in
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LoggedShape, LogPlan, Reach
@@ -123,11 +123,9 @@ class LogVerification:
         control = log.control()
         cut = _cut_partitions(self._extents, control)
         present = list_tables(self._look)
-        lineage = self._lineage(control, progress, present, max(cut.values(), default=0))
-        plan = self._plan(control, progress, lineage)
-        shapes = log.shapes(plan)
-        lineage.settle({shape.span for shape in shapes})
-        tables, report.tables = self._tables(shapes, present, lineage, plan, self._reader(sessions[0]))
+        coverage = self._coverage(control, progress, present, max(cut.values(), default=0))
+        plan = self._plan(control, progress, coverage)
+        tables, report.tables = self._tables(log.shapes(plan), present, coverage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
@@ -156,8 +154,8 @@ class LogVerification:
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
 
-    def _lineage(self, control: Control, progress: Progress, present: Sequence[TableName], since: int) -> Lineage:
-        """Traces the tables.  since: up to this commit_ts (TSO) the log may have lost messages."""
+    def _coverage(self, control: Control, progress: Progress, present: Sequence[TableName], since: int) -> Coverage:
+        """Finds which rows are compared.  since: up to this commit_ts (TSO) the log may have lost messages."""
         is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
         # A target that does not tell names apart by the case of their letters has one table for all of them.
         identity = NameIdentity() if is_folding else NameIdentity.among([*present, *control.names])
@@ -167,12 +165,12 @@ class LogVerification:
         logged = set(map(identity.schema_key, schemas))
         catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
         primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
-        return trace(control.names, changes, since, identity, primary, control.places)
+        return coverage_of(control.names, changes, since, identity, primary, control.places)
 
-    def _plan(self, control: Control, progress: Progress, lineage: Lineage) -> LogPlan:
+    def _plan(self, control: Control, progress: Progress, coverage: Coverage) -> LogPlan:
         return LogPlan(
-            (), lineage.histories, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
-            begins=topic_begins(progress.positions), identity=lineage.identity,
+            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
+            begins=topic_begins(progress.positions), identity=coverage.identity,
             filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
         )  # fmt: skip
 
@@ -190,31 +188,34 @@ class LogVerification:
 
     def _tables(
         self,
-        shapes: Iterable[LoggedShape],
+        shapes: Collection[LoggedShape],
         present: Iterable[TableName],
-        lineage: Lineage,
+        coverage: Coverage,
         plan: LogPlan,
         reader: SnapshotReader,
     ) -> tuple[list[LoggedTable], list[TableResult]]:
         """Gives the tables whose rows can be compared, and the results of all others.
 
         present: the target's tables."""
-        key_of = lineage.key_of
+        key_of, told = coverage.identity.key_of, coverage.tables
         shapes_of: dict[NameKey, list[LoggedShape]] = {}
-        wanted = dict(lineage.required)
-        for shape in sorted((shape for shape in shapes if shape.table), key=str):
-            assert shape.table
+        have_earlier_rows = {key_of(shape.table) for shape in shapes if not shape.is_covered}
+        wanted = {key: one.name for key, one in told.items() if one.is_there}
+        for shape in sorted((shape for shape in shapes if shape.is_covered), key=str):
             shapes_of.setdefault(key_of(shape.table), []).append(shape)
             wanted.setdefault(key_of(shape.table), shape.table)
         on_target = {key_of(name): name for name in present}
-        names = [on_target[key] for key in sorted(wanted.keys() | lineage.starts.keys()) if key in on_target]
+        begun = {key for key, one in told.items() if one.change}
+        names = [on_target[key] for key in sorted(wanted.keys() | begun) if key in on_target]
         catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
         begins_later = bool(plan.start_ts or plan.begins)
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
         for name in names:
             key, begins_filtered = key_of(name), begins_later and self._is_filtered(name)
-            since = since_change(lineage.starts[key].change) if key in lineage.starts else ""
+            of_log = coverage.of(name)
+            is_whole = of_log.is_whole(has_earlier_rows=key in have_earlier_rows)
+            since = "" if is_whole or of_log.change is None else since_change(of_log.change)
             if begins_filtered:
                 since = "event filters leave out some of its changes, and the pipeline began after its first ones"
             table = logged_table(
@@ -223,7 +224,7 @@ class LogVerification:
                 catalog[name],
                 definitions[name],
                 shapes_of.get(key, []),
-                is_whole=key in lineage.whole and not begins_filtered,
+                is_whole=is_whole and not begins_filtered,
                 since=since,
                 uncovered="event filters leave out some of its changes, and were others before"
                 if len(self._filters(name)) > 1
@@ -235,13 +236,13 @@ class LogVerification:
             else:
                 [(rows,)] = reader.rows(f"SELECT COUNT(*) FROM {table.actual}")
                 results.append(_uncompared(table, int(rows)))
-        missing = wanted.keys() - on_target.keys()
-        if missing:
-            missing -= {key_of(name) for name in list_views(self._look)} - shapes_of.keys() - lineage.whole
-        results += (TableResult(wanted[key], schema=("the table is missing",)) for key in missing)
+        results += (
+            TableResult(name, schema=("the table is missing",)) for key, name in wanted.items() if key not in on_target
+        )
         results += (
             TableResult(on_target[key], schema=("the table was dropped upstream",))
-            for key in lineage.dropped.keys() & on_target.keys() - wanted.keys()
+            for key, one in told.items()
+            if one.is_there is False and key in on_target.keys() - wanted.keys()
         )
         return tables, results
 

@@ -72,22 +72,6 @@ def test_how_the_upstream_compares(new: bool | None, source: str, level: Level) 
     assert level is Level.OK or found["upstream-collations"].fix
 
 
-@pytest.mark.parametrize(
-    ("variable", "setting", "right"),
-    [
-        ("OFF", False, []),
-        ("ON", True, []),
-        ("ON", False, ["ddl.tidb_checks = true"]),
-        ("OFF", True, ["ddl.tidb_checks = false"]),
-    ],
-)
-def test_whether_the_upstream_enforces_checks(variable: str, setting: bool, right: list[str]) -> None:
-    """The setting has to be the upstream's."""
-    told = facts(True, tidb_enable_check_constraint=variable)
-    found = list(upstream.judge(told, "here", settings(tidb_checks=setting)))
-    assert [one.fix.removeprefix("set ") for one in found if one.check == "upstream-checks"] == right
-
-
 def test_keys_that_compare_otherwise_than_the_source() -> None:
     """With a source that compares bytes, keys of the target that do not are named."""
     name = TableName("d", "t")

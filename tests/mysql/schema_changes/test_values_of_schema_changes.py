@@ -77,6 +77,10 @@ LOCAL_TIMES = [
     "ALTER TABLE t ADD COLUMN c VARCHAR(30) DEFAULT (NOW())",
     "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT '2023-11-15 01:02:03'",
     "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT 20231115010203",
+    "ALTER TABLE t ADD COLUMN c DATE DEFAULT (DATE(AT))",
+    "ALTER TABLE t ADD COLUMN c INT DEFAULT (UNIX_TIMESTAMP(day))",
+    "ALTER TABLE t ADD COLUMN c TIMESTAMP NULL DEFAULT (day)",
+    "ALTER TABLE t ADD COLUMN c TIMESTAMP NULL DEFAULT (UTC_TIMESTAMP())",
     "ALTER TABLE t MODIFY at DATETIME",
     "ALTER TABLE `t` CHANGE COLUMN `at` `c` VARCHAR(30)",
     "ALTER TABLE T CHANGE day c TIMESTAMP NULL",
@@ -118,6 +122,54 @@ def test_local_times_whose_zone_nobody_has_told(target: str, session: Session) -
     assert session.rows("SELECT c FROM t") == [(MOMENT,)]
     warnings = [line for line in said if line["event"] == "local_times_in_utc"]
     assert [line["what"] for line in warnings] == ["the rows that are there get a local time in c"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE u (a TIMESTAMP NOT NULL DEFAULT '2023-11-15 01:02:03')",
+        "ALTER TABLE t MODIFY at TIMESTAMP NOT NULL DEFAULT '2023-11-15 01:02:03'",
+        "ALTER TABLE t ALTER COLUMN at SET DEFAULT '2023-11-15 01:02:03'",
+    ],
+)
+def test_local_times_that_are_defaults(target: str, session: Session, statement: str) -> None:
+    """A moment as the default of rows that come later is the upstream's as well."""
+    session.execute("CREATE TABLE t (at TIMESTAMP NULL)")
+    with pytest.raises(HeldError, match="in the zone of the upstream's session"):
+        run(target, statement, ddl=DdlRules(timezone="Asia/Shanghai"))
+    run(target, statement, ddl=DdlRules(timezone="+08:00"))
+    query = (
+        "SELECT column_default FROM information_schema.columns WHERE table_schema = 'm' AND column_name IN ('a', 'at')"
+    )
+    assert "'2023-11-14 17:02:03'" in {row[0] for row in session.rows(query)}
+
+
+GENERATED = [
+    ("CREATE TABLE u (at TIMESTAMP NULL, c DATE AS (DATE(at)) STORED)", True),
+    ("ALTER TABLE t ADD c VARCHAR(30) GENERATED ALWAYS AS (CONCAT(`at`, n)) STORED UNIQUE", True),
+    ("ALTER TABLE t ADD c DATETIME AS (FROM_UNIXTIME(n)) STORED", True),
+    ("ALTER TABLE t ADD c TIMESTAMP AS (day) STORED", True),
+    ("ALTER TABLE t ADD c DATE AS (DATE(at)) VIRTUAL, ADD d DATE AS (DATE(at))", False),
+    ("ALTER TABLE t ADD c INT AS (IF(at IS NULL, 1, ISNULL(at))) STORED, ADD d TIMESTAMP AS (at) STORED", False),
+    ("ALTER TABLE t ADD c DATE AS (DATE(day)) STORED", False),
+]
+
+
+@pytest.mark.parametrize(("statement", "is_held"), GENERATED)
+def test_generated_columns_that_keep_local_times(mysql_target: str, statement: str, is_held: bool) -> None:
+    """What a generated column keeps of a TIMESTAMP depends on the session that writes the row, and the bridge's are in
+    UTC: the operator says whether the upstream's are."""
+    with admin(mysql_target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("USE m")
+        session.execute("CREATE TABLE t (at TIMESTAMP NULL, day DATETIME, n INT)")
+        with pytest.raises(HeldError, match="keeps local times") if is_held else nullcontext():
+            run(mysql_target, statement, ddl=DdlRules(timezone="+08:00"))
+        with capture_logs() as said:
+            run(mysql_target, statement, ts=TS + 2)
+        assert [line["event"] == "local_times_in_utc" for line in said if line["log_level"] == "warning"] == [
+            True
+        ] * is_held
 
 
 @pytest.mark.parametrize("statement", LOCAL_TIMES[:-1])
@@ -417,8 +469,14 @@ BY_MODE = [
     (r"ALTER TABLE t ADD v VARCHAR(9) NOT NULL DEFAULT 'a\n'", True),
     (r"ALTER TABLE t MODIFY n ENUM('x', 'y\\')", True),
     (r"CREATE TABLE u (a INT, b SET('\'', 'x'))", True),
-    (r"CREATE TABLE u (a VARCHAR(9) DEFAULT 'a\n' CHECK (a <> '\r'))", False),
-    (r"ALTER TABLE t ADD v INT AS (n REGEXP '\\d') COMMENT 'it\'s'", False),
+    (r"CREATE TABLE u (a VARCHAR(9) DEFAULT 'a\n')", True),
+    (r"CREATE TABLE u (comment VARCHAR(9) CHECK (comment = '\r'))", True),
+    (r"ALTER TABLE t ADD v INT AS (n REGEXP '\\d') STORED", True),
+    (r"ALTER TABLE t ADD v VARCHAR(9), ALTER v SET DEFAULT 'a\n'", True),
+    (r"CREATE TABLE u (a VARCHAR(9)) PARTITION BY LIST COLUMNS (a) (PARTITION p VALUES IN ('\n'))", True),
+    (r"CREATE VIEW u AS SELECT id AS comment FROM t HAVING comment = '\\'", True),
+    (r"CREATE TABLE u (a INT COMMENT 'it\'s', KEY (a) COMMENT '\\') COMMENT = '\n'", False),
+    (r"ALTER TABLE t ADD v INT COMMENT 'it\'s', COMMENT = '\\'", False),
 ]
 
 

@@ -69,7 +69,7 @@ def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
     [
         row("", 0, 50, "s.b", server=f"{SERVER[:-1]}0", kind=Kind.INSERT, offset=9),
         change("CREATE", 50, server=f"{SERVER[:-1]}0"),
-        row("2", 1, 90, ts=ms_tso(7_200_000) + 99),
+        row("1", 1, 90, ts=ms_tso(7_200_000) + 99),
     ],
     ids=["a row", "a statement", "a row of a transaction"],
 )
@@ -78,7 +78,7 @@ def test_an_upstream_that_was_set_back(said: Said) -> None:
     snapshot, would be dropped.  A snapshot that was read before, and an incremental one, are none such."""
     fed = Fed(queue(loose_ends={("p.s.b", 0): 5}))
     assert fed(row("1", 1, 100), end("1", 1, ms_tso(3_600_000), a=1)) == ["1000"]
-    fed(row("2", 1, 90, ts=ms_tso(7_200_000)))
+    fed(row("1", 1, 90, ts=ms_tso(7_200_000)))
     fed(row("", 0, 50, "s.b", server=f"{SERVER[:-1]}0", kind=Kind.INSERT, offset=4))
     fed(row("", 0, 60, "s.b", kind=Kind.INSERT, offset=6))
     with pytest.raises(SourceError, match="was set back"):
@@ -331,7 +331,7 @@ def test_what_tells_an_earlier_time_is_in_the_target() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        [row("1", 1, 10), row("2", 1, 20, server="p/binlog/2")],
+        [row("file=b.1,pos=9", 1, 10), row("file=b.1,pos=19", 1, 20, server="p/binlog/2")],
         [row("1", 1, 10), change("ALTER", 20, server="q/binlog/1")],
         [row("2", 1, 20), row("1", 1, 10), end("2", 1, a=1), end("1", 2, a=1)],
         [mark("1", 0, is_end=True, tables={}) | {"topic": "q.transaction"}],

@@ -12,8 +12,8 @@ import pytest
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.literal_offsets import Cells
+from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
 from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
-from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
 from bridge.verify.log.literal_hashes import hashed, text_hashes
 from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
 from bridge.verify.log.recompute import together
@@ -44,7 +44,7 @@ def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[
 
 def folded(table: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
     """Rows of the result, however the changes are divided over tasks."""
-    log = LogPlan((table,), **{"histories": {}, "reach": ALL, **plan})
+    log = LogPlan((table,), **{"coverage": {}, "reach": ALL, **plan})
     made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
     shared = last_of_some(log.tables, pa.concat_tables([last_of_some(log.tables, made[0]), *made[1:]]))
     return [
@@ -126,8 +126,8 @@ def test_an_order_by_partition_ends_at_its_offsets() -> None:
 def test_schema_changes_are_honoured() -> None:
     """A truncated table loses its rows, and so does one whose columns were changed, as far as the log tells."""
     for text in ("TRUNCATE t", "ALTER TABLE t RENAME COLUMN v TO w"):
-        histories = trace([T], [LoggedChange(10, False, "app", text, {})]).histories
-        assert states([change(5, None, "1,1"), change(15, None, "2,2")], histories=histories) == {"2": "2,2"}
+        coverage = coverage_of([T], [LoggedChange(10, False, "app", text, {})]).tables
+        assert states([change(5, None, "1,1"), change(15, None, "2,2")], coverage=coverage) == {"2": "2,2"}
 
 
 def copies(changes: list[dict[str, Any]], **plan: Any) -> dict[str, int]:
@@ -160,8 +160,8 @@ def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
     names = [TableName("app", f"t{number}") for number in range(300)]
     texts = [f"CREATE TABLE {name.table} (id INT PRIMARY KEY)" for name in names]
-    lineage = trace(names, [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(texts, 1)])
-    assert lineage.whole == set(lineage.histories)
+    coverage = coverage_of(names, [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(texts, 1)])
+    assert all(one.is_whole(has_earlier_rows=True) for one in coverage.tables.values())
     assert len(looks) < 10_000
 
 

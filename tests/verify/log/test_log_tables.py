@@ -24,10 +24,10 @@ from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log import expected_tables
+from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
 from bridge.verify.log.expected_tables import PLACE, can_be_cut, find_cuts, ranges_of
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed, spans
 from bridge.verify.log.key_states import last_rows, last_steps
-from bridge.verify.log.lineage import LoggedChange, NameIdentity, trace
 from bridge.verify.log.literal_hashes import fingerprints
 from bridge.verify.log.literal_hashes import hashed as with_hashes
 from bridge.verify.log.loaded_comparison import LoadedPart
@@ -106,10 +106,14 @@ def compared_parts(
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
     catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
     key = NameIdentity().key_of(T)
-    lineage = trace([T], changes, primary={key} if catalog.primary else set())
-    plan = LogPlan((), lineage.histories, Reach(10_000, None))
-    seen = sorted(s for s in shapes(plan, found) if s.table and s.table.table == "t")
-    logged = logged_table(0, "app", catalog, definition, seen, is_whole=key in lineage.whole)
+    coverage = coverage_of([T], changes, primary={key} if catalog.primary else set())
+    plan = LogPlan((), coverage.tables, Reach(10_000, None))
+    all_shapes = shapes(plan, found)
+    seen = sorted(s for s in all_shapes if s.is_covered and s.table.table == "t")
+    has_earlier_rows = any(not s.is_covered for s in all_shapes)
+    logged = logged_table(
+        0, "app", catalog, definition, seen, is_whole=coverage.of(T).is_whole(has_earlier_rows=has_earlier_rows)
+    )
     logged = logged.divided(ranges_of(cuts if can_be_cut(definition, logged.replicated.key) else ()))
     begin_snapshot(session)
     plan = replace(plan, tables=(logged.replicated,))

@@ -1,62 +1,63 @@
-"""Where rows of earlier messages are, after schema changes."""
+"""Which rows of the log are in a table now, after schema changes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from bridge.model import Column, Table, TableName
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.lineage import WAITS_MS, Cut, LoggedChange, NameIdentity, trace
+from bridge.verify.log.coverage import WAITS_MS, Coverage, Cut, LoggedChange, NameIdentity, coverage_of
 from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, shapes, steps
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, row_change, schema_change
 
-T, U = TableName("app", "t"), TableName("app", "u")
+T = TableName("app", "t")
 
 
-def spans(*statements: str, name: TableName = T) -> list[TableName | None]:
-    """Where the rows of a name are now: before the first statement that touches it, ..., behind the last."""
+def told(*statements: str, names: tuple[TableName, ...] = (), **known: Any) -> Coverage:
+    """What the log tells after statements, the first of which comes at 1."""
     changes = [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(statements, start=1)]
-    return trace([name], changes).history(name).spans
+    return coverage_of(names, changes, **known)
 
 
-PLACES = [
-    (["ALTER TABLE t ADD COLUMN a INT"], [None, T]),
-    (["ALTER TABLE t ADD INDEX (a)"], [T]),
-    (["TRUNCATE TABLE t"], [None, T]),
-    (["DROP TABLE t"], [None, T]),
-    (["DROP TABLE app.x, app.t"], [None, T]),
-    (["DROP DATABASE app"], [None, T]),
-    (["RENAME TABLE t TO u"], [U, T]),
-    (["ALTER TABLE t RENAME TO u"], [U, T]),
-    (["RENAME TABLE t TO u", "DROP TABLE u"], [None, T]),
-    (["RENAME TABLE t TO u", "CREATE TABLE t (a INT)"], [U, None, T]),
-    (["RENAME TABLE t TO x, u TO t, x TO u"], [U, None, T]),
-    (["CREATE TABLE t (a INT)"], [None, T]),
-    (["CREATE TABLE IF NOT EXISTS t (a INT)"], [T]),
-    (["ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], [None, T]),
-    (["ALTER TABLE T DROP COLUMN a"], [None, T]),
-    (["RENAME TABLE t TO u", "ALTER TABLE u MODIFY a INT"], [None, T]),
-    (["DROP TABLE other.t"], [T]),
+CUTS = [
+    (["ALTER TABLE t ADD COLUMN a INT"], 1),
+    (["ALTER TABLE t ADD INDEX (a)"], 0),
+    (["TRUNCATE TABLE t"], 1),
+    (["DROP TABLE t"], 1),
+    (["DROP TABLE app.x, app.t"], 1),
+    (["DROP DATABASE app"], 1),
+    (["RENAME TABLE t TO u"], 1),
+    (["RENAME TABLE u TO t"], 1),
+    (["ALTER TABLE t RENAME TO u"], 1),
+    (["RENAME TABLE t TO u", "DROP TABLE u"], 1),
+    (["RENAME TABLE t TO u", "CREATE TABLE t (a INT)"], 2),
+    (["TRUNCATE t", "RENAME TABLE t TO x, u TO t, x TO u"], 2),
+    (["CREATE TABLE t (a INT)"], 1),
+    (["CREATE TABLE IF NOT EXISTS t (a INT)"], 0),
+    (["ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], 1),
+    (["ALTER TABLE T DROP COLUMN a"], 1),
+    (["DROP TABLE other.t"], 0),
 ]
 
 
-@pytest.mark.parametrize("case", PLACES, ids=[" ; ".join(case[0]) for case in PLACES])
-def test_rows_follow_their_table(case: tuple[list[str], list[TableName | None]]) -> None:
-    """Rows go where their table goes; behind a drop or a truncation they are of no account."""
-    statements, places = case
-    wanted = [place and NameIdentity().key_of(place) for place in places]
-    assert [table and NameIdentity().key_of(table) for table in spans(*statements)] == wanted
+@pytest.mark.parametrize("case", CUTS, ids=[" ; ".join(case[0]) for case in CUTS])
+def test_rows_count_behind_the_last_statement_that_touched_their_table(case: tuple[list[str], int]) -> None:
+    """What rows from before it have become, and where they are, only the upstream tells."""
+    statements, last = case
+    cut = told(*statements, names=(T,)).of(T).cut
+    assert (cut.moment.last if cut else 0) == last
 
 
 WHOLE = [
     (["CREATE TABLE t (a INT)"], {"t"}, set()),
     (["CREATE TABLE IF NOT EXISTS t (a INT)"], set(), set()),
     (["TRUNCATE t"], {"t"}, set()),
-    (["CREATE TABLE t (a INT)", "RENAME TABLE t TO u"], {"u"}, {"t"}),
+    (["CREATE TABLE t (a INT)", "RENAME TABLE t TO u"], set(), {"t"}),
     (["CREATE TABLE t (a INT)", "DROP TABLE t"], set(), {"t"}),
     (["DROP TABLE t", "CREATE TABLE t (a INT)"], {"t"}, set()),
     (["CREATE TABLE t (a INT)", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"], set(), set()),
@@ -70,35 +71,30 @@ WHOLE = [
 def test_tables_that_the_log_holds_wholly(case: tuple[list[str], set[str], set[str]]) -> None:
     """A table that the log saw made or emptied holds nothing else; one that it saw dropped is not there."""
     statements, whole, dropped = case
-    changes = [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(statements, start=1)]
-    lineage = trace([], changes)
-    assert {table for _, table in lineage.whole} == whole
-    assert {table for _, table in lineage.dropped} == dropped
+    tables = told(*statements).tables.values()
+    assert {one.name.table for one in tables if one.is_whole(has_earlier_rows=True)} == whole
+    assert {one.name.table for one in tables if one.is_there is False} == dropped
 
 
 def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> None:
-    """As by a script that makes a table in several steps: the spans that were ended are known, and have no rows."""
+    """As by a script that makes a table in several steps: it has no rows from before the last of them."""
     texts = ["CREATE TABLE t (a INT)", "ALTER TABLE t ADD PRIMARY KEY (a)", "ALTER TABLE t MODIFY a BIGINT"]
-    changes = [LoggedChange(10 * ts, False, "app", text, {}) for ts, text in enumerate(texts, start=1)]
-    lineage = trace([T], changes)
-    key = lineage.key_of(T)
-    spans = lineage.starts[key].spans
-    assert spans == {(key, 1), (key, 2)}
-    plan = LogPlan((), lineage.histories, Reach(1 << 62, None))
-    for ts, is_in_them in ((35, False), (25, True), (15, True), (5, False)):
+    coverage = told(*texts, names=(T,))
+    assert [coverage.of(T).is_whole(has_earlier_rows=one) for one in (False, True)] == [True, False]
+    plan = LogPlan((), coverage.tables, Reach(1 << 62, None))
+    for ts, is_covered in ((4, True), (3, False), (1, False)):
         row = row_change(ts, "t", ["id"], ["id"], after=[1])._replace(schema="app")
-        used = {shape.span for shape in shapes(plan, events_table([(0, 1, row)]))}
-        assert bool(spans & used) is is_in_them
-    exchanged = LoggedChange(25, False, "app", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u", {})
-    assert trace([T], [*changes[:2], exchanged, changes[2]]).starts[key].spans is None
+        assert [shape.is_covered for shape in shapes(plan, events_table([(0, 1, row)]))] == [is_covered]
+    exchanged = "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"
+    assert not told(*texts[:2], exchanged, texts[2]).of(T).is_whole(has_earlier_rows=False)
 
 
 def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:
     """Of tables made behind what was lost it does."""
-    changes = [LoggedChange(ts, False, "app", f"CREATE TABLE t{ts} (a INT)", {}) for ts in (5, 7, 8)]
-    truncated = LoggedChange(7, False, "app", "TRUNCATE t8", {})
-    assert {table for _, table in trace([], [*changes, truncated], since=7).whole} == {"t8"}
-    assert trace([], changes[:2], since=7).whole == set()
+    texts = ["CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)", "CREATE TABLE v (a INT)", "TRUNCATE u"]
+    for since, whole in ((0, {"t", "u", "v"}), (2, {"u", "v"}), (4, set())):
+        tables = told(*texts, since=since).tables.values()
+        assert {one.name.table for one in tables if one.is_whole(has_earlier_rows=True)} == whole
 
 
 def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
@@ -117,21 +113,21 @@ def test_rows_behind_a_statement_that_waited_are_not_covered(statement: str) -> 
     before it for as long as it may have waited; those of its own partition stand behind it."""
     dated = LoggedChange(ms_tso(5000), True, "app", statement, {("x", 0): 7})
     places = {T: {("x", 0), ("x", 1)}}
-    history = trace([T], [dated], places=places).history(T)
-    assert (history.spans[0], history.spans[-1]) == (None, T)
-    assert all(cut.offsets == {("x", 0): 7} for cut in history.cuts)
+    cut = coverage_of([T], [dated], places=places).of(T).cut
+    assert cut is not None
+    assert cut.offsets == {("x", 0): 7}
     if "DROP" not in statement:
-        assert tso_ms(history.cuts[-1].moment.last) == 5000 + WAITS_MS
-        assert history.cuts[-1].own == Cut.of(dated).moment
+        assert tso_ms(cut.moment.last) == 5000 + WAITS_MS
+        assert cut.own == Cut.of(dated).moment
     for certain in (
         replace(dated, by_time=False),
         replace(dated, commit_ts=ms_tso(5001)),
         replace(dated, place=place_in_gtid_set("a:1-5")),
         replace(dated, offsets={("x", 0): 7, ("x", 1): 3}),
     ):
-        lineage = trace([T], [certain], places=places)
-        assert {table for _, table in lineage.whole} == ({"t"} if "TRUNCATE" in statement else set())
-    assert not trace([T], [dated], places=places).whole
+        of_table = coverage_of([T], [certain], places=places).of(T)
+        assert of_table.is_whole(has_earlier_rows=True) is ("TRUNCATE" in statement)
+    assert not coverage_of([T], [dated], places=places).of(T).is_whole(has_earlier_rows=False)
 
 
 @pytest.mark.parametrize("by_time", [True, False])
@@ -184,27 +180,25 @@ def test_rows_that_were_sent_again_come_before_the_schema_change(
     """Though they stand behind it in its partition: by their time, and by their place where both tell theirs."""
     told = place_in_gtid_set("a:1-5") if place else None
     change = LoggedChange(ms_tso(5000), True, "app", "TRUNCATE TABLE t", {("cdc", 0): 5}, told)
-    history = trace([T], [change]).history(T)
     row = row_change(ms_tso(ms), "t", ["id"], ["id"], after=[1])._replace(
         schema="app", by_time=True, place=place_in_gtid_set(place) if place else None
     )
     table = Table(T, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
-    plan = LogPlan((ReplicatedTable(table, ("id",), frozenset({"id"})),), {("app", "t"): history}, Reach(1 << 62, None))
+    plan = LogPlan(
+        (ReplicatedTable(table, ("id",), frozenset({"id"})),), coverage_of([T], [change]).tables, Reach(1 << 62, None)
+    )
     assert steps(plan, events_table([(0, offset, row)])).num_rows == span
 
 
 def test_names_that_differ_in_case_only() -> None:
     """They mean one table, as in TiDB, unless both are there; so do databases."""
     orders, capital = TableName("app", "orders"), TableName("app", "Orders")
-    dropped = [LoggedChange(5, False, "app", "DROP TABLE Orders", {})]
-    assert trace([orders], dropped).history(orders).spans[0] is None
+    assert told("DROP TABLE Orders", names=(orders,)).of(orders).cut is not None
     identity = NameIdentity.among([orders, capital, TableName("app", "Lines")])
-    found = trace([orders, capital], dropped, identity=identity)
-    assert found.history(orders).spans == [orders]
-    assert found.history(capital).spans[0] is None
+    found = told("DROP TABLE Orders", names=(orders, capital), identity=identity)
+    assert [found.of(name).is_there for name in (orders, capital)] == [None, False]
     assert identity.key_of(TableName("APP", "lines")) == identity.key_of(TableName("app", "Lines"))
 
     shop, other = TableName("shop", "t"), TableName("Shop", "u")
-    gone = [LoggedChange(5, False, "", "DROP DATABASE Shop", {})]
-    found = trace([shop, other], gone, identity=NameIdentity.among([shop, other]))
-    assert [found.history(name).spans[0] for name in (shop, other)] == [shop, None]
+    found = told("DROP DATABASE Shop", names=(shop, other), identity=NameIdentity.among([shop, other]))
+    assert [found.of(name).is_there for name in (shop, other)] == [None, False]

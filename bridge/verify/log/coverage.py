@@ -1,0 +1,294 @@
+"""Tells which rows of the log are in a table of the target now: those behind the last schema change that touched it.
+
+Pure.  A schema change that makes, empties, drops or renames a table, or touches its key, its types or its columns, is
+the cut of that name: what the rows before it have become, only the upstream tells.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from bridge.ddl.by_table.column_changes import column_changes
+from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.lexer import tokens
+from bridge.ddl.parser import Classified, Refused, classify
+from bridge.model import PartitionId, TableName
+from bridge.rows.moments import Moment, is_of_sending
+from bridge.tso import ms_tso, tso_ms
+
+NameKey = tuple[str, str]
+_INDEXES: Final = frozenset({StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
+WAITS_MS: Final = 600_000
+"""For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
+whoever runs the statement hardly does."""
+
+
+@dataclass(frozen=True)
+class LoggedChange:
+    """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`.
+    is_skipped: the operator left it out.  is_unclear: the operator did by hand what was to be done of it, and what that
+    was is not known."""
+
+    commit_ts: int
+    by_time: bool
+    schema: str
+    text: str
+    offsets: Mapping[PartitionId, int]
+    place: str | None = None
+    is_skipped: bool = False
+    is_unclear: bool = False
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The line between rows before a schema change and rows behind it.
+
+    moment: rows that are not later come before the change.  Where messages go by event time, the offset of the change
+    in the row's own partition decides instead; what stands behind it and is earlier beyond doubt was sent again, and
+    comes before the change, too.
+    own: the moment for that, None for `moment`.
+    """
+
+    moment: Moment
+    offsets: Mapping[PartitionId, int]
+    own: Moment | None = None
+
+    @classmethod
+    def of(cls, change: LoggedChange) -> Cut:
+        """Gives the cut of a schema change."""
+        moment = Moment.of_change(change.commit_ts, change.by_time, change.place)
+        return cls(moment, change.offsets if change.by_time else {})
+
+
+@dataclass(frozen=True)
+class NameIdentity:
+    """Tells which names mean one table: those that differ only in the case of letters, as in TiDB, but for tables and
+    databases that are there under several such names.
+
+    schemas, tables: the lower-case names of these.
+    """
+
+    schemas: frozenset[str] = frozenset()
+    tables: frozenset[NameKey] = frozenset()
+
+    @classmethod
+    def among(cls, names: Iterable[TableName]) -> NameIdentity:
+        """Gives the identity of names that are all there."""
+        distinct = set(names)
+        schemas = Counter(schema.lower() for schema in {name.schema for name in distinct})
+        tables = Counter((name.schema.lower(), name.table.lower()) for name in distinct)
+        return cls(
+            frozenset(schema for schema, count in schemas.items() if count > 1),
+            frozenset(table for table, count in tables.items() if count > 1),
+        )
+
+    def key_of(self, name: TableName) -> NameKey:
+        """Gives the name of a table for comparison."""
+        folded = name.schema.lower(), name.table.lower()
+        table = name.table if folded in self.tables else folded[1]
+        return self.schema_key(name.schema), table
+
+    def schema_key(self, schema: str) -> str:
+        """Gives the name of a database for comparison."""
+        folded = schema.lower()
+        return schema if folded in self.schemas else folded
+
+
+@dataclass
+class TableCoverage:
+    """What the log tells of a name.
+
+    cut: rows of that name count behind it; None where all do.
+    is_made: the log saw the table made or emptied, and has told every row since.
+    change: the schema change of the cut, where rows from before it may be in the table, None where none are.
+    is_there: whether the table must be on the target, or must not; None where the log does not tell.
+    """
+
+    name: TableName
+    cut: Cut | None = None
+    is_made: bool = False
+    change: LoggedChange | None = None
+    is_there: bool | None = None
+
+    def is_whole(self, *, has_earlier_rows: bool) -> bool:
+        """Tells whether the log holds every row of the table.  has_earlier_rows: whether it has rows before the cut."""
+        return self.is_made and (self.change is None or not has_earlier_rows)
+
+
+@dataclass
+class Coverage:
+    """What the log tells of all tables, by their names in the messages.
+
+    since: up to this commit_ts (TSO) the log may have lost messages.
+    identity: which names mean one table.
+    primary: tables that have a primary key now: no other unique key identifies their rows.
+    places: in which partitions the rows of each name are.
+    only_tables: what happens to columns and keys counts for nothing.
+    """
+
+    tables: dict[NameKey, TableCoverage]
+    since: int = 0
+    identity: NameIdentity = field(default_factory=lambda: NameIdentity())
+    primary: Container[NameKey] = frozenset()
+    places: Mapping[TableName, Collection[PartitionId]] = field(default_factory=dict)
+    only_tables: bool = False
+
+    def of(self, name: TableName) -> TableCoverage:
+        """Gives what the log tells of a name."""
+        return self.tables.setdefault(self.identity.key_of(name), TableCoverage(name))
+
+    def put(self, name: TableName, cut: Cut, *, is_made: bool = False, is_there: bool | None = None) -> None:
+        """Begins a name anew: none of its rows from before the cut is in the table."""
+        self.tables[self.identity.key_of(name)] = TableCoverage(name, cut, is_made, None, is_there)
+
+    def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
+        """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
+        it where it has none from before the change."""
+        self.tables[self.identity.key_of(name)] = TableCoverage(name, _cut(change), is_made, change, is_there)
+
+    def is_in_doubt(self, change: LoggedChange, name: TableName) -> bool:
+        """Tells whether rows of a table may be from before a schema change although their time is later: it is dated by
+        its start, and they are in partitions that do not hold it."""
+        key_of = self.identity.key_of
+        places = (place for one, all_of in self.places.items() if key_of(one) == key_of(name) for place in all_of)
+        return _is_dated_by_start(change) and any(place not in change.offsets for place in places)
+
+
+def coverage_of(
+    names: Iterable[TableName],
+    changes: Sequence[LoggedChange],
+    since: int = 0,
+    identity: NameIdentity = NameIdentity(),  # immutable
+    primary: Container[NameKey] = frozenset(),
+    places: Mapping[TableName, Collection[PartitionId]] | None = None,
+    *,
+    only_tables: bool = False,
+) -> Coverage:
+    """Gives what the log tells of all tables.
+
+    names: the tables that rows name.
+    changes: schema changes in order, each once.
+    since, identity, primary, places, only_tables: as of `Coverage`.
+    """
+    coverage = Coverage({}, since, identity, primary, places or {}, only_tables)
+    for name in names:
+        coverage.of(name)
+    for change in changes:
+        classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
+        named = classified.known if isinstance(classified, Refused) else classified
+        if change.is_unclear and named is not None:
+            for name in _meant(coverage, named.tables):
+                coverage.begin(name, change, is_there=None)
+        elif isinstance(classified, Classified) and change.is_skipped:
+            _skip(coverage, change, classified)
+        elif isinstance(classified, Classified):
+            _apply(coverage, change, classified)
+    return coverage
+
+
+def _cut(change: LoggedChange) -> Cut:
+    """Gives the cut behind which rows surely came after a schema change.
+
+    MySQL's binlog dates a statement by its start, in whole seconds, and it may have waited for locks.  Only a place in
+    the binlog tells its end (official Canal without GTIDs and CKafka tell none).  Rows of the partitions that hold the
+    statement are told by their offsets.
+    """
+    cut = Cut.of(change)
+    if not _is_dated_by_start(change):
+        return cut
+    return Cut(Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS)), change.offsets, cut.moment)
+
+
+def _is_dated_by_start(change: LoggedChange) -> bool:
+    tells_place = change.place is not None and not is_of_sending(change.place)
+    return change.by_time and not tells_place and tso_ms(change.commit_ts) % 1000 == 0
+
+
+def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
+    """Gives tables that an unclear statement may mean: all of one name where the database is not known."""
+    bare = {name.table.lower() for name in tables if not name.schema}
+    others = (one.name for one in coverage.tables.values() if one.is_there is not False)
+    return [*(name for name in tables if name.schema), *(name for name in others if name.table.lower() in bare)]
+
+
+def _skip(coverage: Coverage, change: LoggedChange, classified: Classified) -> None:
+    """Follows a statement that the operator left out, and may have done in part by hand."""
+    is_altering = classified.kind is StatementKind.ALTER_TABLE and _changes_rows(coverage, classified, change.text)
+    if is_altering or classified.kind in {StatementKind.TRUNCATE_TABLE, StatementKind.DROP_TABLE}:
+        for name in classified.tables:
+            coverage.begin(name, change, is_there=coverage.of(name).is_there)
+
+
+def _changes_rows(coverage: Coverage, classified: Classified, text: str) -> bool:
+    """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away."""
+    if coverage.only_tables:
+        return False
+    effects = column_changes(text)
+    has_primary = coverage.identity.key_of(classified.tables[0]) in coverage.primary
+    return bool(
+        effects.made
+        or effects.renamed
+        or effects.dropped
+        or effects.retyped
+        or effects.loses_rows
+        or effects.converts_texts
+        or (effects.changes_keys and not (has_primary and "PRIMARY" not in {token.word for token in tokens(text)}))
+    )
+
+
+def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> None:
+    tables, cut, is_told = classified.tables, Cut.of(change), change.commit_ts > coverage.since
+    if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
+        for name in tables:  # it moves rows that no message mentions
+            coverage.begin(name, change, is_there=coverage.of(name).is_there)
+        return
+    match classified.kind:
+        case StatementKind.CREATE_TABLE if not _if_not_exists(change.text):
+            coverage.put(tables[0], cut, is_made=is_told, is_there=True)
+        case StatementKind.TRUNCATE_TABLE if coverage.is_in_doubt(change, tables[0]):
+            coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
+        case StatementKind.TRUNCATE_TABLE:
+            coverage.put(tables[0], cut, is_made=is_told, is_there=coverage.of(tables[0]).is_there)
+        case StatementKind.DROP_TABLE:
+            for name in tables:
+                coverage.put(name, cut, is_there=False)
+        case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
+            key_of = coverage.identity.schema_key
+            for one in list(coverage.tables.values()):
+                if key_of(one.name.schema) == key_of(classified.database):
+                    coverage.put(one.name, cut, is_there=False)
+        case StatementKind.RENAME_TABLE:
+            for old, new in list(pairwise(tables))[::2]:
+                _rename(coverage, old, new, change)
+        case StatementKind.ALTER_TABLE:
+            if _changes_rows(coverage, classified, change.text):
+                coverage.begin(tables[0], change, is_there=True, is_made=coverage.of(tables[0]).is_made)
+            if ChangeClass.RENAME_TABLE in classified.classes:
+                _rename(coverage, tables[0], tables[-1], change)
+        case kind if kind in _INDEXES and not (
+            coverage.only_tables or coverage.identity.key_of(tables[0]) in coverage.primary
+        ):
+            before = coverage.of(tables[0])
+            coverage.begin(tables[0], change, is_there=before.is_there, is_made=before.is_made)
+
+
+def _rename(coverage: Coverage, old: TableName, new: TableName, change: LoggedChange) -> None:
+    """Views and sequences are renamed in the same words, so that only a table that the log has seen must be there."""
+    is_there = coverage.of(old).is_there or None
+    coverage.put(old, _cut(change), is_there=False)
+    coverage.begin(new, change, is_there=is_there)
+
+
+def _empties_database(classified: Classified) -> bool:
+    """Tells whether the statement empties a database: DROP, or CREATE OR REPLACE."""
+    return ChangeClass.DROP_DATABASE in classified.classes
+
+
+def _if_not_exists(text: str) -> bool:
+    """Tells whether the statement may have left an existing table as it was."""
+    words = [token.word for token in tokens(text)[:8]]
+    return any(words[i : i + 3] == ["IF", "NOT", "EXISTS"] for i in range(len(words)))
