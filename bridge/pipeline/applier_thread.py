@@ -13,7 +13,7 @@ from bridge.ends.end import Abandoned
 from bridge.ends.phases import Phase, PhaseClock
 from bridge.model import SchemaChange
 from bridge.pipeline.applier import Applier, Interrupted
-from bridge.pipeline.order import DecodedBatch
+from bridge.pipeline.decoded_batch import DecodedBatch
 
 _TICK_SECONDS: Final = 0.2
 _SWITCH_SECONDS: Final = 0.0005

@@ -17,7 +17,8 @@ from pyspark.sql import DataFrame
 from bridge.errors import SourceError
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.order import DecodedBatch, Order
+from bridge.pipeline.decoded_batch import DecodedBatch
+from bridge.pipeline.order import Order
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct

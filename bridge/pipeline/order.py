@@ -8,7 +8,7 @@ partition (`by_partitions`).  Progress records which: positions with a floor bel
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -16,10 +16,11 @@ from bridge.errors import AheadOfTargetError
 from bridge.model import UNUSED, Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.decoded_batch import DecodedBatch
 from bridge.pipeline.segments import Segment
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
-from bridge.spark.kept_rows.keeping import OnExecutors
+from bridge.spark.kept_rows.keeping import DividedEvents
 
 Starts = dict[PartitionId, PartitionStart]
 
@@ -50,20 +51,6 @@ class Handover(NamedTuple):
     reason: str
 
 
-class DecodedBatch(Protocol):
-    """The events of one micro-batch, as an order takes them.
-
-    read: per partition, the offset after the last message read.
-    """
-
-    @property
-    def read(self) -> Mapping[PartitionId, int]: ...
-
-    def with_partitions(self, partitions: Sequence[PartitionId]) -> Self:
-        """Returns the batch with more partitions, of which nothing was read."""
-        ...
-
-
 BatchT = TypeVar("BatchT", bound=DecodedBatch)
 
 
@@ -88,7 +75,7 @@ class Order(Protocol[BatchT]):
         ...
 
     @property
-    def kept(self) -> Callable[[OnExecutors, Mapping[PartitionId, int]], BatchT] | None:
+    def kept(self) -> Callable[[DividedEvents, Mapping[PartitionId, int]], BatchT] | None:
         """Makes the batch of a micro-batch whose row changes stay where they were decoded; None for an order that needs
         them in the driver.  Its second argument: as `ends` of `batch`."""
         ...

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # executors, which read only micro-batches, do without
 
     from bridge.ends.end import End
     from bridge.spark.event_transfer import TooLargeError
-    from bridge.spark.kept_rows.keeping import OnExecutors
+    from bridge.spark.kept_rows.keeping import DividedEvents
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Taken(NamedTuple):
 
     batch: MicroBatch
     events: pa.Table | None = None
-    kept: OnExecutors | None = None
+    kept: DividedEvents | None = None
     too_large: TooLargeError | None = None
 
 

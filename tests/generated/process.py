@@ -29,6 +29,7 @@ from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.kept_rows import executors as kept_executors
 from bridge.spark.kept_rows.executors import Executors, Home
+from bridge.spark.kept_rows.keeping import DividedEvents
 from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.dimensions import NONE, SOME_SHARDS
@@ -179,7 +180,7 @@ class Process:
             return
         assert self._bench.spark is not None
         if self._random.random() < 0.2:
-            self.pipeline.applier.take(sorted_batch(events))
+            self.pipeline.applier.take(sorted_batch(DividedEvents.of(events)))
             return
         self.pipeline.applier.take(kept_batch(self._bench.spark, events, self._folder))
 

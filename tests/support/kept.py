@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from bridge.pipeline.decoded_batch import SortedBatch
-from bridge.pipeline.decoded_batch import kept_batch as made_of_kept
+from bridge.pipeline.decoded_batch import SortedBatch, sorted_batch
 from bridge.protocols.batch_decode import packed, unpacked
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -27,7 +26,7 @@ def kept_batch(spark: SparkSession, events: pa.Table, folder: str | None = None)
     halves = [packed(events.take(numbers[half::2])) for half in (0, 1)]
     tasks = spark.sparkContext.parallelize(halves, 2)
     exported = tasks.mapPartitions(lambda values: export_kept((unpacked([value]) for value in values), folder))
-    return made_of_kept(keep(exported))
+    return sorted_batch(keep(exported))
 
 
 def executors_of(spark: SparkSession, folder: str | None = None) -> Executors:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridge.model import Table, TableName
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import RowChanges
-from bridge.rows.sql.statement import NotWrittenError, Rendering, WritePart
-from bridge.spark.kept_rows.shards import Shards
+from bridge.rows.order_and_slices import RowChanges, RowStatements
+from bridge.rows.sql.statement import Rendering, WritePart
+from bridge.spark.kept_rows.shards import Shards, check_written
 
 
 class NearExecutors(NamedTuple):
@@ -24,18 +23,8 @@ class NearExecutors(NamedTuple):
         """Whatever there is."""
         return rows.count > 0
 
-    def write_apart(
-        self,
-        rows: RowChanges,
-        catalog: Mapping[TableName, Table],
-        rendering: Rendering,
-        write: WritePart,
-        connections: int,
-    ) -> None:
+    def write_apart(self, source: RowStatements, rendering: Rendering, write: WritePart, connections: int) -> None:
         """Divides the rows, and writes each shard."""
         assert isinstance(write, ExecutorWriter)
-        count = connections * -(-rows.amount.pieces(self.most) // connections)
-        shards = Shards(catalog, rendering, count, None, is_apart=True)
-        failed = list(shards.write(replace(write, trace=self.trace), shards.divide([rows.table])))
-        if failed:
-            raise NotWrittenError(min(failed, key=lambda one: one.waits))
+        shards = Shards.apart(source, rendering, self.most, connections)
+        check_written(list(shards.write(replace(write, trace=self.trace), shards.divide([source.rows.table]))))

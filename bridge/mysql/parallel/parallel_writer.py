@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from pymysql.err import MySQLError
@@ -50,25 +50,11 @@ class Executors(Protocol):
         """Tells whether executors write these rows: the driver does not hold them, or there are more than one
         transaction should hold."""
 
-    def write_apart(
-        self,
-        rows: RowChanges,
-        catalog: Mapping[TableName, Table],
-        rendering: Rendering,
-        write: WritePart,
-        connections: int,
-    ) -> None:
-        """Has executors fold, render and write rows over so many connections.
+    def write_apart(self, source: RowStatements, rendering: Rendering, write: WritePart, connections: int) -> None:
+        """Has executors fold, render and write the rows of a source over so many connections.
 
         All rows of a key go by one call of `write`.  Raises NotWrittenError when some may not be written.
         """
-
-
-class _Divided(NamedTuple):
-    """A step.  apart: what executors write.  rest: what the transaction that moves progress writes."""
-
-    apart: RowChanges
-    rest: RowChanges
 
 
 class ParallelWriter(Writer):
@@ -106,7 +92,7 @@ class ParallelWriter(Writer):
         """
         if isinstance(source, RowStatements) and self._goes_in_parts(step):
             divided = self._divided(source)
-            source = source if divided is None else self._rest_of(step, source, divided)
+            source = source if divided is None else self._rest_of(step, source, *divided)
         super().apply(step, source)
 
     def writes_apart(self, rows: RowChanges) -> bool:
@@ -116,25 +102,27 @@ class ParallelWriter(Writer):
     def _goes_in_parts(self, step: Advance) -> bool:
         return self._unreached < _UNREACHED and (not self._only_begun or step.old_ts < self._begun_ts)
 
-    def _divided(self, source: RowStatements) -> _Divided | None:
-        """Divides a step; None where it is one transaction."""
+    def _divided(self, source: RowStatements) -> tuple[RowStatements, RowStatements] | None:
+        """Divides a step into what executors write and the rest; None where it is one transaction."""
         rows, catalog = source.rows, source.catalog
         if not self._executors.write(rows):
             return None
         names = list(rows.tables())
         alone = [name for name in names if catalog[name].keys and is_alone(catalog[name])]
-        mine = rows.of_tables(alone)
-        if not alone or not self._executors.write(mine):
+        apart = rows.of_tables(alone)
+        if not alone or not self._executors.write(apart):
             return None
-        return _Divided(mine, rows.of_tables([name for name in names if name not in alone]))
+        rest = rows.of_tables([name for name in names if name not in alone])
+        return replace(source, rows=apart), replace(source, rows=rest)
 
-    def _rest_of(self, step: Advance, source: RowStatements, divided: _Divided) -> StatementSource:
+    def _rest_of(
+        self, step: Advance, source: RowStatements, apart: RowStatements, rest: RowStatements
+    ) -> StatementSource:
         """Has executors write, and gives what is left for the transaction that moves progress."""
-        rest = replace(source, rows=divided.rest)
         is_written = False
         for attempt in self._retrying():
             with attempt:
-                is_written = self._written_apart(step, source.catalog, divided.apart)
+                is_written = self._written_apart(step, apart)
 
         def left(rendering: Rendering) -> Iterable[Statement]:
             if is_written and self._session is self._marked_on:
@@ -144,7 +132,7 @@ class ParallelWriter(Writer):
 
         return left
 
-    def _written_apart(self, step: Advance, catalog: Mapping[TableName, Table], rows: RowChanges) -> bool:
+    def _written_apart(self, step: Advance, source: RowStatements) -> bool:
         """Has executors write rows; False where one connection must write them.  Raises LockConflictError when another
         transaction holds them."""
         try:
@@ -156,7 +144,7 @@ class ParallelWriter(Writer):
                 log.info("executors_write", connections=self._connections)
                 self._is_told = True
             with silence_told(self._target, self._ownership.others):
-                self._executors.write_apart(rows, catalog, rendering, write, self._connections)
+                self._executors.write_apart(source, rendering, write, self._connections)
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)
         except NotWrittenError as error:

@@ -19,13 +19,14 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
-from bridge.pipeline.decoded_batch import SortedBatch, kept_batch, sorted_batch
+from bridge.pipeline.decoded_batch import SortedBatch, sorted_batch
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.kept_rows.keeping import DividedEvents
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""
@@ -83,9 +84,9 @@ class BoundaryOrder:
     def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> SortedBatch:  # noqa: ARG004
         """Sorts the row changes by commit_ts, and separates the other events; `is_cut` does not matter in this
         order."""
-        return sorted_batch(events, ends)
+        return sorted_batch(DividedEvents.of(events), ends)
 
-    kept = staticmethod(kept_batch)
+    kept = staticmethod(sorted_batch)
 
     def take(self, batch: SortedBatch) -> None:
         """Takes one micro-batch.  When it has changes without a TSO, drops it: the other order will read it again."""

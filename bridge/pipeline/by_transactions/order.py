@@ -185,6 +185,7 @@ class TransactionOrder(BoundaryOrder):
         control = control_events(others)
         super().take(
             SortedBatch(
+                {where: firsts.get(where, end) for where, end in self._read.items()},
                 RowChanges.here(due.rows),
                 replace(
                     control,
@@ -192,7 +193,6 @@ class TransactionOrder(BoundaryOrder):
                     changes=due.changes + late,
                     bad=tuple(map(self._stopping, control.bad)),
                 ),
-                {where: firsts.get(where, end) for where, end in self._read.items()},
             )
         )
 

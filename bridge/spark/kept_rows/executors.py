@@ -20,7 +20,7 @@ from bridge.rows import grains
 from bridge.rows.amount import Amount
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.net_changes import facts
-from bridge.rows.order_and_slices import RowChanges
+from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.sources.prefetch import prefetched
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
@@ -175,29 +175,19 @@ class Executors:
 
     # --- what executors write
 
-    def write_apart(
-        self,
-        rows: RowChanges,
-        catalog: Mapping[TableName, Table],
-        rendering: Rendering,
-        write: WritePart,
-        connections: int,
-    ) -> None:
-        """Has executors fold, render and write the rows over so many connections.
+    def write_apart(self, source: RowStatements, rendering: Rendering, write: WritePart, connections: int) -> None:
+        """Has executors fold, render and write the rows of a source over so many connections.
 
         Raises NotWrittenError when some are not written.
         """
-        with self._given(rows) as (kept, folder):
-            count = connections * -(-rows.amount.pieces(self._transaction) // connections)
-            shards = Shards(dict(catalog), rendering, count, folder, is_apart=True)
+        with self._given(source.rows) as (kept, folder):
+            shards = Shards.apart(source, rendering, self._transaction, connections, folder)
             try:
-                failed = shards.written(partial(self._spread, kept), write, connections)
+                shards.written(partial(self._spread, kept), write, connections)
             except SPARK_FAILED as error:
                 if is_executor_lost(error):
                     raise
                 raise NotWrittenError(_task_failure(error)) from error
-        if failed:
-            raise NotWrittenError(min(failed, key=lambda one: one.waits))
 
 
 def _in_order(

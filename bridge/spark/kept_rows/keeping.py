@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
@@ -14,6 +15,7 @@ from pyspark import RDD, StorageLevel
 from bridge.events import Kind
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import packed, unpacked
+from bridge.rows.gathering import masked, taken
 from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
 from bridge.spark.event_transfer import export_events, is_file
 from bridge.spark.kept_rows.places import CHUNK_BYTES, Extent, FileChunk, SparkChunks
@@ -34,11 +36,11 @@ class _Outline(NamedTuple):
     file: bytes | None
 
 
-class OnExecutors(NamedTuple):
-    """The events of a micro-batch whose row changes the driver does not hold.
+class DividedEvents(NamedTuple):
+    """Events, divided into row changes, wherever these are, and others.
 
-    others: events that are not row changes (EVENT_SCHEMA), in the order of their positions.
-    read: the offset after the last one of each partition.
+    others: those that are not row changes (EVENT_SCHEMA), in the order of (partition, offset).
+    read: the offset after the last event of each partition.
     by_time: whether any event lacks a TSO.
     """
 
@@ -46,6 +48,18 @@ class OnExecutors(NamedTuple):
     others: pa.Table
     read: dict[PartitionId, int]
     by_time: bool
+
+    @classmethod
+    def of(cls, events: pa.Table) -> DividedEvents:
+        """Divides events that are here (EVENT_SCHEMA, in any order), and sorts them."""
+        is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
+        rows = RowChanges.here(in_order(events, np.flatnonzero(is_row)))
+        others, by_time = _in_offset_order(masked(events, ~is_row)), bool(pc.any(events["by_time"]).as_py())
+        return cls(rows, others, ends_of(events), by_time)
+
+
+def _in_offset_order(events: pa.Table) -> pa.Table:
+    return taken(events, np.lexsort((events["offset"].to_numpy(), events["partition"].to_numpy())))
 
 
 def export_kept(tables: Iterable[pa.Table], folder: str | None) -> Iterator[bytes]:
@@ -61,13 +75,11 @@ def export_kept(tables: Iterable[pa.Table], folder: str | None) -> Iterator[byte
 
 
 def _exported(events: pa.Table, folder: str | None) -> bytes:
-    is_row = pa.array(events["kind"].to_numpy() <= int(Kind.DELETE))
-    rows, others = in_order(events.filter(is_row)), events.filter(pc.invert(is_row))
-    extent = Extent.of(rows) if rows.num_rows else None
-    chunk = export_events(rows, folder) if extent else None
+    rows, others, read, by_time = DividedEvents.of(events)
+    extent = Extent.of(rows.table) if rows.count else None
+    chunk = export_events(rows.table, folder) if extent else None
     file = chunk if chunk is not None and is_file(chunk) else None
-    by_time = bool(pc.any(events["by_time"]).as_py())
-    return pickle.dumps((_Outline(packed(others), ends_of(events), by_time, extent, file), None if file else chunk))
+    return pickle.dumps((_Outline(packed(others), read, by_time, extent, file), None if file else chunk))
 
 
 def _outline(exported: bytes) -> _Outline:
@@ -80,7 +92,7 @@ def _chunk_with_spark(exported: bytes) -> Iterator[bytes]:
     return iter(() if chunk is None else (chunk,))
 
 
-def keep(exported: RDD[bytes]) -> OnExecutors:
+def keep(exported: RDD[bytes]) -> DividedEvents:
     """Has tasks make chunks (`export_kept`), and divides the events into row changes and others, which are collected.
 
     Raises what Spark raises when a task fails.
@@ -96,6 +108,5 @@ def keep(exported: RDD[bytes]) -> OnExecutors:
     read: dict[PartitionId, int] = {}
     for where, end in (item for one in outlines for item in one.read.items()):
         read[where] = max(end, read.get(where, 0))
-    others = unpacked(one.others for one in outlines)
-    others = others.sort_by([(name, "ascending") for name in ("topic", "partition", "offset", "index")])
-    return OnExecutors(RowChanges(tuple(parts)), others, read, any(one.by_time for one in outlines))
+    others = _in_offset_order(unpacked(one.others for one in outlines))
+    return DividedEvents(RowChanges(tuple(parts)), others, read, any(one.by_time for one in outlines))

@@ -7,7 +7,7 @@ arrive without its table and code.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -21,8 +21,9 @@ from pyspark import RDD
 from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
 from bridge.model import Table, TableName
+from bridge.rows.amount import Amount
 from bridge.rows.net_changes import fold
-from bridge.rows.order_and_slices import in_order, in_stages
+from bridge.rows.order_and_slices import RowStatements, in_order, in_stages
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
 from bridge.spark.event_transfer import export_events, read_events
@@ -35,6 +36,12 @@ Shard = tuple[int, bytes]
 """The number of a shard, and some of its events, or an error."""
 Spread = Callable[[Callable[[Iterator[pa.Table]], Iterable[Shard]]], RDD[Shard]]
 """Has tasks call the function with chunks of row changes, in order each, some for each task."""
+
+
+def check_written(failed: Collection[NotWritten]) -> None:
+    """Raises NotWrittenError with one of the reasons why shards were not written, if there are any."""
+    if failed:
+        raise NotWrittenError(min(failed, key=lambda one: one.waits))
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,14 @@ class Shards:
     count: int
     folder: str | None
     is_apart: bool = False
+
+    @classmethod
+    def apart(
+        cls, source: RowStatements, rendering: Rendering, most: Amount, connections: int, folder: str | None = None
+    ) -> Shards:
+        """Makes shards that are transactions of about so much each, equally many for each connection."""
+        count = connections * -(-source.rows.amount.pieces(most) // connections)
+        return cls(dict(source.catalog), rendering, count, folder, is_apart=True)
 
     def rendered(self, spread: Spread) -> RDD[Rendered | BridgeError]:
         """Has tasks divide and render the row changes: one Spark partition for each shard."""
@@ -94,11 +109,11 @@ class Shards:
         rendering = replace(self.rendering, piece=number)
         return in_stages(render(net, rendering) for net in nets)
 
-    def written(self, spread: Spread, write: WritePart, connections: int) -> list[NotWritten]:
-        """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Returns
-        why shards were not written."""
+    def written(self, spread: Spread, write: WritePart, connections: int) -> None:
+        """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Raises
+        NotWrittenError when some are not written."""
         shards = spread(self.divide).partitionBy(min(connections, self.count), int)
-        return shards.mapPartitions(partial(self.write, write)).collect()
+        check_written(shards.mapPartitions(partial(self.write, write)).collect())
 
     def write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
         """Writes shards, each in one transaction; gives why one is not written, and ends then."""
