@@ -26,8 +26,8 @@ class Amount(NamedTuple):
     @classmethod
     def total(cls, amounts: Iterable[Amount]) -> Amount:
         """Adds amounts up."""
-        found = list(amounts)
-        return cls(sum(one.rows for one in found), sum(one.bytes for one in found))
+        addends = list(amounts)
+        return cls(sum(amount.rows for amount in addends), sum(amount.bytes for amount in addends))
 
     def exceeds(self, most: Amount) -> bool:
         """Tells whether it is more than `most`, by either count."""
@@ -43,5 +43,5 @@ def weights(table: pa.Table, most: Amount) -> npt.NDArray[np.float64] | None:
     together take at most `most.bytes`: then each row weighs one."""
     if table.nbytes <= most.bytes:
         return None
-    found: npt.NDArray[np.float64] = np.maximum(1.0, row_bytes(table) * (most.rows / most.bytes))
-    return found
+    row_weights: npt.NDArray[np.float64] = np.maximum(1.0, row_bytes(table) * (most.rows / most.bytes))
+    return row_weights

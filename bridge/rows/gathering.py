@@ -23,8 +23,8 @@ def taken_texts(texts: pa.ChunkedArray | pa.Array, numbers: npt.NDArray[np.int64
     of strings have less than 2 GiB."""
     pieces = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     if not pieces or not _readiness.pays(len(numbers)):
-        taken = texts.take(pa.array(numbers, pa.int64()))
-        return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+        texts_of_numbers = texts.take(pa.array(numbers, pa.int64()))
+        return texts_of_numbers.combine_chunks() if isinstance(texts_of_numbers, pa.ChunkedArray) else texts_of_numbers
     where = _Places.of(pieces).taken(numbers)
     is_text = _flags(texts)
     if is_text is not None:
@@ -41,15 +41,15 @@ def one_piece(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     if len(pieces) == 1:
         return pieces[0].cast(kind)
     offsets = [_offsets(piece) for piece in pieces]
-    sizes = [int(one[-1] - one[0]) for one in offsets]
-    found, ends = room(sum(sizes)), np.zeros(len(texts) + 1, np.int64)
+    sizes = [int(bounds[-1] - bounds[0]) for bounds in offsets]
+    characters, ends = room(sum(sizes)), np.zeros(len(texts) + 1, np.int64)
     to = at = 0
-    for piece, one, size in zip(pieces, offsets, sizes, strict=True):
+    for piece, bounds, size in zip(pieces, offsets, sizes, strict=True):
         if size:
-            found[to : to + size] = np.frombuffer(piece.buffers()[2], np.uint8, size, int(one[0]))
-        ends[at + 1 : at + len(one)] = one[1:] + (to - one[0])
-        to, at = to + size, at + len(one) - 1
-    return _texts(kind, ends, pa.py_buffer(found), _flags(texts))
+            characters[to : to + size] = np.frombuffer(piece.buffers()[2], np.uint8, size, int(bounds[0]))
+        ends[at + 1 : at + len(bounds)] = bounds[1:] + (to - bounds[0])
+        to, at = to + size, at + len(bounds) - 1
+    return _texts(kind, ends, pa.py_buffer(characters), _flags(texts))
 
 
 def lines(texts: pa.Array) -> pa.Buffer:
@@ -70,8 +70,8 @@ class _Places(NamedTuple):
     def of(cls, pieces: list[pa.Array]) -> _Places:
         """Finds the texts of these pieces of a column."""
         offsets = [_offsets(piece) for piece in pieces]
-        starts = [one[:-1] + _address(piece) for one, piece in zip(offsets, pieces, strict=True)]
-        return cls(np.concatenate(starts), np.concatenate([np.diff(one) for one in offsets]))
+        starts = [bounds[:-1] + _address(piece) for bounds, piece in zip(offsets, pieces, strict=True)]
+        return cls(np.concatenate(starts), np.concatenate([np.diff(bounds) for bounds in offsets]))
 
     def taken(self, numbers: npt.NDArray[np.int64]) -> _Places:
         """Chooses texts."""
@@ -81,9 +81,9 @@ class _Places(NamedTuple):
         """Copies the texts one behind the other, which has so many bytes."""
         from bridge.protocols.fast.compiled.functions import copy_texts
 
-        found = room(size)
-        copy_texts(self.addresses, self.sizes, len(self.sizes), are_lines, found)
-        return pa.py_buffer(found)
+        copy = room(size)
+        copy_texts(self.addresses, self.sizes, len(self.sizes), are_lines, copy)
+        return pa.py_buffer(copy)
 
 
 def _flags(texts: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.bool_] | None:
@@ -167,10 +167,10 @@ def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
     near = rows.slice(first, int(numbers.max()) + 1 - first)
     if near.nbytes <= _REACH:
         return _in_one_piece(near, numbers - first)
-    is_wanted = np.zeros(rows.num_rows, np.bool_)
-    is_wanted[numbers] = True
-    places = np.cumsum(is_wanted) - 1
-    return _in_one_piece(rows.filter(pa.array(is_wanted)), places[numbers])
+    is_chosen = np.zeros(rows.num_rows, np.bool_)
+    is_chosen[numbers] = True
+    places = np.cumsum(is_chosen) - 1
+    return _in_one_piece(rows.filter(pa.array(is_chosen)), places[numbers])
 
 
 def _in_one_piece(rows: pa.Table, numbers: Longs) -> pa.Table:

@@ -92,10 +92,10 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
         return "the target has refused rows of it"
     if not key:
         return "it has no key, so that its rows are found by all their values" if facts.goes else ""
-    others = bool(other_uniques(table, key))
-    if wishes.safe_mode and (others or key in table.prefixes):
+    has_further_uniques = bool(other_uniques(table, key))
+    if wishes.safe_mode and (has_further_uniques or key in table.prefixes):
         return "a unique value is taken on the target"
-    if facts.lacks and (facts.parts or facts.goes or others or len(facts.lists) > 1):
+    if facts.lacks and (facts.parts or facts.goes or has_further_uniques or len(facts.lists) > 1):
         return "its messages do not hold all columns of its rows"
     if facts.goes and not facts.is_plain:
         return "the target may take keys for one that are spelled otherwise"
@@ -138,19 +138,21 @@ def facts_of(
 
     going, changing, imaged = shapes_with(goes), shapes_with(kinds != Kind.INSERT), shapes_with(after.is_image)
     timed = shapes_with(changes["by_time"].to_numpy() & is_update & after.is_image)
-    found = {}
+    facts = {}
     for name, numbers in odd.items():
-        one = shapes[numbers[0]]
+        sample = shapes[numbers[0]]
         lacking = imaged.intersection(n for n in numbers if shapes[n].lacks)
-        is_going = not (going if one.key else changing).isdisjoint(numbers) or (bool(one.key) and one.table.keeps_gone)
+        is_going = not (going if sample.key else changing).isdisjoint(numbers) or (
+            bool(sample.key) and sample.table.keeps_gone
+        )
         is_plain = True
-        if (is_going or not are_all) and one.key and not is_exact(one.table, one.key):
-            mine = pa.array(np.isin(shape_of, numbers))
-            keys = pa.concat_arrays([some.filter(mine).drop_null() for some in (old, new)])
-            is_plain = are_plain(one.table, one.key, keys, are_all=are_all)
+        if (is_going or not are_all) and sample.key and not is_exact(sample.table, sample.key):
+            of_table = pa.array(np.isin(shape_of, numbers))
+            keys = pa.concat_arrays([image_keys.filter(of_table).drop_null() for image_keys in (old, new)])
+            is_plain = are_plain(sample.table, sample.key, keys, are_all=are_all)
         lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
-        found[name] = Facts(one.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain)
-    return found
+        facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain)
+    return facts
 
 
 def is_odd(shape: RowShape) -> bool:

@@ -43,30 +43,30 @@ class Cells:
         self.characters = np.frombuffer(self._data, np.uint8)
         counts = np.where(self.is_image, self._widths[shape_of] - 1, 0)
         firsts = np.cumsum(counts)
-        found = separators(self.characters, self.offsets, int(firsts[-1]) if len(firsts) else 0)
-        self.separators, self.firsts = np.append(found, 0), firsts - counts
+        places = separators(self.characters, self.offsets, int(firsts[-1]) if len(firsts) else 0)
+        self.separators, self.firsts = np.append(places, 0), firsts - counts
 
     def begins(self, images: Longs, position: int) -> Longs:
         """Tells where the literal at a position of each of these images, none of which is null, begins in
         `characters`."""
         if position == 0:
             return self.offsets[images]
-        found: Longs = self.separators[self.firsts[images] + position - 1] + 1
-        return found
+        starts: Longs = self.separators[self.firsts[images] + position - 1] + 1
+        return starts
 
     def ends(self, images: Longs, position: int) -> Longs:
         """Tells where such a literal ends; all images have as many literals as the first."""
         if len(images) and position == self._widths[self._shape_of[images[0]]] - 1:
             return self.offsets[images + 1]
-        found: Longs = self.separators[self.firsts[images] + position]
-        return found
+        places: Longs = self.separators[self.firsts[images] + position]
+        return places
 
     def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
         """Gives the literals of each image at the positions of its shape, joined by SEP; null where there is no image,
         or no position."""
-        runs = [_runs(one) for one in positions]
+        runs = [_runs(places) for places in positions]
         most = max(map(len, runs))
-        parts = [self._taken([one[i] if i < len(one) else _NOWHERE for one in runs]) for i in range(most)]
+        parts = [self._taken([spans[i] if i < len(spans) else _NOWHERE for spans in runs]) for i in range(most)]
         text = parts[0] if parts else pa.nulls(len(self.images), TEXT)
         for part in parts[1:]:  # null where the shape has fewer
             text = pc.coalesce(joined([text, part]), text)
@@ -74,7 +74,7 @@ class Cells:
 
     def literals(self, positions: Sequence[Sequence[int]]) -> Literals:
         """Gives the literals of each image at the positions of its shape, which ascend."""
-        sizes = np.array([len(one) for one in positions])
+        sizes = np.array([len(places) for places in positions])
         counts = np.where(self.is_image, sizes[self._shape_of], 0)
         image = np.repeat(np.arange(len(counts)), counts)
         nth = np.arange(len(image)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -122,10 +122,10 @@ def replaced(images: pa.Array, old: Literals, new: pa.Array) -> pa.Array:
     bounds = np.stack([old.begins, old.ends], axis=1).reshape(-1)
     bounds = np.concatenate([offsets[:1], bounds, offsets[-1:]])
     texts = _texts(data, bounds)
-    found = pc.replace_with_mask(texts, pa.array(np.arange(len(texts)) % 2 == 1), new)
+    pieces = pc.replace_with_mask(texts, pa.array(np.arange(len(texts)) % 2 == 1), new)
     growth = np.cumsum(np.append(0, pc.binary_length(new).to_numpy() - (old.ends - old.begins)))
     before = np.searchsorted(old.image, np.arange(len(offsets)))
-    start, data = buffers_of(found)
+    start, data = buffers_of(pieces)
     return images_of(offsets - offsets[0] + growth[before] + start[0], data, to_numpy(images.is_valid()))
 
 
@@ -139,8 +139,8 @@ def buffers_of(images: pa.Array) -> tuple[Longs, pa.Buffer]:
     if len(images) == 0:
         return np.zeros(1, np.int64), pa.py_buffer(b"")
     _, offsets, data = images.buffers()
-    found = np.frombuffer(offsets, np.int64)[images.offset : images.offset + len(images) + 1]
-    return found, data if data is not None else pa.py_buffer(b"")
+    starts = np.frombuffer(offsets, np.int64)[images.offset : images.offset + len(images) + 1]
+    return starts, data if data is not None else pa.py_buffer(b"")
 
 
 def slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
@@ -170,20 +170,20 @@ def separators(characters: npt.NDArray[np.uint8], offsets: Longs, expected: int)
     if _readiness.pays(expected):
         from bridge.protocols.fast.compiled.functions import find_zeros
 
-        found = np.empty(expected, np.int64)
-        count, _ = find_zeros(characters, start, end, expected, found)
+        places = np.empty(expected, np.int64)
+        count, _ = find_zeros(characters, start, end, expected, places)
     else:
         blocks = [at + np.flatnonzero(characters[at : min(at + _BLOCK, end)] == 0) for at in range(start, end, _BLOCK)]
-        found = np.concatenate(blocks) if blocks else np.empty(0, np.int64)
-        count = len(found)
+        places = np.concatenate(blocks) if blocks else np.empty(0, np.int64)
+        count = len(places)
     if count != expected:
         raise ValueError("row images do not hold a literal for each of their columns")
-    return found
+    return places
 
 
 def _runs(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Unites positions that follow one another, as first and last: 1 2 3 0 is (1, 3) (0, 0)."""
-    cuts = [i for i, (one, following) in enumerate(pairwise(positions), 1) if following != one + 1]
+    cuts = [i for i, (position, following) in enumerate(pairwise(positions), 1) if following != position + 1]
     return [(positions[i], positions[j - 1]) for i, j in pairwise([0, *cuts, len(positions)])] if positions else []
 
 
@@ -194,5 +194,5 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
 
 def to_numpy(flags: pa.BooleanArray) -> Bools:
     """Gives booleans, none of which is null, to NumPy."""
-    found: Bools = flags.to_numpy(zero_copy_only=False)
-    return found
+    booleans: Bools = flags.to_numpy(zero_copy_only=False)
+    return booleans

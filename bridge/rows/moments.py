@@ -65,11 +65,11 @@ class Places:
         parts = pc.split_pattern(whole, COORDINATES_SEP)
         coordinates, events = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
         names = pc.dictionary_encode(pc.utf8_slice_codeunits(coordinates, 0, -NUMBER_DIGITS - 1))
-        found = pc.cast(pc.utf8_slice_codeunits(coordinates, -NUMBER_DIGITS), pa.int64()).to_numpy()
+        values = pc.cast(pc.utf8_slice_codeunits(coordinates, -NUMBER_DIGITS), pa.int64()).to_numpy()
         codes, numbers = names.indices.to_numpy(), {}
         for code, name in enumerate(names.dictionary.to_pylist()):
             numbers[name] = np.full(len(texts), _ABSENT, np.int64)
-            numbers[name][events[codes == code]] = found[codes == code]
+            numbers[name][events[codes == code]] = values[codes == code]
         return cls(numbers, len(texts))
 
     def ranks(self) -> Longs | None:
@@ -85,10 +85,10 @@ class Places:
         are_sets = all(name.startswith(f"{GTID}/") for name in self.numbers)
         files = [name for name in self.numbers if name.startswith(FILE)]
         names = [*self.numbers] if are_sets else files or [*self.numbers]
-        told = [self.numbers[name] for name in names]
-        if (len(told) > 1 and not are_sets) or any((numbers == _ABSENT).any() for numbers in told):
+        coordinates = [self.numbers[name] for name in names]
+        if (len(coordinates) > 1 and not are_sets) or any((numbers == _ABSENT).any() for numbers in coordinates):
             return None
-        total: Longs = np.sum(told, axis=0)
+        total: Longs = np.sum(coordinates, axis=0)
         return total
 
     def slice(self, start: int, end: int) -> Places:
@@ -103,20 +103,20 @@ class Places:
         of_change: the place is a schema change's, and rows of the same place are behind it: no schema change comes
         behind rows of its own transaction, but CREATE TABLE ... SELECT is one with the rows that it makes.
         """
-        mine = coordinates_of(place)
-        is_comparable, behind = self._by_gtid(mine, of_change=of_change)
-        for name, number in mine.items():
-            for other, numbers in self.numbers.items() if name.startswith(FILE) else ():
-                is_sure = other == name
-                if is_sure or _are_of_snapshot(name, other):
+        coordinates = coordinates_of(place)
+        is_comparable, behind = self._by_gtid(coordinates, of_change=of_change)
+        for name, number in coordinates.items():
+            for event_name, numbers in self.numbers.items() if name.startswith(FILE) else ():
+                is_sure = event_name == name
+                if is_sure or _are_of_snapshot(name, event_name):
                     here = (numbers != _ABSENT) & ~is_comparable
                     is_behind = numbers >= number if of_change and is_sure else numbers > number
                     behind |= here & (is_behind if is_sure else is_behind & ~is_earlier)
                     is_comparable |= here if is_sure else here & ~(is_behind & is_earlier)
-        if SENT in mine and SENT in self.numbers:
-            is_told, is_later = compared_by_sending(self.numbers[SENT], mine[SENT])
-            is_told &= (self.numbers[SENT] != _ABSENT) & ~(is_later & is_earlier)
-            return is_comparable | is_told, behind | (is_told & is_later)
+        if SENT in coordinates and SENT in self.numbers:
+            is_sure_by_sending, is_later = compared_by_sending(self.numbers[SENT], coordinates[SENT])
+            is_sure_by_sending &= (self.numbers[SENT] != _ABSENT) & ~(is_later & is_earlier)
+            return is_comparable | is_sure_by_sending, behind | (is_sure_by_sending & is_later)
         return is_comparable, behind
 
     def _by_gtid(self, place: Mapping[str, int], *, of_change: bool) -> tuple[Bools, Bools]:
@@ -163,8 +163,8 @@ class Moment:
 
     @classmethod
     def of_change(cls, ts: int, by_time: bool, place: str | None) -> Moment:
-        """Gives the moment of a schema change.  Equal times count as earlier, and an event time in whole seconds stands
-        for its whole second (internals, decision 13)."""
+        """Gives the moment of a schema change.  Equal times count as earlier.  An event time in whole seconds stands
+        for its whole second, since the binlog does not tell when within it the change was."""
         width = (_SECOND_MS if is_whole_second(ts) else 1) if by_time else 0
         last = ms_tso(tso_ms(ts) + width) - 1 if by_time else ts
         return cls(ts, last, () if place is None else (place,), is_change=True)
@@ -199,23 +199,23 @@ class Moment:
 
     def _are_of_one_binlog(self, times: Longs) -> Bools:
         """Tells which events are on the moment's side of every new beginning."""
-        same: Bools = np.ones(len(times), np.bool_)
+        is_same: Bools = np.ones(len(times), np.bool_)
         for last, first in self.began_anew:
-            same &= times <= last if self.ts <= last else (times >= first) & (self.ts >= first)
-        return same
+            is_same &= times <= last if self.ts <= last else (times >= first) & (self.ts >= first)
+        return is_same
 
     def is_clearly_after(self, events: pa.Table) -> Bools:
         """Tells which events (with `commit_ts` and `place` of EVENT_SCHEMA) are earlier than the moment beyond doubt:
         by their places, where these are comparable and the clock does not say otherwise, or by a lower millisecond."""
         times = events["commit_ts"].to_numpy()
-        millis, at = times >> TSO_LOGICAL_BITS, tso_ms(self.ts)
-        earlier: Bools = latest_beside(millis, at) < at
+        millis, ms = times >> TSO_LOGICAL_BITS, tso_ms(self.ts)
+        earlier: Bools = latest_beside(millis, ms) < ms
         if not self.places or self.is_by_sending or events["place"].null_count == events.num_rows:
             return earlier
         places = Places.of(events["place"])
         for place in self.places:
             is_comparable, behind = places.compared(place, times < self.ts, of_change=self.is_change)
-            earlier = np.where(is_comparable & (millis <= at), ~behind, earlier)
+            earlier = np.where(is_comparable & (millis <= ms), ~behind, earlier)
         return earlier
 
     def shows_before(self, ts: int, place: str) -> bool:
@@ -266,8 +266,8 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
     whole seconds by their places."""
     order = sorted(range(len(moments)), key=lambda number: (moments[number].ts, moments[number].places))
 
-    def compared(one: int, other: int) -> int:
-        return _order(moments[one], moments[other])
+    def compared(first: int, second: int) -> int:
+        return _order(moments[first], moments[second])
 
     groups: list[tuple[set[str], list[int]]] = []
     for at, number in enumerate(order):
@@ -288,14 +288,14 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
 
 
 @lru_cache(maxsize=10_000)
-def _order(one: Moment, other: Moment) -> int:
-    """Compares two moments that have a place each: below 0 when `one` is the earlier one."""
-    for sign, (first, second) in ((1, (other, one)), (-1, (one, other))):
+def _order(moment: Moment, reference: Moment) -> int:
+    """Compares two moments that have a place each: below 0 when `moment` is the earlier one."""
+    for sign, (first, second) in ((1, (reference, moment)), (-1, (moment, reference))):
         is_comparable, behind = Places.of(pa.array([second.places[0]])).compared(
             first.places[0], np.array([second.ts < first.ts])
         )
         if not is_comparable[0]:
-            return (one.ts > other.ts) - (one.ts < other.ts)
+            return (moment.ts > reference.ts) - (moment.ts < reference.ts)
         if behind[0]:
             return sign
     return 0
@@ -326,8 +326,8 @@ def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, s
     for number, numbers in enumerate((places or Places.of(texts)).numbers.values()):
         kinds += np.where(numbers != _ABSENT, hash((number, "a name")) | 1, 0)
     ends = sorted(int(np.flatnonzero(kinds == kind)[-1]) for kind in np.unique(kinds))
-    found = [place for at in ends if (place := texts[at].as_py()) is not None]
-    return {names_of(place): place for place in found}
+    newest = [place for at in ends if (place := texts[at].as_py()) is not None]
+    return {names_of(place): place for place in newest}
 
 
 def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: int) -> tuple[int, int] | None:
@@ -337,19 +337,19 @@ def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: i
 
     highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
     """
-    found = None
+    beginning = None
     for name, numbers in places.numbers.items():
         at = np.flatnonzero(numbers != _ABSENT)
-        mine, later = numbers[at], times[at]
-        before = np.maximum.accumulate(np.concatenate([[highest.get(name, _ABSENT)], mine]))[:-1]
+        own, later = numbers[at], times[at]
+        before = np.maximum.accumulate(np.concatenate([[highest.get(name, _ABSENT)], own]))[:-1]
         seen_before = np.maximum.accumulate(np.concatenate([[seen], times]))[at]
-        back = np.flatnonzero((mine < before) & (later > seen_before))
+        back = np.flatnonzero((own < before) & (later > seen_before))
         if len(back) and not is_of_snapshot(name):
-            found = int(seen_before[back[0]]), int(later[back[0]])
-            highest[name] = int(mine[back[0] :].max())
+            beginning = int(seen_before[back[0]]), int(later[back[0]])
+            highest[name] = int(own[back[0] :].max())
         else:
-            highest[name] = max(highest.get(name, _ABSENT), int(mine.max()))
-    return found
+            highest[name] = max(highest.get(name, _ABSENT), int(own.max()))
+    return beginning
 
 
 def names_of(place: str) -> str:
@@ -377,9 +377,9 @@ def shown(place: str) -> str:
     return ", ".join(parts)
 
 
-def _are_of_snapshot(one: str, other: str) -> bool:
+def _are_of_snapshot(name: str, other_name: str) -> bool:
     """Tells whether two names are of one base name of binlog files, and one of them is of a snapshot."""
-    (base, _, server), (other_base, _, other_server) = one.rpartition("/"), other.rpartition("/")
+    (base, _, server), (other_base, _, other_server) = name.rpartition("/"), other_name.rpartition("/")
     return base == other_base and server != other_server and SNAPSHOT_SERVER in {server, other_server}
 
 
@@ -410,8 +410,8 @@ def _read_alike(texts: pa.StringArray) -> dict[str, Longs] | None:
         digits = start + len(name) + 1
         if (characters[:, start:digits] != characters[0, start:digits]).any():
             return None
-        told = np.zeros(len(texts), np.int64)
+        values = np.zeros(len(texts), np.int64)
         for at in range(digits, digits + NUMBER_DIGITS):
-            told = told * 10 + (characters[:, at] - ord("0"))
-        numbers[name], start = told, digits + NUMBER_DIGITS + 1
+            values = values * 10 + (characters[:, at] - ord("0"))
+        numbers[name], start = values, digits + NUMBER_DIGITS + 1
     return numbers

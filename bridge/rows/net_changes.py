@@ -1,4 +1,5 @@
-"""Computes net changes: of all changes of a key, only the last image counts (internals, decision 4).
+"""Computes net changes: of all changes of a key, only the last image counts, since readers of the target see a window
+only as a whole.
 
 It is pure, over Arrow columns.  The input is row changes in commit order and the target's tables; the result is what
 the rows must be afterwards.
@@ -150,10 +151,14 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
     for numbers in by_table.values():
         if len({shapes[number].key for number in numbers}) > 1:
             raise _different_keys(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
-    found = facts_of(shapes, shape_of, changes, before, after, wishes)
-    why = {name: reason for name, one in found.items() if (reason := why_by_transaction(catalog[name], one, wishes))}
-    others = [n for name, numbers in by_table.items() if name in why or not shapes[numbers[0]].key for n in numbers]
-    keyed = _Keyed.of(shapes, shape_of, changes, before, after, others)
+    facts_by_table = facts_of(shapes, shape_of, changes, before, after, wishes)
+    why = {
+        name: reason
+        for name, table_facts in facts_by_table.items()
+        if (reason := why_by_transaction(catalog[name], table_facts, wishes))
+    }
+    apart = [n for name, numbers in by_table.items() if name in why or not shapes[numbers[0]].key for n in numbers]
+    keyed = _Keyed.of(shapes, shape_of, changes, before, after, apart)
     return [
         _ordered([shapes[n] for n in numbers], _of_shapes(changes, shape_of, numbers), why[name])
         if name in why
@@ -254,12 +259,12 @@ class _Keyed:
         changes: pa.Table,
         before: Cells,
         after: Cells,
-        others: Sequence[int],
+        apart: Sequence[int],
     ) -> _Keyed:
-        """Finds the last states.  It leaves out row changes of the shapes in `others`."""
-        if others:
-            is_mine = pa.array(~np.isin(shape_of, others))
-            changes, shape_of = changes.filter(is_mine), shape_of[is_mine.to_numpy(zero_copy_only=False)]
+        """Finds the last states.  It leaves out row changes of the shapes in `apart`."""
+        if apart:
+            is_keyed = pa.array(~np.isin(shape_of, apart))
+            changes, shape_of = changes.filter(is_keyed), shape_of[is_keyed.to_numpy(zero_copy_only=False)]
             widths = [len(shape.names) for shape in shapes]
             before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
         steps = Steps.of(shapes, shape_of, changes, before, after)
@@ -288,12 +293,12 @@ class _Keyed:
             for number in numbers
         ]
         absent = [self._slice(_ABSENT, number) for number in numbers]
-        kept = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
+        rows_by_list = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
         return KeyedChanges(
             shape.table,
             shape.key,
             absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
-            kept,
+            rows_by_list,
             expected=self.expected.get(shape.table.name),
         )
 
@@ -309,12 +314,12 @@ def _sorted(keys: pa.Array) -> Longs:
     """Sorts keys (literals joined by SEP) roughly in the order in which a server keeps its rows, and gives their
     numbers.  A server writes neighbours with a sixth less work than scattered rows (measured on MariaDB 11.4,
     InnoDB)."""
-    found: Longs
+    order: Longs
     try:
-        found = np.argsort(keys.cast(pa.int64()).to_numpy())
+        order = np.argsort(keys.cast(pa.int64()).to_numpy())
     except pa.ArrowInvalid:  # texts, or several columns
-        found = pc.sort_indices(keys).to_numpy().astype(np.int64)
-    return found
+        order = pc.sort_indices(keys).to_numpy().astype(np.int64)
+    return order
 
 
 def _inserted(table: Table, changes: pa.Table) -> KeylessChanges:
@@ -349,19 +354,19 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
     """Raises what the first change deserves that does not say which row it means.  lacking: column lists that lack
     columns."""
     kinds = changes["kind"].to_numpy()
-    untold = changes["before"].is_null().to_numpy() & (kinds != Kind.INSERT)
-    if untold.any():
+    lacks_old_row = changes["before"].is_null().to_numpy() & (kinds != Kind.INSERT)
+    if lacks_old_row.any():
         raise ApplyError(
             "a change of a table without a key lacks the old row, so that its row cannot be found",
-            where=f"{table.name}, commit ts {changes['commit_ts'][int(np.argmax(untold))]}",
+            where=f"{table.name}, commit ts {changes['commit_ts'][int(np.argmax(lacks_old_row))]}",
             fix="give the table a primary key upstream and on the target, or let its sender send old values",
         )
-    lost = changes["by_time"].to_numpy() & (kinds != Kind.INSERT)
-    lost &= pc.is_in(changes["columns"], pa.array(lacking, pa.string())).to_numpy()
-    if lost.any():
+    is_part = changes["by_time"].to_numpy() & (kinds != Kind.INSERT)
+    is_part &= pc.is_in(changes["columns"], pa.array(lacking, pa.string())).to_numpy()
+    if is_part.any():
         raise refuse_part(
             table,
-            changes.slice(int(np.argmax(lost)), 1).to_pylist()[0],
+            changes.slice(int(np.argmax(is_part)), 1).to_pylist()[0],
             f"a change of {table.name}, which has no key, holds a part of its row, so that its row cannot be found",
             Code.LOST_VALUE,
         )

@@ -160,10 +160,10 @@ class ParallelWriter(Writer):
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)
         except NotWrittenError as error:
-            if error.found.waits:
-                raise LockConflictError(LOCK_WAIT, error.found.why) from error
-            log.warning("written_again", why=error.found.why, fix=error.found.fix or _NO_FIX)
-            self._note(error.found)
+            if error.reason.waits:
+                raise LockConflictError(LOCK_WAIT, error.reason.why) from error
+            log.warning("written_again", why=error.reason.why, fix=error.reason.fix or _NO_FIX)
+            self._note(error.reason)
         else:
             self._unreached = 0
             return True

@@ -1,8 +1,8 @@
 r"""Handles raw values: values whose type the message does not tell, until the target's column tells it.
 
 Some formats name no types (Debezium without schemas, ckafka) or ambiguous ones (a Debezium `double` may be a
-DECIMAL).  Typing such a value needs the target's catalog of the segment, which a decoder does not know (internals,
-decision 9).  So the work is done in two steps:
+DECIMAL).  Typing such a value needs the target's tables as they are when its row is applied, which a decoder cannot
+know: a schema change may come before.  So the work is done in two steps:
 
 1. The decoder writes what is known without a type, a *raw literal*: a JSON number as its digits (`repr` of a float
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as

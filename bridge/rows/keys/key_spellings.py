@@ -60,7 +60,7 @@ class _Equality(Enum):
 
 def is_exact(table: Table, key: tuple[str, ...]) -> bool:
     """Tells whether equal keys always have equal literals."""
-    return all(one is _Equality.SAME for one in _equalities(table, key))
+    return all(equality is _Equality.SAME for equality in _equalities(table, key))
 
 
 def is_alone(table: Table) -> bool:
@@ -74,7 +74,7 @@ def are_plain(table: Table, key: tuple[str, ...], keys: pa.Array, *, are_all: bo
     In rare cases it says no although that is so.  are_all: whether there are no other keys."""
     equalities = _equalities(table, key)
     parts = [keys] if len(key) == 1 else parts_of(keys, range(len(key)))
-    return len(keys) == 0 or all(_is_plain(*one, are_all=are_all) for one in zip(equalities, parts, strict=True))
+    return len(keys) == 0 or all(_is_plain(*cell, are_all=are_all) for cell in zip(equalities, parts, strict=True))
 
 
 def _is_plain(equality: _Equality, literals: pa.Array, *, are_all: bool) -> bool:
@@ -191,18 +191,18 @@ def expected_keys(
     guarded = np.array([bool(shape.key) and is_guarded(shape.table, shape.key) for shape in shapes], np.bool_)
     if not guarded.any():
         return {}
-    untold = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
+    lacks_old_row = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
     names = [shape.table.name for shape in shapes]
-    hidden = {names[number] for number in np.unique(shape_of[untold])}
+    hidden = {names[number] for number in np.unique(shape_of[lacks_old_row])}
     first, _ = ends(steps.number)
     first = first[steps.is_image[first]]
-    found: dict[TableName, pa.Array] = {}
+    expected: dict[TableName, pa.Array] = {}
     for name in dict.fromkeys(name for name, is_one in zip(names, guarded, strict=True) if is_one):
         if name not in hidden:
-            numbers = [number for number, other in enumerate(names) if other == name]
-            mine = first[np.isin(shape_of[steps.row[first]], numbers)]
-            found[name] = steps.key.take(pa.array(mine))
-    return found
+            numbers = [number for number, table_name in enumerate(names) if table_name == name]
+            steps_of_table = first[np.isin(shape_of[steps.row[first]], numbers)]
+            expected[name] = steps.key.take(pa.array(steps_of_table))
+    return expected
 
 
 def other_spelling(table: TableName, what: str, where: str) -> ApplyError:

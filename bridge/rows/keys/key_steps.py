@@ -60,8 +60,8 @@ class Steps(NamedTuple):
     @property
     def is_known(self) -> Bools:
         """Whether the row change holds the row of this key as it was before, or there was none."""
-        known: Bools = ~(self.is_image & self.moves)
-        return known
+        is_known: Bools = ~(self.is_image & self.moves)
+        return is_known
 
     @classmethod
     def of(cls, shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, after: Cells) -> Steps:
@@ -122,17 +122,17 @@ def freed(
     shape_of, is_known, first, last: for each key, the shape of its last image, whether its old row is known, and its
     first and last row change.  by_time: whether old rows may have been completed from the present ones.
     """
-    others = [
+    uniques = [
         [compared(shape, unique, by_time=by_time) for unique in other_uniques(shape.table, shape.key)]
         for shape in shapes
     ]
-    found = np.zeros(len(shape_of), np.bool_)
-    for i in range(max(map(len, others))):
-        positions = [one[i] if i < len(one) else [] for one in others]
+    is_freed = np.zeros(len(shape_of), np.bool_)
+    for i in range(max(map(len, uniques))):
+        positions = [columns[i] if i < len(columns) else [] for columns in uniques]
         was, now = before.joined(positions).take(pa.array(first)), after.joined(positions).take(pa.array(last))
-        same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
-        found |= np.array([i < len(one) for one in others])[shape_of] & ~same
-    return found
+        is_same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
+        is_freed |= np.array([i < len(columns) for columns in uniques])[shape_of] & ~is_same
+    return is_freed
 
 
 def compared(shape: RowShape, unique: Sequence[str], *, by_time: bool) -> list[int]:
@@ -157,23 +157,25 @@ def refuse_meeting_shards(shapes: Sequence[RowShape], shape_of: Longs, changes: 
         return
     codes = shards.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()[steps.row]
     order = np.argsort(steps.number, kind="stable")
-    one, other = order[:-1], order[1:]
-    meets = (steps.number[one] == steps.number[other]) & (codes[one] != codes[other])
+    before, after = order[:-1], order[1:]
+    meets = (steps.number[before] == steps.number[after]) & (codes[before] != codes[after])
     if not meets.any():
         return
     by_time = changes["by_time"].to_numpy(zero_copy_only=False)[steps.row]
     is_insert = (changes["kind"].to_numpy() == Kind.INSERT)[steps.row] | steps.moves
-    goes_over = ~steps.is_image[one] & steps.is_image[other] & is_insert[other] & ~by_time[one] & ~by_time[other]
-    found = np.flatnonzero(meets & ~goes_over)
-    if len(found):
-        _refuse(shapes, shape_of, changes, steps, int(one[found[0]]), int(other[found[0]]))
+    goes_over = ~steps.is_image[before] & steps.is_image[after] & is_insert[after] & ~by_time[before] & ~by_time[after]
+    clashes = np.flatnonzero(meets & ~goes_over)
+    if len(clashes):
+        _refuse(shapes, shape_of, changes, steps, int(before[clashes[0]]), int(after[clashes[0]]))
 
 
-def _refuse(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps, one: int, other: int) -> None:
-    shape = shapes[int(shape_of[steps.row[other]])]
-    values = str(steps.key[other]).split(SEP)
+def _refuse(
+    shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps, before: int, after: int
+) -> None:
+    shape = shapes[int(shape_of[steps.row[after]])]
+    values = str(steps.key[after]).split(SEP)
     key = ", ".join(f"{name} = {value}" for name, value in zip(shape.key, values, strict=True))
-    rows = [changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (one, other)]
+    rows = [changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (before, after)]
     first, second = (f"{row['text']} (commit ts {row['commit_ts']})" for row in rows)
     raise ApplyError(
         f"two shards of {shape.table.name} have a row with the same key ({key}): {first} and {second}",
@@ -223,14 +225,15 @@ def key_conflict(table: Table, columns: str, key: str) -> str:
         return ""
     judged = [primary] if primary else usable
     if key in {NO_KEY, NO_PRIMARY_KEY}:
-        said = "has no primary key" if key == NO_PRIMARY_KEY else "has no key"
+        upstream_key = "has no primary key" if key == NO_PRIMARY_KEY else "has no key"
     else:
         named = set(key_names(key.lower()))
         if not named <= present or any(named.issubset(candidate) for candidate in judged):
             return ""
-        said = f"has the key ({', '.join(key_names(key))})"
+        upstream_key = f"has the key ({', '.join(key_names(key))})"
     which = "primary key" if primary else "unique key"
-    return f"by its message, the upstream's table {said}, but the target's has the {which} ({', '.join(judged[0])})"
+    target_key = f"the {which} ({', '.join(judged[0])})"
+    return f"by its message, the upstream's table {upstream_key}, but the target's has {target_key}"
 
 
 def require_key(table: Table, columns: str, key: str, changes: pa.Table, first: int) -> None:

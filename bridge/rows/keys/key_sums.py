@@ -26,6 +26,6 @@ def key_sums(keys: pa.Array, start: int = 0) -> Longs:
     from bridge.protocols.fast.compiled.functions import sum_texts
 
     offsets, data = buffers_of(keys.cast(TEXT))
-    found = np.empty(len(keys), np.int64)
-    sum_texts(np.frombuffer(data, np.uint8), offsets, len(keys), start, found)
-    return found
+    sums = np.empty(len(keys), np.int64)
+    sum_texts(np.frombuffer(data, np.uint8), offsets, len(keys), start, sums)
+    return sums

@@ -41,10 +41,10 @@ class WrittenColumns(NamedTuple):
                 fix="a schema change is missing on the target; add the column as it is upstream, or begin later"
                 " (--from)",
             )
-        found = [table.columns[name.lower()] for name in message_names]
-        kept = [i for i, column in enumerate(found) if not column.generated]
-        names = tuple(found[i].name for i in kept)
-        return cls(names, None if len(kept) == len(found) else tuple(kept))
+        columns_sent = [table.columns[name.lower()] for name in message_names]
+        positions = [i for i, column in enumerate(columns_sent) if not column.generated]
+        names = tuple(columns_sent[i].name for i in positions)
+        return cls(names, None if len(positions) == len(columns_sent) else tuple(positions))
 
     def with_zeros(self, table: Table, images: pa.Array) -> pa.Array:
         """Gives images of the columns that are written with the literals by which ENUM's error values are written."""
@@ -78,17 +78,17 @@ def spelled_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> It
     texts = spelled_texts(table, key)
     columns = [(quote_name(table.columns[part].name), part in texts) for part in key]
     is_one_text = len(key) == 1 and bool(texts)
-    for some in runs(keys, STATEMENT_BYTES // 2, KEYS_PER_DELETE):
-        parts = parts_of(some, range(len(key)))
-        if is_one_text and len(some) > 1:
-            body = ",".join(some.to_pylist())
+    for batch in runs(keys, STATEMENT_BYTES // 2, KEYS_PER_DELETE):
+        parts = parts_of(batch, range(len(key)))
+        if is_one_text and len(batch) > 1:
+            body = ",".join(batch.to_pylist())
             yield f"{columns[0][0]} IN ({body}) AND {_bytes_of(columns[0][0])} IN ({body})"
         else:
-            found, same = (
+            is_equal, is_same_bytes = (
                 " OR ".join(_wrapped([compare(*column) for column in columns], parts))
                 for compare in (_equal, _same_bytes)
             )
-            yield f"({found}) AND ({same})"
+            yield f"({is_equal}) AND ({is_same_bytes})"
 
 
 def _bytes_of(column: str) -> str:

@@ -29,7 +29,7 @@ def zero_of_copy(scratch_schema: str) -> str:
     return f"(SELECT zero FROM {quote_name(scratch_schema, _NAME)})"
 
 
-def made_zero(table: TableName, scratch_schema: str) -> Iterator[Statement]:
+def zero_table(table: TableName, scratch_schema: str) -> Iterator[Statement]:
     """Gives the statements that make it; before those that write the table."""
     name = quote_name(scratch_schema, _NAME)
     for sql in (
@@ -50,15 +50,15 @@ class CopiedZeros(NamedTuple):
 def copied_zeros(net: KeyedChanges | KeylessChanges, scratch_schema: str) -> CopiedZeros | None:
     """Has net changes copy the error value; None where they do not hold it."""
     literal = zero_of_copy(scratch_schema)
-    found = _keyless(net, literal) if isinstance(net, KeylessChanges) else _keyed(net, literal)
-    return None if found is None else CopiedZeros(found, tuple(made_zero(net.table.name, scratch_schema)))
+    copying = _keyless(net, literal) if isinstance(net, KeylessChanges) else _keyed(net, literal)
+    return None if copying is None else CopiedZeros(copying, tuple(zero_table(net.table.name, scratch_schema)))
 
 
 def _keyed(net: KeyedChanges, literal: str) -> KeyedChanges | None:
     written = [_freed(net.table, rows, literal) for rows in net.written]
     if not any(written):
         return None
-    return replace(net, written=tuple(new or old for new, old in zip(written, net.written, strict=True)))
+    return replace(net, written=tuple(copying or rows for copying, rows in zip(written, net.written, strict=True)))
 
 
 def _freed(table: Table, rows: WrittenRows, literal: str) -> WrittenRows | None:
@@ -79,5 +79,5 @@ def _keyless(net: KeylessChanges, literal: str) -> KeylessChanges | None:
 def _changed(table: Table, columns: str, images: pa.Array, literal: str) -> pa.Array | None:
     """Gives images that copy the error value; None where none holds it."""
     types = [table.columns[name].type for name in columns.lower().split(SEP)]
-    found = with_zeros(images, types, literal)
-    return None if found is images else found
+    changed = with_zeros(images, types, literal)
+    return None if changed is images else changed

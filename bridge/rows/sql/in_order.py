@@ -3,7 +3,8 @@
 A *moment* is what has no order within itself: the changes of one commit ts, or one change by event time.  Moments come
 in order, each as statements that give the same rows when they run again:
 
-1. keys from which rows go are deleted, and keys whose further unique values may change (internals, decision 4);
+1. keys from which rows go are deleted, and keys whose further unique values may change, so that a write can
+   conflict only on its own key;
 2. rows are written: anew where they were deleted, otherwise over the row that has their key.
 
 Where messages lack columns, the row is updated in place, so that it keeps their values, and is inserted if it is not
@@ -30,7 +31,7 @@ from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql import members
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves
-from bridge.rows.sql.copied_zeros import made_zero, zero_of_copy
+from bridge.rows.sql.copied_zeros import zero_of_copy, zero_table
 from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
 
@@ -56,14 +57,16 @@ class _List:
         self.names = list(map(quote_name, self.written.names))
         self.insert = f"INSERT INTO {quote_name(*table.name)} ({','.join(self.names)}) VALUES ("
         self.key_at = self.shape.at(key)
-        stay = (name for name in set_by_themselves(table) if name not in self.written.names)
-        self.stay = [f"{quote_name(name)}={quote_name(name)}" for name in stay]
+        left_alone = (name for name in set_by_themselves(table) if name not in self.written.names)
+        self.stay = [f"{quote_name(name)}={quote_name(name)}" for name in left_alone]
         self.others: dict[bool, list[list[int]]] = {
             by_time: [compared(self.shape, unique, by_time=by_time) for unique in other_uniques(table, key)]
             for by_time in (False, True)
         }
         """Where the further unique values are, by whether changes go by event time; [] where messages do not tell."""
-        self.uniques = {one: self.shape.at(one) for one in table.uniques if set(one) <= set(self.shape.names)}
+        self.uniques = {
+            unique: self.shape.at(unique) for unique in table.uniques if set(unique) <= set(self.shape.names)
+        }
 
 
 class _Row(NamedTuple):
@@ -140,11 +143,16 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
     """
     _note(net, rendering)
     if net.table.copies_zeros:
-        yield from made_zero(net.table.name, rendering.scratch_schema)
+        yield from zero_table(net.table.name, rendering.scratch_schema)
     for moment in moments(net, rendering):
-        for _, one in moment.statements(rendering):
-            is_plain = net.key and one.expect is None and not one.otherwise and one.stage in {Stage.DELETE, Stage.WRITE}
-            yield one._replace(joins=True) if is_plain else one
+        for _, statement in moment.statements(rendering):
+            is_plain = (
+                net.key
+                and statement.expect is None
+                and not statement.otherwise
+                and statement.stage in {Stage.DELETE, Stage.WRITE}
+            )
+            yield statement._replace(joins=True) if is_plain else statement
 
 
 def _note(net: OrderedChanges, rendering: Rendering) -> None:
@@ -166,13 +174,15 @@ def _changes(net: OrderedChanges) -> Iterator[Change]:
     lists: dict[str, _List] = {}
     names = ("kind", "columns", "before", "after", "by_time", "commit_ts")
     for start in range(0, net.changes.num_rows, _ROWS_AT_ONCE):
-        some = net.changes.slice(start, _ROWS_AT_ONCE)
-        rows = zip(*(some[name].to_pylist() for name in names), strict=True)
+        batch = net.changes.slice(start, _ROWS_AT_ONCE)
+        rows = zip(*(batch[name].to_pylist() for name in names), strict=True)
         for number, (kind, columns, before, after, by_time, commit_ts) in enumerate(rows, start):
-            of = lists.get(columns)
-            if of is None:
-                of = lists[columns] = _List(net.table, columns, net.key)
-            old, new = (None if image is None else _Row(of, image.split(SEP)) for image in (before, after))
+            columns_of_image = lists.get(columns)
+            if columns_of_image is None:
+                columns_of_image = lists[columns] = _List(net.table, columns, net.key)
+            old, new = (
+                None if image is None else _Row(columns_of_image, image.split(SEP)) for image in (before, after)
+            )
             yield Change(number, (commit_ts, number if by_time else -1), kind, old, new, by_time)
 
 
@@ -195,17 +205,17 @@ class Moment:
         return self._whole(rendering, is_single=is_single)
 
     def without(self, number: int, stage: Stage) -> tuple[Moment, Change]:
-        """Takes out what the target refuses at a stage: a change, or, where that is a whole row which goes and comes
-        by statements of their own, this half of it.  Gives the rest, and what was taken out."""
-        change = next(one for one in self.changes if one.number == number)
-        rest = [one for one in self.changes if one.number != number]
+        """Takes out the change that the target refuses at a stage.  Gives the others, and the refused one.  Of a change
+        whose old and new row are written by two statements, only the refused half is taken out."""
+        change = next(other for other in self.changes if other.number == number)
+        others = [other for other in self.changes if other.number != number]
         is_whole = change.new is not None and not change.row_after.of.shape.lacks
         if change.old is not None and is_whole and (change.moves or not self.key):
             goes = change._replace(kind=int(Kind.DELETE), new=None)
             comes = change._replace(kind=int(Kind.INSERT), old=None)
             change, half = (goes, comes) if stage is Stage.DELETE else (comes, goes)
-            rest = sorted([*rest, half], key=lambda one: one.number)
-        return replace(self, changes=tuple(rest)), change
+            others = sorted([*others, half], key=lambda other: other.number)
+        return replace(self, changes=tuple(others)), change
 
     @property
     def _target(self) -> str:
@@ -238,7 +248,7 @@ class Moment:
             yield first, self._statement(Stage.DELETE, sql)
         if rendering.safe_mode:
             yield from self._freeing(stays=False)
-        yield from self._inserting([one for key, one in images.items() if key in freed], is_single=is_single)
+        yield from self._inserting([change for key, change in images.items() if key in freed], is_single=is_single)
         for key, change in images.items():
             if key not in freed:
                 yield change.number, self._statement(Stage.WRITE, self._upsert(change.row_after))
@@ -266,10 +276,10 @@ class Moment:
                 continue
             conditions = [self._has_key(key)]
             if self.key in self.table.prefixes:  # under which a row is not found in another spelling
-                goes = " OR ".join(f"({self._has_key(one)})" for one in self._gone) or "0"
+                goes = " OR ".join(f"({self._has_key(gone_key)})" for gone_key in self._gone) or "0"
                 conditions.append(f"({self._is_one(key)})" + ("" if rendering.safe_mode else f" AND ({goes})"))
-            sql, *rest = (self._update(change.row_after, condition) for condition in conditions)
-            otherwise = tuple(one.encode() for one in (*rest, self._insert(change.row_after)))
+            sql, *fallbacks = (self._update(change.row_after, condition) for condition in conditions)
+            otherwise = tuple(text.encode() for text in (*fallbacks, self._insert(change.row_after)))
             yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
 
     def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
@@ -278,13 +288,13 @@ class Moment:
         first, by_list = self.changes[0].number, dict[str, list[Change]]()
         for change in self._images.values():
             by_list.setdefault(change.row_after.of.shape.columns, []).append(change)
-        none = pa.array([], TEXT)
-        rows = [
-            WrittenRows(columns, none, pa.array([one.row_after.image.literals for one in some], TEXT))
-            for columns, some in by_list.items()
+        nothing = pa.array([], TEXT)
+        written = [
+            WrittenRows(columns, nothing, pa.array([change.row_after.image.literals for change in changes], TEXT))
+            for columns, changes in by_list.items()
         ]
-        net = KeyedChanges(self.table, self.key, none, tuple(rows))
-        keepings = [keeping for one in rows if (keeping := KeptValues.of(net, rendering, one))]
+        net = KeyedChanges(self.table, self.key, nothing, tuple(written))
+        keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
         for statement in chain.from_iterable(keeping.keep() for keeping in keepings):
             yield first, statement
         for sql in self._deleting(list(self._images), by_one=True):
@@ -308,18 +318,18 @@ class Moment:
         TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds
         are one.
         """
-        texts, equal, same = spelled_texts(self.table, unique), list[str](), list[str]()
-        for part, one, length in zip(unique, values, self._lengths(unique), strict=True):
+        texts, equal, same_bytes = spelled_texts(self.table, unique), list[str](), list[str]()
+        for part, value, length in zip(unique, values, self._lengths(unique), strict=True):
             name = quote_name(self.table.columns[part].name)
-            column, literal = (f"LEFT({name},{length})", f"LEFT({one},{length})") if length else (name, one)
+            column, literal = (f"LEFT({name},{length})", f"LEFT({value},{length})") if length else (name, value)
             if part in texts:
-                own = column if one.startswith("x'") else f"CONVERT({column} USING utf8mb4)"
+                own = column if value.startswith("x'") else f"CONVERT({column} USING utf8mb4)"
                 equal.append(f"{column}>={literal} AND {column}<={literal}")
-                same.append(f"CAST({own} AS BINARY)=CAST({literal} AS BINARY)")
+                same_bytes.append(f"CAST({own} AS BINARY)=CAST({literal} AS BINARY)")
             else:
                 equal.append(f"{column}={literal}")
         names = ",".join(quote_name(self.table.columns[part].name) for part in unique)
-        where = f"{' AND '.join(equal)} AND NOT ({' AND '.join(same)}){but}"
+        where = f"{' AND '.join(equal)} AND NOT ({' AND '.join(same_bytes)}){but}"
         sql = f"SELECT {names} FROM {self._target} WHERE {where} LIMIT 1"
         yield number, self._statement(Stage.DELETE, sql, expect=0)
 
@@ -342,18 +352,18 @@ class Moment:
         """Deletes the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them
         by their values."""
         for start in range(0, len(keys), _KEYS):
-            some = keys[start : start + _KEYS]
+            batch = keys[start : start + _KEYS]
             if len(self.key) == 1 and not (by_one and self.key in self.table.prefixes):
-                where = f"{self._names[0]} IN ({','.join([key[0] for key in some])})"
+                where = f"{self._names[0]} IN ({','.join([key[0] for key in batch])})"
             else:
-                where = " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in some)
+                where = " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in batch)
             yield f"DELETE FROM {self._target} WHERE ({where}){but}"
 
     def _inserting(self, changes: Sequence[Change], *, is_single: bool) -> Iterator[Numbered]:
         """Inserts rows, several by one statement where they have the same columns."""
-        for _, some in groupby(changes, key=lambda change: id(change.row_after.of)):
+        for _, run in groupby(changes, key=lambda change: id(change.row_after.of)):
             rows, size, first = list[str](), 0, None
-            for change in some:
+            for change in run:
                 if first is not None and (is_single or size > STATEMENT_BYTES):
                     yield first.number, self._statement(Stage.WRITE, f"{first.row_after.of.insert}{'),('.join(rows)})")
                     rows, size, first = [], 0, None
@@ -375,16 +385,16 @@ class Moment:
     def _values(self, row: _Row) -> list[str]:
         """Gives the literals of the columns that are written, as INSERT takes them."""
         columns = row.of.columns
-        return [self._zero(column, one) for column, one in zip(columns, row.written, strict=True)]
+        return [self._zero(column, literal) for column, literal in zip(columns, row.written, strict=True)]
 
     def _assigned(self, row: _Row) -> list[str]:
-        some = zip(row.of.columns, row.of.names, row.written, strict=True)
-        return [f"{name}={self._zero(column, members.assigned(column, one))}" for column, name, one in some]
+        cells = zip(row.of.columns, row.of.names, row.written, strict=True)
+        return [f"{name}={self._zero(column, members.assigned(column, literal))}" for column, name, literal in cells]
 
     def _zero(self, column: Column, literal: str) -> str:
         """Gives the literal by which a value is written, which is another one for the error value of an ENUM."""
-        found = members.written(column.type, literal)
-        return self.zero if self.zero and found is not literal else found
+        written = members.written(column.type, literal)
+        return self.zero if self.zero and written is not literal else written
 
     @cached_property
     def _names(self) -> list[str]:
@@ -392,15 +402,15 @@ class Moment:
 
     def _has_key(self, key: tuple[str, ...]) -> str:
         """Finds the row that has the key in this spelling, or in one that a condition finds."""
-        return " AND ".join([f"{name}={one}" for name, one in zip(self._names, key, strict=True)])
+        return " AND ".join([f"{name}={literal}" for name, literal in zip(self._names, key, strict=True)])
 
     def _is_one(self, values: tuple[str, ...], unique: tuple[str, ...] = ()) -> str:
         """Finds the row whose value of a unique key (of the key itself) is one with this to the server."""
         unique = unique or self.key
         lengths, names = self._lengths(unique), [quote_name(self.table.columns[part].name) for part in unique]
         return " AND ".join(
-            f"LEFT({name},{length})=LEFT({one},{length})" if length else f"{name}={one}"
-            for name, one, length in zip(names, values, lengths, strict=True)
+            f"LEFT({name},{length})=LEFT({literal},{length})" if length else f"{name}={literal}"
+            for name, literal, length in zip(names, values, lengths, strict=True)
         )
 
     def _lengths(self, unique: tuple[str, ...]) -> Sequence[int | None]:
@@ -411,7 +421,9 @@ class Moment:
     def _keyless(self, *, is_single: bool) -> Iterator[Numbered]:
         """All rows go before any comes; those that keep what messages lack stay where they are."""
         in_place = [
-            one for one in self.changes if one.old is not None and one.new is not None and one.row_after.of.shape.lacks
+            change
+            for change in self.changes
+            if change.old is not None and change.new is not None and change.row_after.of.shape.lacks
         ]
         staying = {change.number for change in in_place}
         for change in self.changes:
@@ -421,7 +433,7 @@ class Moment:
         for change in _from_the_end(in_place):
             sql = f"{self._update(change.row_after, binary_match(self.table, change.row_before.image))} LIMIT 1"
             yield change.number, self._statement(Stage.WRITE, sql, expect=1)
-        coming = [one for one in self.changes if one.new is not None and one.number not in staying]
+        coming = [change for change in self.changes if change.new is not None and change.number not in staying]
         yield from self._inserting(coming, is_single=is_single)
 
     def _statement(self, stage: Stage, sql: str, **fields: Any) -> Statement:
@@ -431,11 +443,11 @@ class Moment:
 def _from_the_end(updates: Sequence[Change]) -> Iterator[Change]:
     """Gives updates of rows without a key so that one whose row becomes like another's comes behind that one: rows that
     are alike in what messages hold may differ in what only the target has."""
-    left = list(updates)
-    waiting = Counter(change.row_before.image for change in left)
-    while left:
-        free = [change for change in left if not waiting[change.row_after.image]] or left[:1]
+    updates_left = list(updates)
+    waiting = Counter(change.row_before.image for change in updates_left)
+    while updates_left:
+        free = [change for change in updates_left if not waiting[change.row_after.image]] or updates_left[:1]
         for change in free:
             waiting[change.row_before.image] -= 1
             yield change
-        left = [change for change in left if not any(change is one for one in free)]
+        updates_left = [change for change in updates_left if not any(change is update for update in free)]

@@ -117,12 +117,12 @@ def readable(images: pa.Array, columns: Sequence[Column]) -> Bools:
     characters = np.frombuffer(images.buffers()[2], np.uint8)[: offsets[-1]]
     inner = separators(characters, offsets, len(images) * (len(columns) - 1)).reshape(len(images), len(columns) - 1)
     begins = np.column_stack([offsets[:-1], inner + 1])
-    wanted = np.array([_readable_kinds(column) for column in columns], np.uint8)
-    found: Bools = np.all(_KINDS[characters[begins]] & wanted, axis=1)
+    kinds = np.array([_readable_kinds(column) for column in columns], np.uint8)
+    is_readable: Bools = np.all(_KINDS[characters[begins]] & kinds, axis=1)
     for i in (i for i, column in enumerate(columns) if column.type.startswith(("float", "double"))):
         sign, digit = (characters.take(begins[:, i] + at, mode="clip") for at in (0, 1))
-        found &= (sign != ord("-")) | (digit != ord("0"))
-    return found
+        is_readable &= (sign != ord("-")) | (digit != ord("0"))
+    return is_readable
 
 
 def load_of(table: Table, images: pa.Array) -> Load:

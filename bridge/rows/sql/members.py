@@ -44,8 +44,8 @@ def zero_of(column_type: str) -> EnumZero | None:
     if not column_type.startswith("enum("):
         return None
     members = [name.replace("''", "'") for name in _MEMBER.findall(column_type)]
-    taken = {_digits(name) for name in members}
-    free = next((size for size in range(1, _MOST_DIGITS + 1) if "0" * size not in taken), None)
+    digits_of_members = {_digits(name) for name in members}
+    free = next((size for size in range(1, _MOST_DIGITS + 1) if "0" * size not in digits_of_members), None)
     return None if free is None else EnumZero(literals.text("0" * free), "" not in members)
 
 
@@ -70,7 +70,7 @@ def with_zeros(images: pa.Array, types: Sequence[str], literal: str = "") -> pa.
 
     types: of all their columns.  literal: what is written instead.
     """
-    zeros = {at: zero for at, one in enumerate(types) if (zero := zero_of(one)) is not None}
+    zeros = {at: zero for at, column_type in enumerate(types) if (zero := zero_of(column_type)) is not None}
     if not zeros or len(images) == 0:
         return images
     cells = Cells(images, np.zeros(len(images), np.int64), [len(types)])

@@ -1,9 +1,12 @@
 """Turns net changes into SQL.  Pure: it makes the same statements on an executor and on the driver.
 
-The order within a target transaction (internals, decision 4): first the values of target-only columns that a delete
-would lose are kept in a scratch table; then deleted keys, and keys whose other unique values change, are deleted; then
-rows are written; then the kept values are restored.  Since all unique values that change are freed first, a write can
-conflict only on its own key.
+The order within a target transaction:
+
+1. the values of target-only columns that a delete would lose go into a scratch table;
+2. deleted keys, and keys whose other unique values change, are deleted: so a write can conflict only on its own key;
+3. rows are written;
+4. the values of the scratch table are written back.
+
 Changes that go by transaction are turned into SQL by `in_order`.
 """
 
@@ -146,15 +149,15 @@ def _loaded(
     """Gives loads of the images, and returns the images that LOAD DATA would not read as INSERT does."""
     columns = [table.columns[name.lower()] for name in into.names]
     sql = load_statement(table, into.names)
-    left = []
+    refused = []
     for rows in runs(images, load_bytes):
-        found = pa.array(readable(rows, columns))
-        if found.false_count:
-            left.append(rows.filter(pc.invert(found)))
-            rows = rows.filter(found)
+        fits_load = pa.array(readable(rows, columns))
+        if fits_load.false_count:
+            refused.append(rows.filter(pc.invert(fits_load)))
+            rows = rows.filter(fits_load)
         if len(rows):
             yield Statement(Stage.WRITE, table.name, sql, load=load_of(table, rows))
-    return pa.concat_arrays(left) if left else images.slice(0, 0)
+    return pa.concat_arrays(refused) if refused else images.slice(0, 0)
 
 
 def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:

@@ -46,10 +46,10 @@ class _TemporaryTable(NamedTuple):
     def made(self, columns: Iterable[tuple[str, Column]]) -> Iterator[str]:
         """Gives the statements that create it.  columns: with the names that they have in it."""
         yield f"DROP TEMPORARY TABLE IF EXISTS {self.name}"
-        mine = list(columns)
-        number = quote_name(free_name("kept number", [name for name, _ in mine]))
+        named_columns = list(columns)
+        number = quote_name(free_name("kept number", [name for name, _ in named_columns]))
         # Servers with sql_require_primary_key want a primary key of every table; the rows' own keys may be prefixes.
-        lines = [f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY", *(definition(*column) for column in mine)]
+        lines = [f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY", *(definition(*column) for column in named_columns)]
         yield f"CREATE TEMPORARY TABLE {self.name} ({','.join(lines)})"
 
     def dropped(self) -> str:
@@ -74,8 +74,8 @@ class KeptValues:
     @classmethod
     def of(cls, net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> KeptValues | None:
         """Keeps the values of rows of one column list; None when there is nothing to keep."""
-        known = rows.columns.lower().split(SEP)
-        extra = [c.name for name, c in net.table.columns.items() if name not in known and not c.generated]
+        names = rows.columns.lower().split(SEP)
+        extra = [c.name for name, c in net.table.columns.items() if name not in names and not c.generated]
         if not extra or not len(rows.freed):
             return None
         scratch = _TemporaryTable.of(net.table, rendering, rows.columns)

@@ -88,9 +88,9 @@ class NotWritten(NamedTuple):
 class NotWrittenError(Exception):
     """Raised when other processes have not written all that they were to write."""
 
-    def __init__(self, found: NotWritten) -> None:
-        super().__init__(found)  # it is pickled
-        self.found = found
+    def __init__(self, reason: NotWritten) -> None:
+        super().__init__(reason)  # it is pickled
+        self.reason = reason
 
 
 WritePart = Callable[[Sequence[Statement]], NotWritten | None]

@@ -66,7 +66,7 @@ def all_raw(images: pa.Array, shape_of: Longs, widths: Sequence[int], kinds: Seq
     which are raw.
     Raises ValueError when an image has another number of literals.
     """
-    return RawImages(images, Cells(images, shape_of, widths).literals([list(one) for one in kinds]))
+    return RawImages(images, Cells(images, shape_of, widths).literals([list(shape) for shape in kinds]))
 
 
 def unusual_raw(images: pa.Array, shape_of: Longs, widths: Sequence[int], kinds: Sequence[Kinds]) -> RawImages:
@@ -79,19 +79,19 @@ def unusual_raw(images: pa.Array, shape_of: Longs, widths: Sequence[int], kinds:
     firsts = np.cumsum([0, *widths])
     offsets, data = buffers_of(images)
     is_image = to_numpy(images.is_valid())
-    most = int(np.array([len(one) for one in kinds])[shape_of[is_image]].sum())
+    most = int(np.array([len(shape) for shape in kinds])[shape_of[is_image]].sum())
     size = int(offsets[-1] - offsets[0])
     # Bytes in base64 become at most twice as long; a number may become a DATETIME, or a DECIMAL with zeros behind it.
     out = room(2 * size + most * _LONGEST_OF_NUMBER + _SLACK)
     scratch = room(size + _SLACK)
-    starts, left = np.zeros(len(images) + 1, np.int64), np.empty((most, 4), np.int64)
-    found, _ = convert_images(
+    starts, rest = np.zeros(len(images) + 1, np.int64), np.empty((most, 4), np.int64)
+    count, _ = convert_images(
         np.frombuffer(data, np.uint8), offsets, is_image.view(np.uint8), len(images), shape_of, firsts, rules, scratch,
-        out, starts[1:], left,
+        out, starts[1:], rest,
     )  # fmt: skip
-    if found == NOT_READ:
+    if count == NOT_READ:
         raise ValueError("row images do not hold a literal for each of their columns")
-    image, rule, begins, ends = np.ascontiguousarray(left[:found].T)
+    image, rule, begins, ends = np.ascontiguousarray(rest[:count].T)
     place = (np.cumsum(rules[:, 0] != READY) - 1)[rule]
     text = pa.py_buffer(out[: starts[-1]])
     return RawImages(
@@ -114,7 +114,7 @@ _PADDED: Final = "binary"
 _MOST_BYTES: Final = 1 << 30
 """The most bytes of images in one piece of a column, whose offsets have 32 bits."""
 _readiness: Final = Readiness()
-_said: set[tuple[str, str]] = set()
+_logged_columns: set[tuple[str, str]] = set()
 """The tables and columns whose losses were logged: each column is logged once, not each value."""
 
 
@@ -171,15 +171,15 @@ def shapes_typed(
         if _PADDED not in types:
             checked.add(table, columns)
     names = [split_forms(columns)[0] for _, columns in shapes]
-    every = [list(_places(*shape)) for shape in shapes]
-    _say_replacements(every, shape_of, changes)
-    places = [[place for place in shape if _is_converted(place.kind)] for shape in every]
+    all_columns = [list(_places(*shape)) for shape in shapes]
+    _say_replacements(all_columns, shape_of, changes)
+    places = [[place for place in shape if _is_converted(place.kind)] for shape in all_columns]
     if any(places):
-        widths = [one.count(SEP) + 1 for one in names]
+        widths = [joined.count(SEP) + 1 for joined in names]
         kinds = [{place.at: place.kind for place in shape} for shape in places]
         find = unusual_raw if _readiness.pays(changes.num_rows) else all_raw
-        found = [find(whole(changes[image]), shape_of, widths, kinds) for image in _IMAGES]
-        for image, ready in zip(_IMAGES, _ready_images(found, places, changes), strict=True):
+        raw_images = [find(whole(changes[image]), shape_of, widths, kinds) for image in _IMAGES]
+        for image, ready in zip(_IMAGES, _ready_images(raw_images, places, changes), strict=True):
             changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), ready)
     plain = pa.array(names, pa.string()).take(pa.array(shape_of))
     return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
@@ -189,14 +189,14 @@ def _with_true_names(
     shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table
 ) -> tuple[Sequence[tuple[Table, str]], pa.Table]:
     """Gives shapes, and keys of row changes, the names of the tables' columns where Debezium has changed them."""
-    made, of_keys = list(shapes), dict[int, dict[str, str]]()
+    renamed, of_keys = list(shapes), dict[int, dict[str, str]]()
     for number, (table, columns) in enumerate(shapes):
         joined, forms = split_forms(columns)
         if "avro" not in forms or table.columns.keys() >= set(joined.lower().split(SEP)):
             continue
         sent = joined.split(SEP)
         names = true_names(table, sent)
-        made[number] = table, SEP.join(names) + columns[len(joined) :]
+        renamed[number] = table, SEP.join(names) + columns[len(joined) :]
         of_keys[number] = dict(zip(sent, names, strict=True))
     if not of_keys:
         return shapes, changes
@@ -205,7 +205,7 @@ def _with_true_names(
         for key, shape in zip(changes["key"].to_pylist(), shape_of.tolist(), strict=True)
     ]
     at = changes.schema.get_field_index("key")
-    return made, changes.set_column(at, EVENT_SCHEMA.field("key"), pa.array(keys, pa.string()))
+    return renamed, changes.set_column(at, EVENT_SCHEMA.field("key"), pa.array(keys, pa.string()))
 
 
 def _padded_lengths(types: Sequence[str], changes: pa.Table) -> list[str]:
@@ -218,9 +218,9 @@ def _padded_length(changes: pa.Table, at: int) -> str:
     while all are NULL."""
     for image in _IMAGES:
         [literals] = parts_of(whole(changes[image]), [at])
-        found = literals.filter(pc.fill_null(pc.starts_with(literals, "x'"), False))
-        if len(found):
-            digits = len(found[0].as_py()) - len("x''")
+        values = literals.filter(pc.fill_null(pc.starts_with(literals, "x'"), False))
+        if len(values):
+            digits = len(values[0].as_py()) - len("x''")
             return f"{_PADDED}({digits // 2})"
     return _PADDED
 
@@ -237,13 +237,15 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
 
 def _say_replacements(places: Sequence[Sequence[_RawColumn]], shape_of: Longs, changes: pa.Table) -> None:
     """Logs the columns whose texts show that official Canal could not read the upstream's bytes; the target can."""
-    texts = [[one for one in shape if one.kind.form == UTF8_FORM and not _is_converted(one.kind)] for shape in places]
+    texts = [
+        [place for place in shape if place.kind.form == UTF8_FORM and not _is_converted(place.kind)] for shape in places
+    ]
     for images in map(changes.column, _IMAGES if any(texts) else ()):
-        shown = pc.fill_null(pc.match_substring(images, REPLACEMENT), False).to_numpy()
-        for number in np.unique(shape_of[shown]).tolist() if shown.any() else ():
-            mine = images.filter(pa.array(shown & (shape_of == number)))
+        has_replacement = pc.fill_null(pc.match_substring(images, REPLACEMENT), False).to_numpy()
+        for number in np.unique(shape_of[has_replacement]).tolist() if has_replacement.any() else ():
+            images_of_shape = images.filter(pa.array(has_replacement & (shape_of == number)))
             for place in texts[number]:
-                if pc.any(pc.match_substring(parts_of(whole(mine), [place.at])[0], REPLACEMENT)).as_py():
+                if pc.any(pc.match_substring(parts_of(whole(images_of_shape), [place.at])[0], REPLACEMENT)).as_py():
                     _say_once(place, REPLACED, _UTF8_FIX)
 
 
@@ -253,27 +255,27 @@ def _is_converted(kind: ValueKind) -> bool:
 
 
 def _ready_images(
-    found: Sequence[RawImages], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
+    raw_images: Sequence[RawImages], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
 ) -> Iterator[pa.ChunkedArray]:
     """Gives both images of all row changes."""
-    every = [place for shape in places for place in shape]
-    kinds = {kind: i for i, kind in enumerate(dict.fromkeys(place.kind for place in every))}
-    place_of = np.concatenate([one.literals.place for one in found])
-    kind_of = np.array([kinds[place.kind] for place in every])[place_of]
-    values = _Values(pa.concat_arrays([one.literals.texts for one in found]))
+    all_places = [place for shape in places for place in shape]
+    kinds = {kind: i for i, kind in enumerate(dict.fromkeys(place.kind for place in all_places))}
+    place_of = np.concatenate([raw.literals.place for raw in raw_images])
+    kind_of = np.array([kinds[place.kind] for place in all_places])[place_of]
+    values = _Values(pa.concat_arrays([raw.literals.texts for raw in raw_images]))
     ready = values.ready(list(kinds), kind_of)
     failures = [(number, failure) for numbers, failure in values.failures for number in numbers]
     if failures:
-        row_of = np.concatenate([one.literals.image for one in found])
+        row_of = np.concatenate([raw.literals.image for raw in raw_images])
         row, number, failure = min(
-            ((row_of[number], number, failure) for number, failure in failures), key=lambda found: found[:2]
+            ((row_of[number], number, failure) for number, failure in failures), key=lambda entry: entry[:2]
         )
-        raise _refused(every[place_of[number]], failure, changes.slice(row, 1).to_pylist()[0])
+        raise _refused(all_places[place_of[number]], failure, changes.slice(row, 1).to_pylist()[0])
     for numbers, reason in values.losses:
         for number in np.unique(place_of[numbers]):
-            _say_once(every[number], reason)
+            _say_once(all_places[number], reason)
     start = 0
-    for images, literals in found:
+    for images, literals in raw_images:
         size = len(literals.texts)
         yield _narrow(replaced(images, literals, ready.slice(start, size)) if size else images)
         start += size
@@ -306,16 +308,16 @@ class _Values:
         reasons: list[str] = []
         convert = raw_converter(*kind, reasons.append)
         assert convert is not None
-        found: list[str] = []
+        literals: list[str] = []
         for code, value in enumerate(encoded.dictionary.to_pylist()):
             try:
-                found.append(convert(value))
+                literals.append(convert(value))
             except (*FAILURES, DecodeError) as failure:
-                found.append(value)
+                literals.append(value)
                 self.failures.append((numbers[_places_of(encoded, code)], failure))
             if reasons:
                 self.losses.append((numbers[_places_of(encoded, code)], reasons.pop()))
-        return pa.array(found, TEXT).take(encoded.indices)
+        return pa.array(literals, TEXT).take(encoded.indices)
 
 
 def _places_of(encoded: pa.DictionaryArray, code: int) -> Longs:
@@ -348,10 +350,10 @@ def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -
 
 def _say_once(place: _RawColumn, reason: str, fix: str = _FIX) -> None:
     table, column = str(place.table.name), place.name
-    if (table, column) not in _said:
+    if (table, column) not in _logged_columns:
         from structlog import get_logger  # late: executors do without
 
-        _said.add((table, column))
+        _logged_columns.add((table, column))
         is_key = any(column.lower() in unique for unique in place.table.uniques)
         reason = reason + _KEY if is_key else reason
         get_logger().error("values_inexact", table=table, column=column, why=reason, fix=fix)

@@ -204,13 +204,13 @@ def check_types(
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
-        found = Fit.MAY_FIT if column is None or column.generated else fit_of(declared, column.type)
-        if by_time and found is Fit.DIFFERENT and column is not None:
-            found = fit_of(as_bytes(declared), column.type)
-        if column is None or found not in _MISFIT:
+        fit = Fit.MAY_FIT if column is None or column.generated else fit_of(declared, column.type)
+        if by_time and fit is Fit.DIFFERENT and column is not None:
+            fit = fit_of(as_bytes(declared), column.type)
+        if column is None or fit not in _MISFIT:
             continue
-        what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[found]}"
-        if not (by_time and found is Fit.NARROWER):
+        what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[fit]}"
+        if not (by_time and fit is Fit.NARROWER):
             raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), fix=_FIX)
         from structlog import get_logger  # late: executors do without
 

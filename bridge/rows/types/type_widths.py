@@ -122,9 +122,9 @@ def _numbers(of: _Type) -> _Numbers | None:
 
 
 def _number_to_exact(source: _Type, target: _Type) -> bool:
-    mine = _numbers(target if target.size or target.word != "bit" else target._replace(size=1))
+    own = _numbers(target if target.size or target.word != "bit" else target._replace(size=1))
     numbers = _numbers(source)
-    return numbers is None or mine is None or mine.hold(numbers)
+    return numbers is None or own is None or own.hold(numbers)
 
 
 def _number_to_float(source: _Type, target: _Type) -> bool:

@@ -109,7 +109,7 @@ class Shards:
                 yield NotWritten(error.what, error.fix)
                 return
             except NotWrittenError as error:
-                yield error.found
+                yield error.reason
                 return
             once = any(one.is_once for one in statements)
             found = NotWritten("rows may be written only once") if once else write(statements)

@@ -57,9 +57,9 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _nothing_said_yet() -> Iterator[None]:
-    resolve_types._said.clear()
+    resolve_types._logged_columns.clear()
     yield
-    resolve_types._said.clear()
+    resolve_types._logged_columns.clear()
 
 
 def test_ready_rows_stay_the_same_object() -> None:
