@@ -231,30 +231,21 @@ class ToldRows:
         events = table.select([name for name in EVENT_SCHEMA.names if name != "place"])
         return events.add_column(at, EVENT_SCHEMA.field(at), pa.nulls(table.num_rows, pa.string()))
 
-    def with_numbers(self, numbers: Longs) -> ToldRows:
-        """Gives the rows with other places in the binlog."""
-        if np.array_equal(numbers, self.numbers):
+    def with_column(self, name: str, values: Longs) -> ToldRows:
+        """Gives the rows with another column of numbers."""
+        if np.array_equal(values, self.table[name].to_numpy()):
             return self
-        at = self.table.schema.get_field_index("number")
-        parts = np.split(numbers, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
-        return ToldRows(
-            tuple(
-                TableChunk(part.table.set_column(at, "number", pa.array(own)))
-                for part, own in zip(self.parts, parts, strict=True)
-            )
-        )
+        at = self.table.schema.get_field_index(name)
+        parts = np.split(values, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
+        pairs = zip(self.parts, parts, strict=True)
+        return ToldRows(tuple(TableChunk(part.table.set_column(at, name, pa.array(own))) for part, own in pairs))
 
-    def are_same(self, rows: TransactionRows, one: Bools, other: Bools) -> bool:
-        """Tells whether what is in two parts of a transaction under one number is the same.  one, other: which of its
-        rows are of each part."""
+    def are_same(self, rows: TransactionRows, which: Bools) -> bool:
+        """Tells whether those of a transaction's rows that have one number are the same."""
         names = ("order", "kind", "table of", "columns", "before", "after")
-        first, second = (
-            dict(zip(part[0], zip(*part[1:], strict=True), strict=True))
-            for part in (
-                [taken(self.table, rows.at[which])[name].to_pylist() for name in names] for which in (one, other)
-            )
-        )
-        return all(second[order] == what for order, what in first.items() if order in second)
+        of_these = taken(self.table, rows.at[which])
+        different = set(zip(*(of_these[name].to_pylist() for name in names), strict=True))
+        return len(different) == len({order for order, *_ in different})
 
     @cached_property
     def servers(self) -> list[str]:
@@ -267,6 +258,12 @@ class ToldRows:
         """The file and position of each."""
         numbers: Longs = self.table["number"].to_numpy()
         return numbers
+
+    @cached_property
+    def rows(self) -> Longs:
+        """Which row of its event each is."""
+        rows: Longs = self.table["row"].to_numpy()
+        return rows
 
     @cached_property
     def orders(self) -> Longs:

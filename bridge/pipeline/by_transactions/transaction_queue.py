@@ -233,6 +233,8 @@ class TransactionQueue:
     """The file and position above which rows are lifted, until a transaction there is due."""
     _lifted_from: dict[PartitionId, int] = field(default_factory=dict)
     """The offset of the first such row of each partition."""
+    _joined: set[str] = field(default_factory=set)
+    """Transactions of which rows of two binlogs came."""
     _cut: set[str] = field(default_factory=set)
     """Transactions whose rows before a failover are not told from those behind it."""
     _statements: list[_Statement] = field(default_factory=list)
@@ -483,25 +485,33 @@ class TransactionQueue:
                     self._lifted_from[one] = min(firsts)
                     is_lifted |= own & (offsets >= min(firsts))
             numbers = np.where(is_lifted, numbers + (self._lift - self.place.lift), numbers)
-        return rows.with_numbers(numbers)
+        return rows.with_column("number", numbers)
 
-    def _drop_resent(self) -> None:
-        """Drops rows of transactions that came again from another server's binlog, and are the same there."""
+    def _join_resent(self) -> None:
+        """Gives transactions of which rows came from two servers' binlogs one place, if what has one number is the
+        same; the numbers order them then."""
         rows = self._rows
         found = rows.transactions
         firsts, lasts = (np.array(part, np.int64) >> POSITION_BITS for part in (found.firsts, found.lasts))
-        is_dropped = np.zeros(len(rows), np.bool_)
-        for one in np.flatnonzero(firsts != lasts).tolist():
+        joined = {*np.flatnonzero(firsts != lasts).tolist(), *(found.ids[id_] for id_ in self._joined)}
+        if not joined:
+            return
+        is_kept, numbers, in_event = np.ones(len(rows), np.bool_), rows.numbers.copy(), rows.rows.copy()
+        for one in joined:
             of_it = found[one]
-            code, is_last = rows.codes[of_it.at[0]], of_it.numbers >> POSITION_BITS == lasts[one]
+            code = rows.codes[of_it.at[0]]
             if not is_gtid(rows.ids[code]):
                 continue
-            if rows.are_same(of_it, ~is_last, is_last):
-                is_earlier = (rows.codes == code) & (rows.numbers >> POSITION_BITS < lasts[one])
-                is_dropped |= is_earlier & np.isin(rows.orders, of_it.orders[is_last])
-            else:
+            if not rows.are_same(of_it, np.ones(len(of_it.at), np.bool_)):
                 self._cut.add(rows.ids[code])
-        self._rows = rows.only(~is_dropped)
+                continue
+            self._joined.add(rows.ids[code])
+            _, chosen = np.unique(of_it.orders[::-1], return_index=True)
+            is_kept[rows.codes == code] = False
+            is_kept[of_it.at[::-1][chosen]] = True
+            numbers[rows.codes == code] = found.lasts[one]
+            in_event[rows.codes == code] = rows.orders[rows.codes == code]
+        self._rows = rows.with_column("number", numbers).with_column("row", in_event).only(is_kept)
 
     # --- what is due
 
@@ -523,7 +533,7 @@ class TransactionQueue:
         below: every partition was read to this place in the binlog, or to where it ends.
         told_below: the same of the partitions that have brought no row: those of schema changes.
         """
-        self._drop_resent()
+        self._join_resent()
         whole = self._whole(settled, now, below=below, is_end=is_end)
         rows = self._rows
         found = rows.transactions
@@ -537,7 +547,7 @@ class TransactionQueue:
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
-        self._statements = [self._behind_own(one, found) for one in self._statements]
+        self._statements = [self._among_own(one, due_ids, found) for one in self._statements]
         waiting_ids = self._ends.keys() - due_ids
         statements = [
             one
@@ -567,10 +577,13 @@ class TransactionQueue:
         return due
 
     @staticmethod
-    def _behind_own(one: _Statement, found: Transactions) -> _Statement:
-        """Places a schema change behind the transactions of lower GTIDs, which a failover may have set behind it."""
-        before = [found.lasts[at] for id_, at in found.ids.items() if is_before(id_, one.id)]
-        return replace(one, number=max([one.number, *(last + 1 for last in before)]))
+    def _among_own(one: _Statement, due_ids: Collection[str], found: Transactions) -> _Statement:
+        """Places a schema change behind what is due of lower GTIDs, and before that of higher ones, whatever a failover
+        has made of their places."""
+        due = [id_ for id_ in due_ids if id_ in found.ids]
+        before = [found.lasts[found.ids[id_]] + 1 for id_ in due if is_before(id_, one.id)]
+        behind = [found.firsts[found.ids[id_]] for id_ in due if is_before(one.id, id_)]
+        return replace(one, number=min([max([one.number, *before]), *behind]))
 
     def _whole(self, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
@@ -589,7 +602,9 @@ class TransactionQueue:
                 passed.append(end.id)
                 continue
             is_plain = one is not None and end.counts_all and found.are_all(one, end.marks[0])
-            is_settled = found.lasts[one] < below if one is not None and is_plain else end.batch <= settled
+            is_settled = end.batch <= settled  # behind a failover, places do not tell what was read
+            if one is not None and is_plain and not self._lift:
+                is_settled = found.lasts[one] < below
             if not is_settled or (end.not_before is not None and now < end.not_before and not is_end):
                 self._blocked = f"the transaction {told_id(end.id)} has just come"
                 break
@@ -664,7 +679,7 @@ class TransactionQueue:
         images = [taken(self._rows.table, rows.at)[name].is_valid().to_numpy() for name in ("before", "after")]
         is_first = (images[0] | images[1]) & (rows.numbers < rows.numbers[is_last].min(initial=_LAST_NUMBER))
         is_doubtful = is_first.any() and is_last.any() and is_gtid(self._rows.ids[self._rows.codes[rows.at[0]]])
-        if is_doubtful and self._rows.are_same(rows, is_first, is_last):
+        if is_doubtful and self._rows.are_same(rows, is_first | is_last):
             return False
         return rows.are_with_rest(mark)
 
@@ -681,7 +696,7 @@ class TransactionQueue:
         }
         rows = self._rows
         is_lifted = np.isin(rows.codes, [code for code, other in enumerate(rows.ids) if other in lifted])
-        self._rows = rows.with_numbers(rows.numbers + np.where(is_lifted, self._lift - self.place.lift, 0))
+        self._rows = rows.with_column("number", rows.numbers + np.where(is_lifted, self._lift - self.place.lift, 0))
 
     def _is_past(self, id_: str) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
@@ -774,7 +789,7 @@ class TransactionQueue:
             self._ends.pop(id_, None)
         done = set(map(id, statements))
         self._statements = [one for one in self._statements if id(one) not in done]
-        self._cut -= set(due_ids)
+        self._cut, self._joined = self._cut - set(due_ids), self._joined - set(due_ids)
         self._begun = {id_: one for id_, one in self._begun.items() if id_ not in due_ids and not self._is_past(id_)}
 
 
