@@ -9,6 +9,8 @@ from bridge.events import SEP
 from bridge.model import Table, TableName
 from bridge.mysql.table_definition import Definition, ValueClass
 from bridge.quoting import quote_name
+from bridge.verify.compare.checksums import row_hash
+from bridge.verify.compare.comparable_columns import index_for_ranges
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
@@ -44,6 +46,7 @@ class LoggedTable:
     lost: why the messages do not tell its rows apart, "" where they do.
     uncovered: why none of its rows are compared, "" where some are.
     may_lack: whether updates may have left out the values of columns that no message has.
+    may_hide_updates: whether it has no key, and its inserts may be updates that do not tell the row before.
     """
 
     number: int
@@ -57,6 +60,7 @@ class LoggedTable:
     lost: str
     uncovered: str
     may_lack: bool
+    may_hide_updates: bool
 
     @property
     def name(self) -> TableName:
@@ -74,6 +78,11 @@ class LoggedTable:
         names = self.expected_table.columns
         columns = tuple(self.definition.columns[name] for name in names)
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The numbers of the columns that ranges follow."""
+        return self.shape.key or tuple(self.expected_table.columns.index(part) for part in self.expected_table.index)
 
     @property
     def ranges(self) -> list[KeyRange]:
@@ -94,7 +103,7 @@ class LoggedTable:
     @property
     def is_partial(self) -> bool:
         """Whether some messages hold only a part of a row.  Then none is extra: it may be one of these, damaged."""
-        return len({frozenset(names.split(SEP)) for names in self.shapes}) > 1
+        return bool(self.replicated.key) and len({frozenset(names.split(SEP)) for names in self.shapes}) > 1
 
     @property
     def literals(self) -> list[str]:
@@ -139,7 +148,7 @@ class LoggedTable:
 
     def actual_side(self, reader: SnapshotReader, numbers: KeyNumbers) -> Side:
         """Gives the target's rows in a range of the first key column."""
-        key = [self.shape.actual[i] for i in self.shape.key]
+        key = [self.shape.actual[i] for i in self.order]
         parts = key_parts(key, key, _ACTUAL)
         condition = "1=1" if numbers == WHOLE else between(parts[:1], *key_range(numbers))
         rows = self.actual + in_key_order(self.definition, parts)
@@ -148,7 +157,7 @@ class LoggedTable:
     def sides(self, reader: SnapshotReader, part: int = 0) -> tuple[Side, Side]:
         """Gives the expected side and the actual side of a part."""
         shape = self.shape
-        key = [shape.actual[i] for i in shape.key]
+        key = [shape.actual[i] for i in self.order]
         expected = Side(
             reader,
             f"{self.expected_table.name} {_EXPECTED}",
@@ -160,7 +169,13 @@ class LoggedTable:
         actual = self.actual_side(reader, self.expected_table.ranges[part])
         if self.is_whole:
             return expected, actual
+        if not self.replicated.key:
+            return expected, replace(actual, condition=_also_in(actual, expected))
         return expected, replace(actual, rows=self.matched)
+
+
+def _also_in(actual: Side, expected: Side) -> str:
+    return f"{row_hash(actual.tokens())} IN (SELECT {row_hash(expected.tokens())} {expected.source()})"
 
 
 def choose_log_key(table: Table, definition: Definition, shapes: Sequence[LoggedShape]) -> tuple[str, ...]:
@@ -184,21 +199,26 @@ def logged_table(
     is_whole: bool,
     since: str = "",
     uncovered: str = "",
+    hides_updates: bool = False,
 ) -> LoggedTable:
     """Makes the table from what the log and the target know of it.
 
     schema: the database for temporary tables.
     is_whole, since, uncovered: as of `LoggedTable`, as far as schema changes and filters tell.
+    hides_updates: whether the format's inserts may be updates.
     """
     shapes = [shape.of(table) for shape in shapes]
     key = choose_log_key(table, definition, shapes)
     columns = frozenset(name for name, one in table.columns.items() if not one.generated or name in key)
     replicated = ReplicatedTable(table, key, columns)
-    lists = [shape.columns.split(SEP) for shape in shapes if shape.has_images]
+    lists = [shape.columns.split(SEP) for shape in shapes if shape.has_images or not key]
     images = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(shapes)
     is_whole = is_whole and all(set(key) <= set(names) for names in images) and len(set(map(frozenset, images))) < 2
     images = [names for names in images if names and set(key) <= set(names)]
     compared = frozenset(name for names in images for name in names)
+    if not key:  # rows are told apart by all values that messages have, which a column of the target's own is not among
+        replicated = replace(replicated, columns=compared)
+    index = index_for_ranges(definition, definition, compared) if is_whole and not key else ()
     named = {name for shape in shapes for name in shape.columns.split(SEP)}
     return LoggedTable(
         number,
@@ -209,12 +229,24 @@ def logged_table(
             definition,
             key,
             tuple(name for name in definition.columns if name in compared),
+            index,
         ),
         tuple(sorted({SEP.join(names) for names in images})),
         tuple(sorted(named - definition.columns.keys())),
         is_whole,
         since,
         _OF_OTHER_KEYS if key and frozenset({""}) < {shape.handle for shape in shapes} else "",
-        uncovered or ("" if key else "it has no key that its messages hold"),
+        uncovered or ("" if key else _why_uncountable(definition, images)),
         any(shape.in_place for shape in shapes) and not table.written_names <= compared,
+        hides_updates and not key and bool(shapes) and not any(shape.updates for shape in shapes),
     )
+
+
+def _why_uncountable(definition: Definition, images: Sequence[Sequence[str]]) -> str:
+    """Tells why equal rows of a table without a key do not have equal images, "" where they do."""
+    if len({frozenset(names) for names in images}) > 1:
+        return "it has no key, and some of its messages lack columns"
+    if any(definition.columns[name].data_type == "json" for names in images for name in names):
+        # Debezium's snapshot writes a document as the server prints it, a change as its reader of the binlog does.
+        return "it has no key, and messages may spell one JSON document in several ways"
+    return ""
