@@ -72,65 +72,52 @@ class Order(Protocol[BatchT]):
         ends: per partition, the offset after the last message read.
         is_cut: the source may have held more messages when the micro-batch was read.
         """
-        ...
 
     @property
     def kept(self) -> Callable[[DividedEvents, Mapping[PartitionId, int]], BatchT] | None:
         """Makes the batch of a micro-batch whose row changes stay where they were decoded; None for an order that needs
         them in the driver.  Its second argument: as `ends` of `batch`."""
-        ...
 
     def take(self, batch: BatchT) -> None:
         """Takes one micro-batch."""
-        ...
 
     def tick(self) -> None:
         """Checks what has become due by time.  Called regularly while no micro-batch comes."""
-        ...
 
     def end(self) -> None:
         """Notes that nothing more will be read."""
-        ...
 
     # --- what is due
 
     def due(self) -> Iterator[Due]:
         """Yields what may be applied now, in order.  The caller commits each, and calls `moved`, before it takes the
         next."""
-        ...
 
     def coming(self, batch: BatchT) -> RowChanges | None:
         """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
         None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
-        ...
 
     def put_back(self, error: AheadOfTargetError) -> bool:
         """Takes back what was due last and is not in the target, since the target lacks a table or a column of it, so
         that it is due again later; gives False when nothing is to be expected of that."""
-        ...
 
     @property
     def is_stuck(self) -> bool:
         """Whether everything complete before a bad message is in the target, and nothing after it can be applied."""
-        ...
 
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that stop the bridge; empty unless one of them comes next."""
-        ...
 
     @property
     def bad_since(self) -> float:
         """The time of the clock at which the first of them was read."""
-        ...
 
     def handover(self) -> Handover | None:
         """Tells whether the other order has to take over; None if not.  Called when nothing is due."""
-        ...
 
     def final_ts(self) -> int | None:
         """Returns the applied ts to record at the end of the input, when nothing is due; None if it is recorded
         already."""
-        ...
 
     # --- what a restart needs
 
@@ -140,57 +127,46 @@ class Order(Protocol[BatchT]):
         end: the end of its segment (TSO).
         changes: the schema changes that have to run after it.
         """
-        ...
 
     def moved(self, step: Advance) -> None:
         """Notes that a transaction was committed, and drops what is now in the target."""
-        ...
 
     @property
     def positions(self) -> Positions:
         """How far each partition was read."""
-        ...
 
     # --- status
 
     @property
     def by_partition(self) -> bool:
         """Whether this is the order of the partitions."""
-        ...
 
     @property
     def resolved_ts(self) -> int:
         """Everything below it may be applied (TSO)."""
-        ...
 
     @property
     def quiet_seconds(self) -> float:
         """For how long no change has come of a source that was read to its end (seconds); 0 with boundaries."""
-        ...
 
     @property
     def until_reached(self) -> bool:
         """Whether everything below `until` is in the target; True without `until`."""
-        ...
 
     @property
     def rows(self) -> int:
         """The number of row changes that wait."""
-        ...
 
     @property
     def held(self) -> Amount:
         """How much of them counts against the limit of the driver's memory."""
-        ...
 
     @property
     def bytes_in_memory(self) -> int:
         """The bytes of the row changes that wait, but for those on the disk."""
-        ...
 
     def waiting_for(self) -> str:
         """Tells what the target waits for, and why; may be called from any thread."""
-        ...
 
 
 def first_offsets(progress: Progress, lows: Mapping[PartitionId, int]) -> dict[PartitionId, int]:

@@ -24,7 +24,6 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
-from bridge.pipeline.by_transactions.past import Past, is_same_place
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
@@ -139,9 +138,7 @@ class TransactionOrder(BoundaryOrder):
         """Gives a schema change whose place is passed, for the operator; None for one that the connector sent again."""
         for one in self._changes_between(0, _ALWAYS):
             is_truncation = "TRUNCATE" in one.text.upper() and "TRUNCATE" in change.text.upper()
-            if is_same_place(one.place, change.place) and (
-                one.statement_hash == change.statement_hash or is_truncation
-            ):
+            if one.place == change.place and (one.statement_hash == change.statement_hash or is_truncation):
                 return None
         return replace(change, doubt=_LATE)
 
@@ -166,6 +163,9 @@ class TransactionOrder(BoundaryOrder):
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
         now = self._clock()
         is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
+        # before what is due: a process that dies in between reads none again that stands before one that ran
+        late = tuple(replace(change, commit_ts=self._queue.next_ts + number) for number, change in enumerate(late))
+        self._queue.next_ts += len(late)
         due = self._queue.due(
             self._settled,
             now,
@@ -174,8 +174,6 @@ class TransactionOrder(BoundaryOrder):
             below=self._below,
             told_below=self._told_below,
         )
-        late = tuple(replace(change, commit_ts=due.end + number) for number, change in enumerate(late))
-        self._queue.next_ts = due.end + len(late)
         if (is_idle or self._ended) and self._queue.is_empty:  # an interrupted step may have ended later
             self._queue.next_ts = max(self._queue.next_ts, self._begun_ts)
         self._keep(due)
@@ -190,7 +188,7 @@ class TransactionOrder(BoundaryOrder):
                 replace(
                     control,
                     boundaries=dict.fromkeys(self._read, self._queue.next_ts),
-                    changes=due.changes + late,
+                    changes=late + due.changes,
                     bad=tuple(map(self._stopping, control.bad)),
                 ),
             )
@@ -253,10 +251,7 @@ class TransactionOrder(BoundaryOrder):
         """Notes that nothing more will be read."""
         super().end()
         self._settle()
-        rows = -1
-        while rows != self._queue.rows:  # there may be several failovers
-            rows = self._queue.rows
-            self._hand_on(_NO_EVENTS)
+        self._hand_on(_NO_EVENTS)
 
     # --- what is due
 
@@ -299,14 +294,11 @@ class TransactionOrder(BoundaryOrder):
         return replace(step, positions=positions)
 
     def _reached(self, high: int) -> tuple[Place, dict[PartitionId, int]]:
-        place, ends, past = self._place, dict(self._loose_ends), Past.read(self._place.past)
-        past.add(place.id)
+        place, ends = self._place, dict(self._loose_ends)
         for number, one in self._places:
             if number > high:
                 break
             place = one
-            past.add(one.id)
-        place = place._replace(past=past.text())
         for where, numbers, behind in self._marks:
             count = int(np.searchsorted(numbers, high, "left"))
             ends[where] = int(behind[:count].max(initial=ends.get(where, 0)))

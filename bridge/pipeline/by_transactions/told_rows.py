@@ -17,7 +17,7 @@ from bridge.model import PartitionId
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked, taken
+from bridge.rows.gathering import masked
 from bridge.rows.grouping import distinct
 from bridge.rows.order_and_slices import TableChunk
 from bridge.spark.kept_rows.places import spilled
@@ -62,17 +62,13 @@ class TransactionRows:
         were acknowledged before it began (Debezium dbz#633).  So the last row of each number is taken: these must
         ascend as the binlog does, be as many as the END counts, and no other row may stand behind the first of them.
         """
-        chosen = self.rest(mark)
+        last = {order: place for place, order in enumerate(self.orders.tolist())}
+        chosen = np.array([last.get(order, _NONE) for order in range(1, mark.count + 1)], np.int64)
         if (chosen == _NONE).any() or (np.diff(chosen) <= 0).any():
             return False
         identities = list(zip(self.numbers.tolist(), self.rows.tolist(), self.kinds.tolist(), strict=True))
         behind = set(identities[int(chosen[0]) :]) if mark.count else set()
         return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == mark.tables
-
-    def rest(self, mark: TransactionMark) -> Longs:
-        """Which are the last of each number that an END counts, -1 where none is."""
-        last = {order: place for place, order in enumerate(self.orders.tolist())}
-        return np.array([last.get(order, _NONE) for order in range(1, mark.count + 1)], np.int64)
 
     def _counts(self, which: Longs) -> dict[str, int]:
         counts = np.bincount(self.tables[which], minlength=1)
@@ -231,22 +227,6 @@ class ToldRows:
         events = table.select([name for name in EVENT_SCHEMA.names if name != "place"])
         return events.add_column(at, EVENT_SCHEMA.field(at), pa.nulls(table.num_rows, pa.string()))
 
-    def with_column(self, name: str, values: Longs) -> ToldRows:
-        """Gives the rows with another column of numbers."""
-        if np.array_equal(values, self.table[name].to_numpy()):
-            return self
-        at = self.table.schema.get_field_index(name)
-        parts = np.split(values, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
-        pairs = zip(self.parts, parts, strict=True)
-        return ToldRows(tuple(TableChunk(part.table.set_column(at, name, pa.array(own))) for part, own in pairs))
-
-    def are_same(self, rows: TransactionRows, which: Bools) -> bool:
-        """Tells whether those of a transaction's rows that have one number are the same."""
-        names = ("order", "kind", "table of", "columns", "before", "after")
-        of_these = taken(self.table, rows.at[which])
-        different = set(zip(*(of_these[name].to_pylist() for name in names), strict=True))
-        return len(different) == len({order for order, *_ in different})
-
     @cached_property
     def servers(self) -> list[str]:
         """Whose binlogs they name."""
@@ -258,18 +238,6 @@ class ToldRows:
         """The file and position of each."""
         numbers: Longs = self.table["number"].to_numpy()
         return numbers
-
-    @cached_property
-    def rows(self) -> Longs:
-        """Which row of its event each is."""
-        rows: Longs = self.table["row"].to_numpy()
-        return rows
-
-    @cached_property
-    def orders(self) -> Longs:
-        """The number of each in its transaction."""
-        orders: Longs = self.table["order"].to_numpy()
-        return orders
 
     @cached_property
     def _of_transaction(self) -> tuple[list[tuple[str, ...]], Longs]:

@@ -5,15 +5,10 @@ rows that its END counts have been read, and all transactions before it are due.
 own, so that the order within the transaction holds too; the numbers of transactions ascend with the order, and begin
 at the time that the END tells, or at the number behind the transaction before it (TSO).
 
-After a restart the connector sends rows and ENDs again.  What is a copy is told by the GTID of its transaction, or else
-by file and position: those at or below the last transaction that was due.  ENDs of transactions of which such rows came
-are copies too, and ENDs without rows by the number in their id: the connector leaves out only rows that it knows to be
-acknowledged.
-
-After a failover the connector reads another binlog, whose files and positions tell nothing of those before.  With GTIDs
-the order goes on: where a row that is no copy has a lower place than the last transaction that was due, it and what
-lies behind it in its partition are *lifted* above all that came before.  A server writes a transaction into one file of
-its binlog, so that rows of it in an earlier file were sent before the failover, and came again.
+After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due,
+by file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END without
+rows is also one if the number in its id, of a GTID or a file and position, is no higher than that of the last that was
+due: the connector leaves out only rows that it knows to be acknowledged.
 
 Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
 """
@@ -32,18 +27,10 @@ import pyarrow as pa
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
-from bridge.pipeline.by_transactions.past import Past, domain_of, is_before, is_gtid, is_same_place
-from bridge.pipeline.by_transactions.told_rows import (
-    Bools,
-    Longs,
-    ToldRows,
-    TransactionRows,
-    Transactions,
-    missing_rows,
-)
+from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
-from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
-from bridge.protocols.values.event_time import LAST_POSITION, POSITION_BITS, SNAPSHOT_SERVER
+from bridge.protocols.debezium.transactions import IN_FILE, NO_TRANSACTION, TransactionMark, told_id
+from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
@@ -61,16 +48,6 @@ _BEGUN_TWICE: Final = (
 )
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
-_LAST_NUMBER: Final = (1 << 63) - 1
-_ROOM: Final = 1 << 16
-"""How many files of the binlog are left free below the place of the first row that is lifted."""
-_WHICH_BINLOG: Final = (
-    "the connector has begun to read another server's binlog, and nothing tells whether this is of that one, or of the"
-    " one before: see on the upstream whether it ran before the first transaction that is not in the target"
-)
-_CUT: Final = (
-    "was cut by a failover: rows of it came from one server's binlog, and others under the same numbers from the next"
-)
 _CHANGE, _WHOLE, _LOOSE = range(3)
 """The order of what is at one place: schema changes, transactions, rows of none."""
 
@@ -79,16 +56,12 @@ class Place(NamedTuple):
     """The last transaction, or schema change, that was due: whose binlog, and its file and position.
 
     last: the file and position of the last transaction.  id: that transaction, or the GTID of the schema change.
-    lift: what is added to the file and position of that binlog, so that they ascend over all binlogs.
-    past: the transactions before (`Past.text`).
     """
 
     server: str
     number: int
     last: int
     id: str
-    lift: int = 0
-    past: str = ""
 
     def text(self) -> str:
         """Writes it as progress keeps it."""
@@ -97,8 +70,8 @@ class Place(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Place:
         """Reads what `text` wrote."""
-        server, number, last, id_, lift, past = text.split("\n")
-        return cls(server, int(number), int(last), id_, int(lift), past)
+        server, number, last, id_ = text.split("\n", 3)
+        return cls(server, int(number), int(last), id_)
 
 
 NOWHERE: Final = Place("", -1, -1, "")
@@ -224,27 +197,15 @@ class TransactionQueue:
     """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
     _gone: set[str] = field(default_factory=set)
     """Transactions of which rows came again after they were due."""
-    _past: Past = field(default_factory=Past)
-    _empty: list[str] = field(default_factory=list)
-    """Transactions without rows that are past."""
-    _lift: int = 0
-    """That of the binlog that is read now."""
-    _first_lifted: float = math.inf
-    """The file and position above which rows are lifted, until a transaction there is due."""
-    _lifted_from: dict[PartitionId, int] = field(default_factory=dict)
-    """The offset of the first such row of each partition."""
-    _joined: set[str] = field(default_factory=set)
-    """Transactions of which rows of two binlogs came."""
-    _cut: set[str] = field(default_factory=set)
-    """Transactions whose rows before a failover are not told from those behind it."""
+    _lasts: dict[str, str] = field(default_factory=dict)
+    """The last transaction, or schema change with a GTID, that was due of each server, by what stands before the number
+    of the id; of the processes before, only the last of all."""
     _statements: list[_Statement] = field(default_factory=list)
     _blocked: str = ""
     _is_short: bool = False
 
     def __post_init__(self) -> None:
-        self._past = Past.read(self.place.past)
-        self._past.add(self.place.id)
-        self._lift = self.place.lift
+        self._note_last(self.place.id)
 
     @property
     def rows(self) -> int:
@@ -339,38 +300,24 @@ class TransactionQueue:
             position = f"{topic}/{partition}/{offset}"
             if place is None:
                 raise _unplaced(position)
-            server, raw, *_, id_ = place.split("\n")[1:]
-            number = int(raw) + self.place.lift
+            server, number, *_, id_ = place.split("\n")[1:]
             change = SchemaChange(ts, schema, table, text, position, place)
-            where = (topic, partition)
+            self.passed[topic, partition] = max(int(number), self.passed.get((topic, partition), -1))
+            where, waiting = (topic, partition), [one.change for one in self._statements]
             is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
             if offset < self.loose_ends.get(where, 0):
-                self.passed[where] = max(number, self.passed.get(where, -1))
                 continue
-            if is_of_snapshot and number < self.place.number:
+            if is_of_snapshot and int(number) < self.place.number:
                 raise _set_back(position)
-            is_first = self.place.id or self.place.server in ("", server)
-            self._check_server([server], [id_], position)
-            is_past = self._past.has(id_)
-            if is_past is False and number <= self.place.last:
-                self._begin_lifting(number)
-                self._lifted_from.setdefault(where, offset)
-            if offset >= self._lifted_from.get(where, offset + 1):
-                number += self._lift - self.place.lift
-            elif not is_past and (self._is_lifting or not is_first) and not is_of_snapshot:
-                change = replace(change, doubt=_WHICH_BINLOG)
-            self.passed[where] = max(number, self.passed.get(where, -1))
-            if (is_past or number <= self.place.number) and not is_of_snapshot:
+            self._check_server([server], position)
+            if not is_of_snapshot:
+                self._check_order(id_, int(number), self.place.number, position)
+            if any(one.id == id_ != NO_TRANSACTION and one.change.place != place for one in self._statements):
+                raise _other_binlog(f"the schema change {told_id(id_)} has two places", position)
+            if int(number) <= self.place.number and not is_of_snapshot:
                 passed.append(change)
-                continue
-            same = [
-                one
-                for one in self._statements
-                if is_same_place(one.change.place, change.place) and one.change.statement_hash == change.statement_hash
-            ]
-            if not same or same[0].change.place != place:  # behind a failover its place is the later one
-                self._statements = [one for one in self._statements if one not in same]
-                self._statements.append(_Statement(change, number, batch, where, offset, is_of_snapshot))
+            elif all((change.place, change.statement_hash) != (o.place, o.statement_hash) for o in waiting):
+                self._statements.append(_Statement(change, int(number), batch, where, offset, is_of_snapshot))
         return tuple(passed)
 
     def _take_rows(self, events: pa.Table) -> Mapping[PartitionId, int]:
@@ -380,8 +327,7 @@ class TransactionQueue:
             raise _unplaced("a row")
         rows = ToldRows.of(events)
         topics, partitions, offsets = (rows.table[name] for name in ("topic", "partition", "offset"))
-        position = f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}"
-        self._check_server(rows.servers, rows.ids, position)
+        self._check_server(rows.servers, f"{topics[0].as_py()}/{partitions[0].as_py()}/{offsets[0].as_py()}")
         where, codes = _partitions(events)
         if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
             raise SourceError(
@@ -390,20 +336,19 @@ class TransactionQueue:
                 fix="apply without the topic of transactions, in a pipeline of another --name, and compare with bridge"
                 " verify --against upstream; smaller transactions keep the files below that size",
             )
-        told = [self._past.has(id_) for id_ in rows.ids]
-        is_past, is_new = (np.array([one is so for one in told], np.bool_)[rows.codes] for so in (True, False))
-        rows = self._lifted(rows, is_new, where, codes)
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
-        if (is_forgotten := np.array([*map(self._past.is_forgotten, rows.ids)], np.bool_)[rows.codes]).any():
-            is_forgotten &= rows.numbers > self.place.number
-            if is_forgotten.any():
-                topic, partition = where[codes[is_forgotten][0]]
-                raise _set_back(f"{topic}/{partition}/{offsets.to_numpy()[is_forgotten][0]}")
-        is_copy = ~rows.is_loose & (is_past | (rows.numbers <= self.place.number))
-        if (is_late := is_copy & ~is_past & (rows.numbers > self.place.last)).any():
+        is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
+        if (is_late := is_copy & (rows.numbers > self.place.last)).any():
             topic, partition = where[codes[is_late][0]]
             raise _behind_change(f"{topic}/{partition}/{offsets.to_numpy()[is_late][0]}")
+        own = np.flatnonzero(~rows.is_loose)
+        own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
+        ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
+        for at in own[np.unique(np.concatenate([ends[:-1], ends[1:] - 1]))].tolist():
+            topic, partition = where[codes[at]]
+            position = f"{topic}/{partition}/{offsets[at].as_py()}"
+            self._check_order(rows.ids[rows.codes[at]], int(rows.numbers[at]), self.place.last, position)
         self._gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         if rows.is_loose.any():
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
@@ -426,92 +371,20 @@ class TransactionQueue:
             self._rows = self._rows.to_disk()
         return repeated
 
-    def _check_server(self, servers: Sequence[str], ids: Sequence[str], position: str) -> None:
-        """Raises SourceError where another binlog is read, and no GTIDs tell what of it is in the target."""
+    def _check_server(self, servers: Sequence[str], position: str) -> None:
         for server in servers:
-            if server.endswith(f"/{SNAPSHOT_SERVER}") or server == self.place.server:
+            if server.endswith(f"/{SNAPSHOT_SERVER}"):
                 continue
-            if self.place.server:
-                told = [id_ for id_ in (self.place.id, *ids) if id_ and id_ != NO_TRANSACTION]
-                is_told = told and all(map(is_gtid, told)) and self.place.server.split("/")[0] == server.split("/")[0]
-                domains = sorted(set(self._past.domains).union(filter(None, map(domain_of, told))))
-                several = f" of its domains {', '.join(domains)}" if len(domains) > 1 else ""
-                if not is_told or several:
-                    raise SourceError(
-                        f"the connector reads another binlog: {server}, and before it {self.place.server}; nothing"
-                        f" tells which of its transactions{several} are in the target",
-                        where=position,
-                        fix="everything before it is in the target; compare it with bridge verify --against upstream,"
-                        " and begin again behind the change with a pipeline of another --name; with GTIDs (of one"
-                        " domain of MariaDB) a change of the server needs neither",
-                    )
+            if self.place.server not in ("", server):
+                raise _other_binlog(f"it is of {server}, and what was read before of {self.place.server}", position)
             self.place = self.place._replace(server=server)
 
-    @property
-    def _is_lifting(self) -> bool:
-        return self._first_lifted < math.inf
-
-    def _begin_lifting(self, number: int) -> None:
-        """Notes that another binlog is read, in which this file and position lies above all that came before."""
-        if self._is_lifting:
-            return
-        waiting = [int(self._rows.numbers.max(initial=-1)), *(one.number for one in self._statements)]
-        last = max(self.place.number, *waiting, *self.passed.values()) >> POSITION_BITS
-        if last + 2 * _ROOM > LAST_POSITION >> 1:
-            raise _unplaced("a row behind thousands of changes of the server")
-        self._lift = self.place.lift + ((last + _ROOM - (number >> POSITION_BITS)) << POSITION_BITS)
-        self._first_lifted = float((last + 1) << POSITION_BITS)
-
-    def _lifted(self, rows: ToldRows, is_new: Bools, where: Sequence[PartitionId], codes: Longs) -> ToldRows:
-        """Gives the rows with places that ascend over all binlogs.  is_new: whether GTIDs tell that it is no copy."""
-        numbers = rows.numbers + self.place.lift
-        is_lifted = is_new & ~rows.is_loose & (numbers <= self.place.last)
-        if is_lifted.any():
-            ids = {rows.ids[code] for code in np.unique(rows.codes[is_lifted]).tolist()}
-            topic, partition = where[codes[is_lifted][0]]
-            position = f"{topic}/{partition}/{rows.table['offset'].to_numpy()[is_lifted][0]}"
-            if self.place.number > self.place.last and any(is_before(id_, self.place.id) for id_ in ids):
-                raise _behind_change(position)
-            self._begin_lifting(int(numbers[is_lifted].min()))
-        if self._is_lifting:
-            offsets = rows.table["offset"].to_numpy()
-            for code, one in enumerate(where):
-                own = codes == code
-                firsts = [
-                    *offsets[own & is_lifted].tolist(),
-                    *(o for o in [self._lifted_from.get(one)] if o is not None),
-                ]
-                if firsts:
-                    self._lifted_from[one] = min(firsts)
-                    is_lifted |= own & (offsets >= min(firsts))
-            numbers = np.where(is_lifted, numbers + (self._lift - self.place.lift), numbers)
-        return rows.with_column("number", numbers)
-
-    def _join_resent(self) -> None:
-        """Gives transactions of which rows came from two servers' binlogs one place, if what has one number is the
-        same; the numbers order them then."""
-        rows = self._rows
-        found = rows.transactions
-        firsts, lasts = (np.array(part, np.int64) >> POSITION_BITS for part in (found.firsts, found.lasts))
-        joined = {*np.flatnonzero(firsts != lasts).tolist(), *(found.ids[id_] for id_ in self._joined)}
-        if not joined:
-            return
-        is_kept, numbers, in_event = np.ones(len(rows), np.bool_), rows.numbers.copy(), rows.rows.copy()
-        for one in joined:
-            of_it = found[one]
-            code = rows.codes[of_it.at[0]]
-            if not is_gtid(rows.ids[code]):
-                continue
-            if not rows.are_same(of_it, np.ones(len(of_it.at), np.bool_)):
-                self._cut.add(rows.ids[code])
-                continue
-            self._joined.add(rows.ids[code])
-            _, chosen = np.unique(of_it.orders[::-1], return_index=True)
-            is_kept[rows.codes == code] = False
-            is_kept[of_it.at[::-1][chosen]] = True
-            numbers[rows.codes == code] = found.lasts[one]
-            in_event[rows.codes == code] = rows.orders[rows.codes == code]
-        self._rows = rows.with_column("number", numbers).with_column("row", in_event).only(is_kept)
+    def _check_order(self, id_: str, number: int, last: int, position: str) -> None:
+        """Raises SourceError where a GTID is behind what was due, and the place is not, or the other way round: a
+        replica copies GTIDs, and has a binlog with places of its own.  last: the place of what was due."""
+        known = self._lasts.get(id_[:-NUMBER_DIGITS], "")
+        if known and IN_FILE not in id_ and (id_ > known) != (number > last):
+            raise _other_binlog(f"{told_id(id_)} and {told_id(known)} are in another order in the binlog", position)
 
     # --- what is due
 
@@ -533,10 +406,9 @@ class TransactionQueue:
         below: every partition was read to this place in the binlog, or to where it ends.
         told_below: the same of the partitions that have brought no row: those of schema changes.
         """
-        self._join_resent()
-        whole = self._whole(settled, now, below=below, is_end=is_end)
         rows = self._rows
         found = rows.transactions
+        whole = self._whole(found, settled, now, below=below, is_end=is_end)
         due_ids = {end.id for end in whole}
         of_due = [found.ids[id_] for id_ in due_ids if id_ in found.ids]
         last = max((found.lasts[one] for one in of_due), default=-1)
@@ -547,21 +419,12 @@ class TransactionQueue:
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
-        self._statements = [self._among_own(one, due_ids, found) for one in self._statements]
-        waiting_ids = self._ends.keys() - due_ids
         statements = [
             one
             for one in self._statements
-            if one.is_of_snapshot
-            or (
-                (
-                    one.number < last
-                    or (
-                        one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number)
-                    )
-                )
-                and not any(is_before(id_, one.id) for id_ in waiting_ids)
-            )
+            if one.number < last
+            or one.is_of_snapshot
+            or (one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number))
         ]
         waiting = [one.number for one in self._statements if one not in statements]
         is_loose &= rows.numbers < min(waiting, default=math.inf)
@@ -572,26 +435,28 @@ class TransactionQueue:
             for number in np.unique(rows.numbers[at]).tolist():
                 items.append((number, _LOOSE, at[rows.numbers[at] == number]))
         items.sort(key=lambda item: item[:2])
+        self._check_due(items)
         due = self._numbered(items, found)
         self._drop(due_ids, statements, is_loose)
         return due
 
-    @staticmethod
-    def _among_own(one: _Statement, due_ids: Collection[str], found: Transactions) -> _Statement:
-        """Places a schema change behind what is due of lower GTIDs, and before that of higher ones, whatever a failover
-        has made of their places."""
-        due = [id_ for id_ in due_ids if id_ in found.ids]
-        before = [found.lasts[found.ids[id_]] + 1 for id_ in due if is_before(id_, one.id)]
-        behind = [found.firsts[found.ids[id_]] for id_ in due if is_before(one.id, id_)]
-        return replace(one, number=min([max([one.number, *before]), *behind]))
+    def _check_due(self, items: Sequence[_Item]) -> None:
+        """Raises SourceError where GTIDs are in another order than the places in the binlog."""
+        lasts = dict(self._lasts)
+        for _, _, item in items:
+            id_ = item.id if isinstance(item, _Statement | _End) else NO_TRANSACTION
+            head = id_[:-NUMBER_DIGITS]
+            if head and IN_FILE not in id_ and id_ <= lasts.get(head, ""):
+                raise _other_binlog(f"{told_id(id_)} lies behind {told_id(lasts[head])} there", self.topic[0])
+            lasts[head] = id_
 
-    def _whole(self, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
+    def _whole(self, found: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[_End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
-        found, whole, passed, given_up = self._rows.transactions, list[_End](), list[str](), list[tuple[str, int]]()
+        whole, passed = list[_End](), list[str]()
         last, self._blocked, self._is_short = self.place.number, "", False
         of_these = ((found.firsts[one], id_) for id_, one in found.ids.items() if id_ not in self._ends)
-        endless = sorted(of_these)
+        without_end = min(of_these, default=None)
         for end in self._ends.values():
             one = found.ids.get(end.id)
             if one is None and (
@@ -601,51 +466,33 @@ class TransactionQueue:
             ):
                 passed.append(end.id)
                 continue
+            if one is not None and found.firsts[one] >> POSITION_BITS != found.lasts[one] >> POSITION_BITS:
+                raise _other_binlog(f"rows of {told_id(end.id)} are in two files", self.topic[0])
             is_plain = one is not None and end.counts_all and found.are_all(one, end.marks[0])
-            is_settled = end.batch <= settled  # behind a failover, places do not tell what was read
-            if one is not None and is_plain and not self._lift:
-                is_settled = found.lasts[one] < below
+            is_settled = found.lasts[one] < below if one is not None and is_plain else end.batch <= settled
             if not is_settled or (end.not_before is not None and now < end.not_before and not is_end):
                 self._blocked = f"the transaction {told_id(end.id)} has just come"
                 break
             are_told_apart = not _OF_MARIADB.match(end.id)
             if one is None or not (
-                is_plain
-                or (
-                    not end.counts_all
-                    and are_told_apart
-                    and end.id not in self._cut
-                    and any(self._are_with_rest(found[one], mark) for mark in end.marks)
-                )
+                is_plain or (not end.counts_all and are_told_apart and any(map(found[one].are_with_rest, end.marks)))
             ):
                 lacks = missing_rows(end.marks[0], {}) if one is None else found[one].missing(end.marks[0])
                 lacks = f"the transaction {told_id(end.id)} lacks rows: {lacks}"
                 if one is not None and not end.counts_all and not are_told_apart:
                     lacks = f"the transaction {told_id(end.id)} {_BEGUN_TWICE}"
-                if end.id in self._cut:
-                    lacks = f"the transaction {told_id(end.id)} {_CUT}"
                 if told_id(end.id) not in self.incomplete:
                     self._blocked, self._is_short = lacks, True
                     break
-                given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
+                self.given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
             if one is None:
                 whole.append(end)
                 continue
-            if before := self._endless_before(end.id, found.lasts[one], endless):
-                self._blocked = f"the transaction {told_id(before)} has no END, and later ones have"
+            if without_end is not None and found.lasts[one] > without_end[0]:
+                self._blocked = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
                 self._is_short = True
                 break
             if found.firsts[one] <= last:
-                is_elsewhere = is_gtid(end.id) and not is_before(end.id, whole[-1].id if whole else self.place.id)
-                is_in_one = found.firsts[one] >> POSITION_BITS == found.lasts[one] >> POSITION_BITS
-                if (
-                    is_elsewhere and is_in_one and found.lasts[one] < self._first_lifted
-                ):  # of a binlog behind a failover
-                    self._begin_lifting(found.firsts[one])
-                    self._lift_from(end.id, found)
-                    return self._whole(settled, now, below=below, is_end=is_end)
-                if is_elsewhere and whole:  # behind the next failover
-                    break
                 raise SourceError(
                     f"the transaction {told_id(end.id)} comes behind a later one of the binlog",
                     where=self.topic[0],
@@ -654,54 +501,20 @@ class TransactionQueue:
                 )
             last = found.lasts[one]
             whole.append(end)
-        self.given_up += given_up
         for id_ in passed:
-            self._empty += [] if self._ends.pop(id_).count else [id_]
-        if not self._blocked and endless:
-            self._blocked = f"the transaction {told_id(endless[0][1])} has no END yet"
+            del self._ends[id_]
+        if not self._blocked and without_end is not None:
+            self._blocked = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
-
-    @staticmethod
-    def _endless_before(id_: str, last: int, endless: Sequence[tuple[int, str]]) -> str:
-        """Gives a transaction without an END that stands before one in the binlog, "" for none.  Those of other files
-        may be of the binlog behind a failover, and are told by their GTIDs."""
-        for first, other in endless:
-            if first >= last:
-                break
-            if first >> POSITION_BITS == last >> POSITION_BITS or not is_gtid(id_) or is_before(other, id_):
-                return other
-        return ""
-
-    def _are_with_rest(self, rows: TransactionRows, mark: TransactionMark) -> bool:
-        """Tells whether a transaction that was begun twice is whole (`TransactionRows.are_with_rest`); where the rows
-        before the rest are the same as it, they may be of the server before a failover, and it is not told."""
-        is_last = np.isin(np.arange(len(rows.orders)), rows.rest(mark))
-        images = [taken(self._rows.table, rows.at)[name].is_valid().to_numpy() for name in ("before", "after")]
-        is_first = (images[0] | images[1]) & (rows.numbers < rows.numbers[is_last].min(initial=_LAST_NUMBER))
-        is_doubtful = is_first.any() and is_last.any() and is_gtid(self._rows.ids[self._rows.codes[rows.at[0]]])
-        if is_doubtful and self._rows.are_same(rows, is_first | is_last):
-            return False
-        return rows.are_with_rest(mark)
-
-    def _lift_from(self, id_: str, found: Transactions) -> None:
-        """Lifts the transactions from one on, in the order of the ENDs, and those that wait for an END behind it."""
-        ends = list(self._ends)
-        later = {*ends[ends.index(id_) :], *(other for other in found.ids if is_before(id_, other))}
-        lifted = {
-            other
-            for other, at in found.ids.items()
-            if other in later
-            and found.lasts[at] < self._first_lifted
-            and found.firsts[at] >> POSITION_BITS == found.lasts[at] >> POSITION_BITS
-        }
-        rows = self._rows
-        is_lifted = np.isin(rows.codes, [code for code, other in enumerate(rows.ids) if other in lifted])
-        self._rows = rows.with_column("number", rows.numbers + np.where(is_lifted, self._lift - self.place.lift, 0))
 
     def _is_past(self, id_: str) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
-        return id_ in self._gone or id_ == self.place.id or self._past.is_behind(id_)
+        return id_ in self._gone or id_ == self.place.id or id_ <= self._lasts.get(id_[:-NUMBER_DIGITS], "")
+
+    def _note_last(self, id_: str) -> None:
+        if head := id_[:-NUMBER_DIGITS]:
+            self._lasts[head] = max(id_, self._lasts.get(head, ""))
 
     def _numbered(self, items: Sequence[_Item], found: Transactions) -> DueRows:
         rows, next_ts = self._rows, self.next_ts
@@ -719,11 +532,10 @@ class TransactionQueue:
                 if item.change.commit_ts >= self.start_ts:
                     changes.append(replace(item.change, commit_ts=ts))
                 marks.append(Mark(item.where, np.array([ts]), np.array([item.offset + 1])))
-                if not item.is_of_snapshot and number >= self._first_lifted and place.lift != self._lift:
-                    place = place._replace(lift=self._lift, last=int(self._first_lifted))
                 if not item.is_of_snapshot:
-                    place = place._replace(number=number, id=item.id if is_gtid(item.id) else place.id)
-                    self._past.add(item.id)
+                    is_told = item.id != NO_TRANSACTION
+                    place = place._replace(number=number, id=item.id if is_told else place.id)
+                    self._note_last(item.id)
                 next_ts = ts + 1
             elif isinstance(item, _End):
                 one, ts = found.ids[item.id], max(next_ts, item.ts)
@@ -738,9 +550,8 @@ class TransactionQueue:
                     at.append(of_it)
                     numbers.append(np.arange(ts, ts + count))
                 starts_of_whole.append(ts)
-                lift = self._lift if number >= self._first_lifted else place.lift
-                place = Place(place.server, number, number, item.id, lift)
-                self._past.add(item.id)
+                place = Place(place.server, number, number, item.id)
+                self._note_last(item.id)
                 next_ts = ts + max(1, count)
             elif isinstance(item, np.ndarray):
                 order = np.lexsort([rows.table[name].to_numpy()[item] for name in ("offset", "partition")])
@@ -757,14 +568,7 @@ class TransactionQueue:
                 marks += [Mark(one, own[codes == code], ends[codes == code]) for code, one in enumerate(partitions)]
                 next_ts = ts + len(loose)
             places.append((next_ts, place))
-        for id_ in self._empty:
-            self._past.add(id_)
-            places.append((next_ts, place._replace(id=id_)))
-        self._empty.clear()
         self.place, self.next_ts = place, next_ts
-        if place.lift == self._lift:
-            self._first_lifted = math.inf
-            self._lifted_from.clear()
         if plain:
             which, counts, firsts = np.array(plain, np.int64).T
             within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -789,7 +593,6 @@ class TransactionQueue:
             self._ends.pop(id_, None)
         done = set(map(id, statements))
         self._statements = [one for one in self._statements if id(one) not in done]
-        self._cut, self._joined = self._cut - set(due_ids), self._joined - set(due_ids)
         self._begun = {id_: one for id_, one in self._begun.items() if id_ not in due_ids and not self._is_past(id_)}
 
 
@@ -820,6 +623,15 @@ def _set_back(where: str) -> SourceError:
         " snapshot, or more than an hour younger; the upstream was set back (RESET MASTER, a backup)",
         where=where,
         fix="begin again there with a pipeline of another --name",
+    )
+
+
+def _other_binlog(why: str, position: str) -> SourceError:
+    return SourceError(
+        f"the connector reads another binlog: {why}; nothing tells which of its transactions are in the target",
+        where=position,
+        fix="everything before it is in the target; compare it with bridge verify --against upstream, and begin again"
+        " behind the change with a pipeline of another --name",
     )
 
 
