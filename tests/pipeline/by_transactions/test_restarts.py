@@ -209,3 +209,24 @@ def test_a_schema_change_that_comes_behind_its_place(events: pa.Table) -> None:
     [due] = order.due()
     assert [one.text for one in due.segment.changes] == ["DROP DATABASE bank"]
     assert "behind transactions" in due.segment.changes[0].doubt
+
+
+def test_a_schema_change_that_came_too_late_stands_before_what_came_with_it(events: pa.Table) -> None:
+    """A process that dies in between would read it no more: it lies before one that ran."""
+    kinds = events["kind"].to_numpy()
+    [said] = events.filter(pa.array(kinds == int(Kind.SCHEMA_CHANGE))).slice(3, 1).to_pylist()
+    bank = Bank()
+    order = order_of(bank, sorted({(name, 0) for name in events["topic"].to_pylist()}), dict)
+    order.take(order.batch(events, {}, is_cut=False))
+    apply_due(order, bank, 1000, lambda: None)
+    table, server, _, *rest = said["place"].split("\n")
+    behind = "\n".join([table, server, f"{1 << 50:019}", *rest])
+    late = said | {"text": "DROP DATABASE bank", "offset": 1000}
+    both = [late, said | {"text": "DROP TABLE t", "place": behind, "offset": 1001}]
+    order.end()  # what it takes is due at once
+    order.take(order.batch(pa.Table.from_pylist(both, schema=events.schema), {}, is_cut=False))
+    changes = [one for due in order.due() for one in due.segment.changes]
+    assert [one.text for one in sorted(changes, key=lambda one: one.commit_ts)] == [
+        "DROP DATABASE bank",
+        "DROP TABLE t",
+    ]
