@@ -19,11 +19,13 @@ from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
+    before_change,
     come_after_restart,
     copies_by_place,
     last_applied,
     seen_before,
 )
+from bridge.protocols.values.event_time import FILE
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import is_of_sending, is_of_snapshot, names_of
 
@@ -120,6 +122,8 @@ class CountingRows:
 
         if self._repeated_rows is not None:
             repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen)
+            if repeated_rows is not None:
+                self._check_first(merged, rows, copies, repeated_rows)
             found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
         if copies:
             by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
@@ -129,6 +133,26 @@ class CountingRows:
         counts = np.bincount(_numbers(merged, rows, range(len(rows)))[found], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
         return Counted(table.filter(pa.array(~found)), merged.message_ts[~found], repeated)
+
+    def _check_first(
+        self, merged: Merged, rows: RowsOf, copies: Mapping[PartitionId, Bools], repeated_rows: Bools
+    ) -> None:
+        """Raises SourceError at a row from before a schema change that ran which its place tells to come for the first
+        time: the sender was killed before it had sent it, and its schema change, which it had sent, did not wait."""
+        in_order = np.empty(len(repeated_rows), np.bool_)
+        in_order[merged.order] = repeated_rows
+        ends = np.cumsum([len(mine.times) for _, mine in rows])
+        for (where, mine), found in zip(rows, np.split(in_order, ends[:-1]), strict=True):
+            last = self._queues[where].applied
+            if not last.place or is_of_sending(last.place):
+                continue
+            for row in np.flatnonzero(found & ~copies.get(where, np.zeros(len(found), np.bool_))).tolist():
+                place, index = (mine.table[name][row].as_py() for name in ("place", "index"))
+                is_behind = (place or "") > last.place if FILE in last.place else place not in (None, last.place)
+                if (is_behind and names_of(place) == names_of(last.place)) or (
+                    place == last.place and index > last.rows > 0
+                ):
+                    raise before_change(*where, int(mine.offsets[row]))
 
     def _without_overtaken(
         self, merged: Merged, rows: RowsOf, began_anew: Sequence[tuple[int, int]]

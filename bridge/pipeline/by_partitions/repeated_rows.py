@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import structlog
 
 from bridge.ddl.parser import Refused, classify
+from bridge.errors import SourceError
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
@@ -38,6 +39,8 @@ _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
+
+_POSITION: Final = ("topic", "partition", "offset")
 
 log = structlog.get_logger()
 
@@ -217,7 +220,11 @@ class RepeatedRows:
         found = np.zeros(rows.num_rows, np.bool_)
         for name, numbers in _by_table(rows):
             for change in self._changes_of(name):
-                older = is_older(rows.take(pa.array(numbers)), times[numbers], seen[numbers], change)
+                older, first = is_older(rows.take(pa.array(numbers)), times[numbers], seen[numbers], change)
+                if first.any():
+                    at = int(numbers[first.argmax()])
+                    topic, partition, offset = (rows[column][at].as_py() for column in _POSITION)
+                    raise before_change(topic, partition, offset, change.text)
                 if older.any():
                     self._tell(name, change)
                 found[numbers] |= older
@@ -262,8 +269,20 @@ class RepeatedRows:
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
 
 
-def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) -> Bools:
-    """Tells which rows are sent again from before a schema change that ran.
+def before_change(topic: str, partition: int, offset: int, text: str = "") -> SourceError:
+    """The error of a row that comes for the first time, from before a schema change that ran."""
+    return SourceError(
+        f"this row is from before a schema change that has run already{text and f' ({text[:200]})'}, as nothing had"
+        " come for stream.idle_seconds: the sender was killed before it had sent it, and away for longer",
+        where=f"{topic}/{partition}/{offset}",
+        fix="begin again behind a new snapshot with a pipeline of another --name; a larger stream.idle_seconds waits"
+        " longer for a sender",
+    )
+
+
+def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
+    """Tells which rows are sent again from before a schema change that ran; and which are from before it, and come for
+    the first time in a partition that had shown others.
 
     rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
     seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
@@ -285,7 +304,7 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) ->
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
     mine = np.where(by_time, latest_beside(millis, shown), times)
     found: Bools = older & np.where(is_clear, mine <= shown, mine < shown)
-    return found
+    return found, older & is_clear & (mine > shown) & (shown > 0)
 
 
 def _folded(name: _RowsOf) -> _RowsOf:
