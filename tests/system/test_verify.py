@@ -258,9 +258,9 @@ def test_rows_that_the_log_never_mentioned_are_not_covered(target: str, tmp_path
         ("INSERT", "gone", {"id": "1"}, ""),
         ("ERASE", "gone", None, "DROP TABLE `app`.`gone`"),
         ("INSERT", "old", {"id": "1"}, ""),
-        ("TRUNCATE", "old", None, "TRUNCATE TABLE `old`"),
-        ("INSERT", "old", {"id": "2"}, ""),
         ("RENAME", "new", None, "RENAME TABLE `app`.`old` TO `app`.`new`"),
+        ("TRUNCATE", "new", None, "TRUNCATE TABLE `new`"),
+        ("INSERT", "new", {"id": "2"}, ""),
     ))  # fmt: skip
     arguments = ["--protocol", "canal-json", "--input", str(capture), "--target", target]
     assert bridge("replay", *arguments).code == 0
