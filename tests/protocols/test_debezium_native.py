@@ -71,6 +71,14 @@ def test_schema_change_topic() -> None:
             assert events_of(None, schema_change(ddl, snapshot)) == []
 
 
+def test_a_schema_message_without_a_statement() -> None:
+    """A connector 3.5.0 that was killed within an incremental snapshot describes its tables when it goes on, of no
+    server's log: nothing ran upstream.  One of a log is not read."""
+    no_log = CUSTOMERS | {"server_id": 0, "gtid": None, "db": "", "table": None}
+    assert events_of(None, schema_change(None, source=no_log)) == []  # type: ignore[arg-type]
+    assert "the statement is None" in reason(*events_of(None, schema_change(None)))  # type: ignore[arg-type]
+
+
 def test_what_a_connector_calls_a_snapshots_and_is_of_a_servers_log() -> None:
     """As a connector 3.5.0 did behind a kill within an incremental snapshot: statements and rows of the log are what
     they are.  A drop in a snapshot's words may be a blocking snapshot's: it is not read."""

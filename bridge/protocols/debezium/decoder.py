@@ -243,6 +243,8 @@ class DebeziumDecoder(PlainDecoder):
 
     def _schema_change(self, payload: dict[str, Any]) -> list[Event]:
         source, sql = payload["source"], payload["ddl"]
+        if sql is None and source.get("connector") != TICDC and not source.get("server_id"):
+            return []  # a connector that goes on with an incremental snapshot describes its tables
         if type(sql) is not str or not sql:
             raise DecodeError(f"the statement is {shown(sql)}")
         if _is_no_change(sql, source):
