@@ -27,6 +27,7 @@ import pyarrow as pa
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
+from bridge.pipeline.by_partitions.repeated_rows import before_change
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
 from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.protocols.debezium.transactions import IN_FILE, NO_TRANSACTION, TransactionMark, told_id
@@ -341,7 +342,7 @@ class TransactionQueue:
         is_copy = ~rows.is_loose & (rows.numbers <= self.place.number)
         if (is_late := is_copy & (rows.numbers > self.place.last)).any():
             topic, partition = where[codes[is_late][0]]
-            raise _behind_change(f"{topic}/{partition}/{offsets.to_numpy()[is_late][0]}")
+            raise before_change(topic, partition, offsets.to_numpy()[is_late][0])
         own = np.flatnonzero(~rows.is_loose)
         own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
         ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
@@ -632,16 +633,6 @@ def _other_binlog(why: str, position: str) -> SourceError:
         where=position,
         fix="everything before it is in the target; compare it with bridge verify --against upstream, and begin again"
         " behind the change with a pipeline of another --name",
-    )
-
-
-def _behind_change(where: str) -> SourceError:
-    return SourceError(
-        "this row is of a transaction before a schema change that has run already, as nothing had come for"
-        " stream.idle_seconds: the connector was killed before it had sent it, and away for longer",
-        where=where,
-        fix="begin again behind a new snapshot with a pipeline of another --name; a larger stream.idle_seconds waits"
-        " longer for a connector",
     )
 
 
