@@ -19,7 +19,7 @@ from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import ServerFacts
 from bridge.commands.check.upstream import UpstreamFacts
-from bridge.commands.extra_unique_keys import extra_keys
+from bridge.commands.connections import extra_keys
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.filters.table_filter import ReservedSchemas
