@@ -190,16 +190,16 @@ RECIPES = {
     "a line of check": Recipe(
         [
             Edit(
-                "bridge/commands/check/machine.py",
-                "    yield _judge_spill(facts.spill)",
-                '    yield fail("toys", "none", "buy one") if facts.memory == 7 else ok("toys", "toys are there")\n',
+                "bridge/commands/check/doctor.py",
+                "        yield from _listening(settings.watch.listen)",
+                '        yield fail("toys", "none", "buy one") if places is None else ok("toys", "toys are there")\n',
             )
         ],
         [
             Edit(
                 "tests/commands/check/test_judgements.py",
-                '        ({"memory": None}, [], []),',
-                '        ({"memory": 7}, ["memory", "toys"], []),\n',
+                "        (set(), []),",
+                '        (set(), ["toys"]),\n',
             )
         ],
         [],
