@@ -17,7 +17,7 @@ from bridge.events import SEP, Event, Kind, Position, key_names
 from bridge.filters.table_filter import TableFilter
 from bridge.foreign_text import visible
 from bridge.protocols import DecodeError, Decoder, in_json, make_decoder, recognise
-from bridge.protocols.batch_decode import bad_message
+from bridge.protocols.decode import bad_message
 from bridge.protocols.detect import recognise_message
 from bridge.protocols.plausible_times import check_times, highest_ts
 from bridge.protocols.ruled_rows import ruled_event

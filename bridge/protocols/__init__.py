@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.protocols.batch_decode import decode_message
 from bridge.protocols.debezium.avro.front import in_json
+from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
 from bridge.protocols.detect import PROTOCOLS, binlog_source, is_mysql_born, recognise
 

@@ -26,8 +26,7 @@ from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import TEXT, parts_of, runs
 from bridge.rows.sql.members import EnumZero, with_zeros, zero_of
 from bridge.rows.sql.statement import STATEMENT_BYTES
-from bridge.verify.compare.bisect import dense_key
-from bridge.verify.compare.key_sql import between, boundary_query, in_key_order, key_parts
+from bridge.verify.compare.key_sql import between, boundary_query, dense_key, in_key_order, key_parts
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without

@@ -22,10 +22,10 @@ from bridge.mysql.table_definition import Definition, ServerKind, ValueClass, li
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
-from bridge.verify.compare.bisect import TableComparison, dense_key
+from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan, why_rows_stay
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import in_key_order, key_parts
+from bridge.verify.compare.key_sql import dense_key, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
