@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
 from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import DenseKey, KeyValues, any_of, between, boundary_query
-from bridge.verify.compare.keyless import Buckets, in_bucket, stream_buckets
 from bridge.verify.compare.row_diff import (
     ComparedColumns,
     Difference,
@@ -19,7 +18,7 @@ from bridge.verify.compare.row_diff import (
     netted,
     without_moved,
 )
-from bridge.verify.compare.side import Side, unhexed
+from bridge.verify.compare.side import Buckets, Side, in_bucket, stream_buckets, unhexed
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.snapshot_reader import SnapshotReader
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bridge.errors import StoppedError
 from bridge.mysql.connection.target import Target
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.keyless import Buckets
+from bridge.verify.compare.side import Buckets
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.snapshot_reader import SnapshotReader
 from tests.support.verify_servers import Pair, said

@@ -6,17 +6,14 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from bridge.protocols.fast.compiled.avro.writing import write_json
-from bridge.protocols.fast.compiled.frames import split
+from bridge.protocols.fast.compiled.avro import write_json
 from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
 from bridge.protocols.fast.compiled.row_images.converting import convert_images
-from bridge.protocols.fast.compiled.row_images.copying import copy_texts
 from bridge.protocols.fast.compiled.row_images.fitting import fit_images
-from bridge.protocols.fast.compiled.row_images.places import write_places
+from bridge.protocols.fast.compiled.row_images.places import copy_texts, write_places
 from bridge.protocols.fast.compiled.row_images.writing import write_images
-from bridge.protocols.fast.compiled.searching import find_zeros, sum_kinds
-from bridge.protocols.fast.compiled.sums import sum_texts
+from bridge.protocols.fast.compiled.searching import find_zeros, split, sum_kinds, sum_texts
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
 _ENTRIES: Final[dict[str, Any]] = {

@@ -1,7 +1,9 @@
-"""Searches texts: for zeros, and for what tells their kind."""
+"""Searches texts: for zeros, for what tells their kind, for frames, each behind its length (TiCDC Open Protocol); and
+gives CRC-32 of many texts at once (as `zlib.crc32`)."""
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +15,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     first_bytes,
     first_of,
     inner,
+    long_rows_at,
     marked,
     marked_zeros,
     numbers_at,
@@ -93,3 +96,61 @@ def sum_kinds(
                     mixed = _mixed(mixed, text[place])
         sums[number] = np.int64(mixed | _ONE) if at >= 0 else 0
     return count
+
+
+_CRC_MASK: Final = 0xFFFFFFFF
+_CRC_OF_BYTES: Final = np.array([zlib.crc32(bytes([byte]), _CRC_MASK) ^ _CRC_MASK for byte in range(256)], np.int64)
+
+
+@entry
+def sum_texts(text_at: Any, offsets_at: Any, count: Any, start: Any, found_at: Any) -> Any:
+    """Writes the CRC-32 of texts, which goes on from `start`.
+
+    offsets: where each text begins; the next one begins where it ends.
+    """
+    text, offsets, found = bytes_at(text_at), numbers_at(offsets_at), numbers_at(found_at)
+    for number in range(count):
+        crc = start ^ _CRC_MASK
+        for at in range(offsets[number], offsets[number + 1]):
+            crc = _CRC_OF_BYTES[(crc ^ text[at]) & 0xFF] ^ (crc >> 8)
+        found[number] = crc ^ _CRC_MASK
+    return count
+
+
+_LENGTH: Final = 8
+"""In bytes; the highest comes first."""
+_MOST_BYTES: Final = 1 << 40
+
+
+@inner
+def _length(text: Bytes, at: Any) -> Any:
+    """Reads a length; one that no message has may come out as another that no message has."""
+    number = 0
+    for place in range(at, at + _LENGTH):
+        number = min(number * 256 + text[place], _MOST_BYTES)
+    return number
+
+
+@entry
+def split(text_at: Any, starts_at: Any, ends_at: Any, count: Any, frames_at: Any, counts_at: Any) -> Any:
+    """Finds the frames of messages, and gives how many there are.
+
+    starts, ends: where the frames of each of the `count` messages start and end.
+    frames: room for the number of the message, the number of the frame in it, and where the frame starts and ends.
+    counts: becomes the number of frames of each message, 0 for a message that does not consist of frames.
+    """
+    text, starts, ends = bytes_at(text_at), numbers_at(starts_at), numbers_at(ends_at)
+    frames, counts, found = long_rows_at(frames_at, 4), numbers_at(counts_at), 0
+    for number in range(count):
+        at, first = starts[number], found
+        while at + _LENGTH <= ends[number]:
+            start = at + _LENGTH
+            at = start + _length(text, at)
+            if at > ends[number]:
+                break
+            frames[found, 0], frames[found, 1], frames[found, 2], frames[found, 3] = number, found - first, start, at
+            found += 1
+        if at != ends[number]:
+            found = first
+        counts[number] = found - first
+    return found

@@ -1,1 +1,0 @@
-"""Writes messages in Avro as JSON."""
