@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols import DecodeError
-from bridge.protocols.open_protocol.go_quoting import unquoted
+from bridge.protocols.open_protocol.raw import unescaped
 from tests.support.wire import go_quoted
 
 
@@ -28,7 +28,7 @@ from tests.support.wire import go_quoted
 )
 def test_unquoted(quoted: str, content: bytes) -> None:
     r"""\x and octal are bytes, \u and \U are characters, the rest is itself."""
-    assert unquoted(quoted) == content
+    assert unescaped(quoted) == content
 
 
 @pytest.mark.parametrize(
@@ -37,15 +37,15 @@ def test_unquoted(quoted: str, content: bytes) -> None:
 def test_refused(quoted: str) -> None:
     """What strconv.Unquote calls a syntax error is refused."""
     with pytest.raises(DecodeError):
-        unquoted(quoted)
+        unescaped(quoted)
 
 
 @given(st.binary() | st.text().map(str.encode))
 def test_round_trip(content: bytes) -> None:
     """Any bytes survive Go's quoting."""
-    assert unquoted(go_quoted(content)) == content
+    assert unescaped(go_quoted(content)) == content
 
 
 def test_every_byte() -> None:
     """Each byte by itself survives Go's quoting."""
-    assert [unquoted(go_quoted(bytes([byte]))) for byte in range(256)] == [bytes([byte]) for byte in range(256)]
+    assert [unescaped(go_quoted(bytes([byte]))) for byte in range(256)] == [bytes([byte]) for byte in range(256)]

@@ -20,7 +20,6 @@ from bridge.tso import tso_time
 
 HEAD_MESSAGES: Final = 100
 """How many of the first messages of each partition are read."""
-_OLD_SECONDS: Final = 60
 _SHOWN: Final = 5
 
 Messages = Mapping[PartitionId, Sequence[KeyAndValue]]

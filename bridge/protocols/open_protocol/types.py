@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
-from bridge.protocols.open_protocol.go_quoting import unquoted
-from bridge.protocols.open_protocol.raw import QUOTED_FORM
+from bridge.protocols.open_protocol.raw import QUOTED_FORM, unescaped
 from bridge.protocols.values import literals
 from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import timestamp_converter
@@ -41,7 +40,7 @@ def _base64_either(value: str) -> str:
 
 
 def _quoted_binary(value: str) -> str:
-    return literals.binary(unquoted(value))
+    return literals.binary(unescaped(value))
 
 
 def _only_null(value: object) -> str:

@@ -28,9 +28,9 @@ _raw_memcpy: Final[Any] = cgutils.raw_memcpy
 _BARE: Final[dict[str, Any]] = {"_nrt": False, "error_model": "numpy"}
 """Functions allocate nothing and raise nothing, so that they can do without Numba when they run."""
 _NUMBER: Final = numba.types.int64
-_POINTER, _ROW, _WORDS, _NUMBERS_POINTER = (
+_POINTER, _ROW, _NUMBERS_POINTER = (
     numba.types.CPointer(of)  # type: ignore[no-untyped-call]
-    for of in (numba.types.uint8, numba.types.int32, numba.types.uint32, numba.types.int64)
+    for of in (numba.types.uint8, numba.types.int32, numba.types.int64)
 )
 _U64: Final = np.uint64
 _LOWS: Final = _U64(0x0101010101010101)
@@ -130,10 +130,8 @@ bytes_at: Final[Callable[[Any], Bytes]] = _pointer_at(_POINTER)
 """Makes Bytes of an address."""
 row_at: Final[Callable[[Any], Any]] = _pointer_at(_ROW)
 """Makes a row of numbers of 32 bits of an address: `row[at]` is one of them."""
-words_at: Final[Callable[[Any], Any]] = _pointer_at(_WORDS)
-"""Does the same for numbers of 32 bits without a sign."""
 numbers_at: Final[Callable[[Any], Any]] = _pointer_at(_NUMBERS_POINTER)
-"""Does the same for numbers of 64 bits."""
+"""Makes numbers of 64 bits of an address."""
 rows_at: Final[Callable[[Any, Any], Any]] = _array_at(numba.types.int32)
 """Makes a table of numbers of 32 bits of an address and the number of its columns."""
 long_rows_at: Final[Callable[[Any, Any], Any]] = _array_at(numba.types.int64)
