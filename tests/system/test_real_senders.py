@@ -69,6 +69,8 @@ CHAIN: Final = (
     "INSERT INTO d (j) VALUES ('{\"a\": [1, null]}'), ('1')",
     "CREATE TABLE shop.f LIKE shop.d",
     "INSERT INTO f SELECT * FROM d",
+    "ALTER TABLE f MODIFY j VARCHAR(20)",
+    "INSERT INTO f (j) VALUES ('no JSON')",
     "DROP TABLE shop.d",
     "CREATE TABLE shop.d (id INT PRIMARY KEY, w VARCHAR(9))",
     "INSERT INTO d VALUES (1, 'again')",
