@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -179,7 +180,7 @@ def test_a_connector_with_exactly_once_delivery(target: str, kafka: Kafka, real_
         sender.open_lines(with_value(line, other(line)) for line in lines_of_aborted)
         sender.abort()
     sender.open_lines(with_value(line, other(line)) for line in lines[-30:])  # and stays open
-    seen: list[bool] = []
+    seen, over = list[bool](), threading.Event()
 
     def is_equal() -> bool:
         with suppress(MySQLError):
@@ -191,12 +192,11 @@ def test_a_connector_with_exactly_once_delivery(target: str, kafka: Kafka, real_
         return False
 
     def meanwhile() -> None:
-        try:
-            deadline = time.monotonic() + SECONDS / 3
-            while not is_equal() and time.monotonic() < deadline:
-                time.sleep(0.2)
-            seen.append(is_equal())
-        finally:
+        deadline = time.monotonic() + SECONDS / 3
+        while not (over.is_set() or is_equal()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        seen.append(is_equal())
+        if not over.is_set():
             os.kill(os.getpid(), signal.SIGTERM)
 
     more = [part for name in names[1:] for part in ("--topic", name)]
@@ -204,6 +204,7 @@ def test_a_connector_with_exactly_once_delivery(target: str, kafka: Kafka, real_
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(meanwhile)
         ended = bridge(*kafka_arguments("run", kafka.bootstrap_servers, names[0], target, *more))
+        over.set()
         done.result()
     assert (ended.code, seen) == (0, [True]), ended.err
 
