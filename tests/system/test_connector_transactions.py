@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pymysql.err import MySQLError
 
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
-from tests.support.bridges import running
+from tests.support.bridges import kafka_arguments, running
 from tests.support.command import bridge
 from tests.support.debezium_connector import LOSSLESS, MARIADB, MYSQL, OLD, DebeziumConnector, Release, apicurio_jars
 from tests.support.pipelines import admin, sql
 from tests.support.registry import serving
+from tests.support.waiting import wait_for
 from tests.system.test_debezium_connector import IN_BINLOG
 
 pytestmark = pytest.mark.timeout(900)
@@ -29,7 +32,7 @@ TABLES = ("a", "b", "c", "ledger")
 ACCOUNTS, TOTAL = 30, 3 * 30 * 1000
 SUM = "SELECT " + " + ".join(f"(SELECT SUM(balance) FROM bank.{table})" for table in "abc")
 COUNT = "SELECT COUNT(*) FROM bank.ledger"
-BETWEEN = f"{SUM}, (SELECT applied_ts = applying_ts FROM _bridge.progress)"
+BETWEEN = f"{SUM}, (SELECT MIN(applied_ts = applying_ts) FROM _bridge.progress)"
 """The sum, and whether the target is between two steps of `parallel`, as one snapshot."""
 MANY = 1_000_000
 USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
@@ -264,6 +267,61 @@ def bank_runs(run: Run, stack: ExitStack, kafka: Kafka, target: str, folder: Pat
     assert set(reader.sums) == {TOTAL}
     assert len(reader.sums) > 100
     return upstream.url
+
+
+@pytest.mark.soak
+def test_a_pipeline_goes_over_to_whole_transactions(target: str, kafka: Kafka, tmp_path: Path) -> None:
+    """As starting.md says, while the upstream is written to: the connector is stopped in order, the old pipeline comes
+    to the end of the topics, these are emptied, and a new pipeline begins with the setting on."""
+    servers, prefix = kafka.bootstrap_servers, f"over{time.time_ns()}"
+    topics = [prefix, *(f"{prefix}.bank.{table}" for table in TABLES)]
+    for topic in topics:
+        kafka.create_topic(topic, 1 if topic.endswith("ledger") else 3)
+    kafka.create_topic(f"{prefix}.transaction", 1)
+    arguments = [part for topic in topics[1:] for part in ("--topic", topic)]
+    arguments += ["--protocol", "debezium", "--set", "ddl.source=mysql-8"]
+    whole = [*arguments, "--topic", f"{prefix}.transaction", "--name", "whole"]
+    reader = Reader(target)
+    with (
+        upstream_of(MYSQL) as upstream,
+        DebeziumConnector(servers, upstream.port, "bank", prefix, schemas=False, release=MYSQL, more=LOSSLESS) as one,
+    ):
+        transfers = Transfers(upstream.url, 3, USUAL)
+        with running(tmp_path, servers, prefix, target, *arguments) as process:
+            process.wait_for(lambda: total(target) == TOTAL, "the snapshot", 300)
+            transfers.start()
+            process.wait_for(lambda: count(target) > 100, "transactions", 300)
+            one.ask("stop")
+            wait_for(lambda: one.status()["connector"]["state"] == "STOPPED", "the connector runs", 60)
+        ended = bridge(*kafka_arguments("replay", servers, prefix, target, *arguments))
+        assert ended.code == 0, ended.err
+        empty(servers, topics)
+        there = count(target)
+        with running(tmp_path, servers, prefix, target, *whole) as process:
+            one.ask("config", {"provide.transaction.metadata": "true"})
+            one.ask("resume")
+            process.wait_for(lambda: count(target) > there, "new transactions", 300)
+            reader.start()
+            process.wait_for(lambda: count(target) > there + 100, "more transactions", 300)
+            transfers.over.set()
+            transfers.join()
+            process.wait_for(
+                lambda: all(contents(upstream.url, name) == contents(target, name) for name in TABLES), "the end", 300
+            )
+            shown = bridge("status", "--name", "whole", "--target", target).out
+            assert "whole upstream transactions" in shown
+        reader.over.set()
+        reader.join()
+    assert set(reader.sums) == {TOTAL}
+
+
+def empty(servers: str, topics: Sequence[str]) -> None:
+    """Removes all messages of topics, as `kafka-delete-records.sh` with offset -1 does."""
+    kafka = AdminClient({"bootstrap.servers": servers})
+    known = kafka.list_topics(timeout=30).topics
+    ends = [TopicPartition(topic, number, OFFSET_END) for topic in topics for number in known[topic].partitions]
+    for done in kafka.delete_records(ends).values():
+        done.result(60)
 
 
 def has_ended(connector: DebeziumConnector) -> bool:
