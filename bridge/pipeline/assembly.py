@@ -52,7 +52,7 @@ from bridge.spark.kept_rows.executors import Executors
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"
-    " another --name"
+    " another --name (bridge help starting)"
 )
 
 log = structlog.get_logger()
