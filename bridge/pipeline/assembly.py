@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import structlog
 
@@ -196,7 +195,7 @@ class Assembly:
         once: bool,
         gate: Gate,
         transactions: PartitionId | None = None,
-    ) -> Applier[Any]:
+    ) -> Applier:
         """Makes an applier that continues from progress.
 
         extents: what the source holds.  begins: where the topics begin that do not begin with the pipeline (TSO).

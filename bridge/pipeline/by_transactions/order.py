@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +27,12 @@ from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
-from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
+from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 
 _ALWAYS = 1 << 62
 _NO_EVENTS = EVENT_SCHEMA.empty_table()
@@ -59,7 +60,7 @@ class TransactionOrder(BoundaryOrder):
     changes_between: gives the schema changes on record.
     """
 
-    kept = None  # type: ignore[assignment]  # rows are counted in the driver
+    takes_rows: ClassVar[bool] = False  # they are counted in the driver
 
     def __init__(
         self,
@@ -112,12 +113,7 @@ class TransactionOrder(BoundaryOrder):
 
     # --- taking micro-batches
 
-    @staticmethod
-    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> UnsortedBatch:  # type: ignore[override]
-        """Makes a batch of the events as they were read."""
-        return unsorted_batch(events, ends, is_cut=is_cut)
-
-    def take(self, batch: UnsortedBatch) -> None:  # type: ignore[override]
+    def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch.  Raises SourceError for what has no place among the transactions, and for a
         transaction that has lacked rows for too long."""
         self._batch += 1
@@ -181,17 +177,15 @@ class TransactionOrder(BoundaryOrder):
         self._note_blocked(now)
         firsts = self._queue.first_offsets()
         control = control_events(others)
-        super().take(
-            SortedBatch(
-                {where: firsts.get(where, end) for where, end in self._read.items()},
-                RowChanges.here(due.rows),
-                replace(
-                    control,
-                    boundaries=dict.fromkeys(self._read, self._queue.next_ts),
-                    changes=late + due.changes,
-                    bad=tuple(self._explained(bad, next_ts) for bad in control.bad),
-                ),
-            )
+        self._take_in(
+            {where: firsts.get(where, end) for where, end in self._read.items()},
+            RowChanges.here(due.rows),
+            replace(
+                control,
+                boundaries=dict.fromkeys(self._read, self._queue.next_ts),
+                changes=late + due.changes,
+                bad=tuple(self._explained(bad, next_ts) for bad in control.bad),
+            ),
         )
 
     def _explained(self, bad: BadMessage, next_ts: int) -> BadMessage:

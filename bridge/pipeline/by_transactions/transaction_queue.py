@@ -29,12 +29,12 @@ from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
-from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.protocols.debezium.transactions import IN_FILE, NO_TRANSACTION, TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.grouping import distinct
+from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import ms_tso
 
 DOUBT_SECONDS: Final = 10.0
