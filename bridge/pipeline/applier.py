@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Generic
+from typing import Final
 
 import structlog
 
@@ -21,7 +21,7 @@ from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.mysql.catalog import refuse_one_for_two
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage, bad_message_error, unreadable_change
-from bridge.pipeline.order import BatchT, Due, Order, OrderChanged
+from bridge.pipeline.order import Due, Order, OrderChanged
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import PROTOCOLS
@@ -29,6 +29,7 @@ from bridge.rows.amount import Amount
 from bridge.rows.folded_ahead import FoldedAhead
 from bridge.rows.net_changes import missing_table
 from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.decoded_batch import DecodedBatch
 
 HELD_SECONDS: Final = 0.5
 """How often the bridge checks whether the operator has released a held schema change."""
@@ -44,7 +45,7 @@ class Interrupted(Exception):  # noqa: N818  # not an error: the applier was ask
     """Ends the applier after `interrupt`."""
 
 
-class Applier(Generic[BatchT]):
+class Applier:
     """Applies what is due, for one pipeline.
 
     transaction: about how many row changes, and bytes of them, one target transaction holds.
@@ -56,7 +57,7 @@ class Applier(Generic[BatchT]):
     def __init__(
         self,
         writer: Writer,
-        order: Order[BatchT],
+        order: Order,
         counts: Counts,
         *,
         transaction: Amount = TRANSACTION,
@@ -110,7 +111,7 @@ class Applier(Generic[BatchT]):
         """Notes that the source holds nothing that is still to be read."""
         self._has_read = True
 
-    def take(self, batch: BatchT) -> None:
+    def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch, then applies everything that is due.
 
         Raises OrderChanged when the other order takes over, and BadMessageError when a bad message comes next.
@@ -122,7 +123,7 @@ class Applier(Generic[BatchT]):
         self.has_taken.set()
         self.advance()
 
-    def fold_ahead(self, batch: BatchT) -> None:
+    def fold_ahead(self, batch: DecodedBatch) -> None:
         """Folds what will probably be due once `batch` has been taken.  Another thread calls it while `has_taken` is
         set."""
         rows = self.order.coming(batch)

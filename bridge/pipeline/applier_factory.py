@@ -21,12 +21,12 @@ from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_transactions.order import TransactionOrder
-from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Order, Starts, starts_of
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.decoded_batch import MOST_IN_MEMORY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def make_applier(
     by_partition: bool,
     cascades_are_lost: bool = False,
     transactions: PartitionId | None = None,
-) -> Applier[Any]:
+) -> Applier:
     """Makes an applier that continues from progress.
 
     lows: the first offset of every partition of the source.
@@ -97,7 +97,7 @@ def make_applier(
         "on_bad_message": config.on_bad_message,
         "clock": config.clock,
     }
-    order: Order[Any]
+    order: Order
     if transactions is not None:
         order = TransactionOrder(
             progress,

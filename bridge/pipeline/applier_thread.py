@@ -7,13 +7,13 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from bridge.ends.end import Abandoned
 from bridge.ends.phases import Phase, PhaseClock
 from bridge.model import SchemaChange
 from bridge.pipeline.applier import Applier, Interrupted
-from bridge.pipeline.decoded_batch import DecodedBatch
+from bridge.spark.decoded_batch import DecodedBatch
 
 _TICK_SECONDS: Final = 0.2
 _SWITCH_SECONDS: Final = 0.0005
@@ -27,7 +27,7 @@ class ApplierThread:
     pending: the schema changes that progress lists as still to run; they run first.
     """
 
-    def __init__(self, applier: Applier[Any], pending: tuple[SchemaChange, ...]) -> None:
+    def __init__(self, applier: Applier, pending: tuple[SchemaChange, ...]) -> None:
         self._applier, self._pending = applier, pending
         self._waiting: queue.Queue[DecodedBatch | None] = queue.Queue(maxsize=1)  # None: nothing more comes
         self._stopping = threading.Event()

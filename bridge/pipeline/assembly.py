@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import structlog
 
@@ -51,7 +50,7 @@ from bridge.spark.kept_rows.executors import Executors
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"
-    " another --name"
+    " another --name (bridge help starting)"
 )
 
 log = structlog.get_logger()
@@ -196,7 +195,7 @@ class Assembly:
         once: bool,
         gate: Gate,
         transactions: PartitionId | None = None,
-    ) -> Applier[Any]:
+    ) -> Applier:
         """Makes an applier that continues from progress.
 
         extents: what the source holds.  begins: where the topics begin that do not begin with the pipeline (TSO).

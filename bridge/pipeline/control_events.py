@@ -38,18 +38,16 @@ class ControlEvents:
 
     boundaries: highest boundary per partition (TSO).
     changes, bad: schema changes and bad messages, in order of partition and offset.
-    by_time: some changes lack a TSO, so boundaries say nothing about them.
     left_out: the tables that are not replicated.
     """
 
     boundaries: dict[PartitionId, int]
     changes: tuple[SchemaChange, ...] = ()
     bad: tuple[BadMessage, ...] = ()
-    by_time: bool = False
     left_out: tuple[LeftOut, ...] = ()
 
 
-def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
+def control_events(others: pa.Table) -> ControlEvents:
     """Separates boundaries, schema changes and bad messages.
 
     others: events that are not row changes, in the order of (partition, offset).
@@ -70,7 +68,7 @@ def control_events(others: pa.Table, *, by_time: bool = False) -> ControlEvents:
             changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
         else:
             boundaries[where] = max(commit_ts, boundaries.get(where, 0))
-    return ControlEvents(boundaries, tuple(changes), tuple(bad), by_time=by_time, left_out=left_out)
+    return ControlEvents(boundaries, tuple(changes), tuple(bad), left_out)
 
 
 def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:

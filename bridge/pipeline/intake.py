@@ -7,24 +7,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeVar
 
-import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame
 
 from bridge.errors import SourceError
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.decoded_batch import DecodedBatch
 from bridge.pipeline.order import Order
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import PartSize
-from bridge.sources.source import READING, MicroBatch, Stream, Taken
+from bridge.sources.source import READING, MicroBatch, Stream
+from bridge.spark.decoded_batch import DecodedBatch
+from bridge.spark.event_transfer import TooLargeError
 from bridge.spark.worker_decoder import event_decoder
 
 _ON_EXECUTORS: Final = 2
@@ -48,10 +48,10 @@ _T = TypeVar("_T")
 
 
 class _Waiting(NamedTuple):
-    """A part of a micro-batch.  sort: makes what the order takes of it."""
+    """A part of a micro-batch, as it was planned and as it was decoded."""
 
     part: MicroBatch
-    sort: Callable[[], DecodedBatch]
+    decoded: DecodedBatch
 
 
 class Intake:
@@ -70,7 +70,7 @@ class Intake:
         self,
         protocol: str,
         options: DecodeOptions,
-        order: Order[Any],
+        order: Order,
         worker: ApplierThread,
         room: Amount,
         topics: TopicGuard,
@@ -128,13 +128,13 @@ class Intake:
 
     # --- what foreachBatch gives
 
-    def take(self, stream: Stream, batch: DataFrame, _: int) -> None:
+    def take(self, stream: Stream, chunks: DataFrame, _: int) -> None:
         """Has a micro-batch of a stream decoded; foreachBatch calls it.  Returns when it has a place in the queue of
         one.  A failure becomes the applier's."""
         try:
             self._worker.phases.decoding(begins=True)
-            for part, sort in self._parts(stream, stream.taken(batch)):
-                self._hand_over(_Waiting(part, sort))
+            for coming in self._parts(stream, chunks):
+                self._hand_over(coming)
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
             self._closed.wait()
@@ -192,49 +192,51 @@ class Intake:
         if there is None:
             return False
         self._follow_on(waiting.part)
-        decoded = self._with_added_partitions(there, waiting.sort())
+        decoded = self._with_added_partitions(there, waiting.decoded)
+        if self._order.takes_rows:
+            decoded = decoded.divided()
         if not self._worker.offer(decoded, self._closed.is_set):
             return False
         self._worker.fold_ahead(decoded)
         self._topics.end.answered(READING)
         return True
 
-    def _parts(self, stream: Stream, taken: Taken) -> Iterator[tuple[MicroBatch, Callable[[], DecodedBatch]]]:
+    def _parts(self, stream: Stream, chunks: DataFrame) -> Iterator[_Waiting]:
         """Gives a micro-batch; one that is too large is read again in parts."""
-        batch = taken.batch
-        if taken.kept is not None and self._order.kept is not None:
-            yield batch, partial(self._order.kept, taken.kept, batch.ends)
-        elif taken.events is not None:
-            yield batch, self._collected(batch, taken.events, is_cut=batch.is_cut)
-        if taken.too_large is None:
+        whole = stream.batch
+        try:
+            decoded = stream.taken(chunks)
+        except TooLargeError as error:
+            self._part_size.did_not_fit(whole.messages or 0, error.found)
+        else:
+            yield self._fitting(whole, decoded, is_cut=whole.is_cut)
             return
-        self._part_size.did_not_fit(batch.messages or 0, taken.too_large.found)
-        rest: MicroBatch | None = batch
+        rest: MicroBatch | None = whole
         while rest is not None and not self._closed.is_set():
             part, remaining = rest.split(self.size())
-            taken = stream.part(part)
-            if taken.events is None:
-                assert taken.too_large is not None
-                self._part_size.did_not_fit(part.messages or 0, taken.too_large.found)
+            try:
+                decoded = stream.part(part)
+            except TooLargeError as error:
+                self._part_size.did_not_fit(part.messages or 0, error.found)
                 continue
-            yield part, self._collected(part, taken.events, is_cut=batch.is_cut or remaining is not None)
+            yield self._fitting(part, decoded, is_cut=whole.is_cut or remaining is not None)
             rest = remaining
 
-    def _collected(self, part: MicroBatch, events: pa.Table, *, is_cut: bool) -> Callable[[], DecodedBatch]:
-        if part.messages:
-            self._part_size.fitted(part.messages, events.nbytes)
-            self._part_size.had_tables(len(distinct(events, ("schema", "table"))[0]))
-        return partial(self._order.batch, events, part.ends, is_cut=is_cut)
+    def _fitting(self, part: MicroBatch, decoded: DecodedBatch, *, is_cut: bool) -> _Waiting:
+        if part.messages and not decoded.parts:
+            self._part_size.fitted(part.messages, decoded.events.nbytes)
+            self._part_size.had_tables(len(distinct(decoded.events, ("schema", "table"))[0]))
+        return _Waiting(part, decoded.ending_at(part.ends, is_cut=is_cut))
 
     @property
     def _has_room(self) -> bool:
         """Whether the next part is brought to the driver."""
-        return self._order.kept is None or not self._order.held.exceeds(self._room)
+        return not self._order.takes_rows or not self._order.held.exceeds(self._room)
 
     @property
     def _writers_apart(self) -> int:
         """How many tasks write large steps; 0 where row changes may not stay with the executors."""
-        return self._writers if self._order.kept is not None else 0
+        return self._writers if self._order.takes_rows else 0
 
     def _follow_on(self, part: MicroBatch) -> None:
         """Raises SourceError unless a part begins where the last one ended: progress would pass the messages between
@@ -256,4 +258,4 @@ class Intake:
         if not added:
             return decoded
         log.info("partition_added", partitions=sorted(added))
-        return decoded.with_partitions(sorted(added))
+        return replace(decoded, read={**decoded.read, **dict.fromkeys(added, 0)})

@@ -7,20 +7,17 @@ partition (`by_partitions`).  Progress records which: positions with a floor bel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
-
-import pyarrow as pa
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
 from bridge.errors import AheadOfTargetError
 from bridge.model import UNUSED, Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.decoded_batch import DecodedBatch
 from bridge.pipeline.segments import Segment
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
-from bridge.spark.kept_rows.keeping import DividedEvents
+from bridge.spark.decoded_batch import DecodedBatch
 
 Starts = dict[PartitionId, PartitionStart]
 
@@ -51,14 +48,10 @@ class Handover(NamedTuple):
     reason: str
 
 
-BatchT = TypeVar("BatchT", bound=DecodedBatch)
-
-
-class Order(Protocol[BatchT]):
+class Order(Protocol):
     """Holds what was read, and decides what of it is due, and where a restart begins.
 
-    The applier's thread calls it.  Any thread may call `batch` and `kept`, which use no state of the order, and
-    `coming`, and read the properties.
+    The applier's thread calls it.  Any thread may call `coming`, and read the properties.
     """
 
     applied_ts: int
@@ -66,19 +59,11 @@ class Order(Protocol[BatchT]):
 
     # --- taking micro-batches
 
-    def batch(self, events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> BatchT:
-        """Makes the batch for `take` from the events of a micro-batch (EVENT_SCHEMA, in any order).
+    takes_rows: ClassVar[bool]
+    """Whether it takes row changes in order, wherever they are (`DecodedBatch.divided`); otherwise it takes events as
+    they were read, all of them here."""
 
-        ends: per partition, the offset after the last message read.
-        is_cut: the source may have held more messages when the micro-batch was read.
-        """
-
-    @property
-    def kept(self) -> Callable[[DividedEvents, Mapping[PartitionId, int]], BatchT] | None:
-        """Makes the batch of a micro-batch whose row changes stay where they were decoded; None for an order that needs
-        them in the driver.  Its second argument: as `ends` of `batch`."""
-
-    def take(self, batch: BatchT) -> None:
+    def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch."""
 
     def tick(self) -> None:
@@ -93,7 +78,7 @@ class Order(Protocol[BatchT]):
         """Yields what may be applied now, in order.  The caller commits each, and calls `moved`, before it takes the
         next."""
 
-    def coming(self, batch: BatchT) -> RowChanges | None:
+    def coming(self, batch: DecodedBatch) -> RowChanges | None:
         """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
         None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from pymysql.err import MySQLError
@@ -148,7 +148,7 @@ class Pipeline:
 
     def _read_and_apply(
         self, extents: Mapping[PartitionId, Extent], owned: _Owned, working: _Working, plan: _Plan
-    ) -> tuple[Applier[Any], bool]:
+    ) -> tuple[Applier, bool]:
         """Reads and applies until the end of the input, or until `stop`.  extents: what the source held at the start.
 
         When the order changes, an executor is lost, partitions were added or an end was away, it reads again from the
@@ -192,7 +192,7 @@ class Pipeline:
         working: _Working,
         plan: _Plan,
         transactions: PartitionId | None,
-    ) -> tuple[Applier[Any], bool]:
+    ) -> tuple[Applier, bool]:
         """Reads and applies from the progress on, with an applier of its own; returns that, and whether it reached the
         end of the input."""
         applier = self._assembly.applier(
@@ -321,7 +321,7 @@ class _Working:
     group_offsets: GroupOffsets
     watcher: Watcher | None
 
-    def report_on(self, applier: Applier[Any], messages_total: int) -> None:
+    def report_on(self, applier: Applier, messages_total: int) -> None:
         """Tells everybody who reports where the pipeline is whom to ask from now on."""
         self.heartbeat.report_on(StatusReporter(applier, self.writer, self.ends, messages_total))
         sampler = Sampler(applier, self.writer, self.ends, messages_total)

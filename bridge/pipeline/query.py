@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 import structlog
 from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,7 @@ class Reading:
     def run(
         self,
         session: StartingSession,
-        applier: Applier[Any],
+        applier: Applier,
         pending: tuple[SchemaChange, ...],
         *,
         once: bool,
@@ -116,7 +116,7 @@ class Reading:
     def _read(
         self,
         session: StartingSession,
-        applier: Applier[Any],
+        applier: Applier,
         worker: ApplierThread,
         of_query: ExitStack,
         *,
@@ -151,7 +151,7 @@ class Reading:
             if query is not None:
                 self._end_query(query)
 
-    def _raise_cause(self, error: Exception, applier: Applier[Any], worker: ApplierThread) -> NoReturn:
+    def _raise_cause(self, error: Exception, applier: Applier, worker: ApplierThread) -> NoReturn:
         """Raises what is behind an error of Spark: a lost executor, what ended the applier, or the source."""
         failure = worker.failure or error
         if is_executor_lost(failure):
@@ -195,7 +195,7 @@ class Reading:
         if ending.is_alive():
             end_by_force()
 
-    def _intake(self, session: StartingSession, applier: Applier[Any], worker: ApplierThread) -> Intake:
+    def _intake(self, session: StartingSession, applier: Applier, worker: ApplierThread) -> Intake:
         settings = self.settings
         return Intake(
             self.protocol,
@@ -212,7 +212,7 @@ class Reading:
             limit=settings.messages_per_batch,
         )
 
-    def _stream(self, applier: Applier[Any], *, once: bool) -> Stream:
+    def _stream(self, applier: Applier, *, once: bool) -> Stream:
         pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
         return self.source.stream(applier.order.positions, self._guard(applier), pacing)
 
@@ -226,7 +226,7 @@ class Reading:
                 .start()
             )
 
-    def _guard(self, applier: Applier[Any]) -> TopicGuard:
+    def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
 
     def _watch(self, query: StreamingQuery | None, intake: Intake, worker: ApplierThread) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from pyspark import RDD, cloudpickle
 from pyspark.sql import DataFrame, SparkSession
@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.part_size import FEW
-from bridge.sources.source import Export, MicroBatch, Pace, Read, Taken, Wait
-from bridge.spark.event_transfer import TooLargeError, export_tables, import_events, transfer_folder
-from bridge.spark.kept_rows.keeping import export_kept, keep
+from bridge.sources.source import Export, MicroBatch, Pace, Read, Wait
+from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
+from bridge.spark.event_transfer import Chunk, coming_chunks, transfer_folder
 from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
 from bridge.spark.source.plans import Offsets, answering, nested
 
@@ -63,17 +63,17 @@ class ChunkStream:
         with answering(self, folder):
             yield spark.readStream.format(NAME).options(**self._options).load()
 
-    def taken(self, chunks: DataFrame) -> Taken:
-        """Collects the chunks of the micro-batch that was planned last, or what the driver has to know of them."""
+    @property
+    def batch(self) -> MicroBatch:
+        """The micro-batch, or the part of one, that was planned last."""
         assert self._batch is not None
-        if self._stays:
-            return Taken(self._batch, kept=keep(chunks.rdd.map(_chunk)))
-        try:  # `collect` takes twice as much of the JVM: it looks through a large class of Spark more
-            return Taken(self._batch, import_events(chunks.toArrow()["chunk"].to_pylist()))
-        except TooLargeError as error:
-            return Taken(self._batch, too_large=error)
+        return self._batch
 
-    def part(self, part: MicroBatch) -> Taken:
+    def taken(self, chunks: DataFrame) -> DecodedBatch:
+        """Collects the chunks of the micro-batch that was planned last, or what the driver has to know of them."""
+        return collected(chunks, stay=self._stays)
+
+    def part(self, part: MicroBatch) -> DecodedBatch:
         """Reads and collects a part of the micro-batch that was taken last."""
         assert self._spark is not None
         self._batch, self._stays = part, False
@@ -98,16 +98,15 @@ class ChunkStream:
 
     def tasks(self) -> list[bytes]:
         """Divides the micro-batch among the cores; few messages go to one task."""
-        pace, batch = self._required_pace, self._batch
-        assert batch is not None
+        pace, batch = self._required_pace, self.batch
         assert self._spark is not None
         is_small = batch.messages is not None and batch.messages <= FEW
         plan = batch.reads(1 if is_small else self._spark.sparkContext.defaultParallelism)
         if self._stays:
-            export: Export[bytes] = partial(export_kept, folder=self._folder)
+            export: Export[Chunk] = partial(staying_chunks, folder=self._folder)
         else:
             most = _LEEWAY * pace.most_bytes / max(1, len(plan)) if batch.is_divisible else math.inf
-            export = partial(export_tables, folder=self._folder, most_bytes=most)
+            export = partial(coming_chunks, folder=self._folder, most_bytes=most)
         return [bytes(cloudpickle.dumps(partial(_decoded, pace.decode, export, read))) for read in plan]  # type: ignore[no-untyped-call]
 
     @property
@@ -129,7 +128,3 @@ def decoded(spark: SparkSession, batch: MicroBatch, decode: EventDecoder, export
 
 def _decoded(decode: EventDecoder, export: Export[_T], read: Read) -> Iterator[_T]:
     return export(decode(read()))
-
-
-def _chunk(row: tuple[Any, ...]) -> bytes:
-    return bytes(row[0])

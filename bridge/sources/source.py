@@ -21,8 +21,7 @@ if TYPE_CHECKING:  # executors, which read only micro-batches, do without
     from pyspark.sql import DataFrame, SparkSession
 
     from bridge.ends.end import End
-    from bridge.spark.event_transfer import TooLargeError
-    from bridge.spark.kept_rows.keeping import DividedEvents
+    from bridge.spark.decoded_batch import DecodedBatch
 
 
 @dataclass(frozen=True)
@@ -165,31 +164,23 @@ class Pace(Protocol):
         once nobody waits for it any more."""
 
 
-class Taken(NamedTuple):
-    """A micro-batch, read and decoded in one of these forms.
-
-    events: collected (EVENT_SCHEMA).  kept: with its row changes elsewhere.
-    too_large: it takes too much memory, and must be read again in parts.
-    """
-
-    batch: MicroBatch
-    events: pa.Table | None = None
-    kept: DividedEvents | None = None
-    too_large: TooLargeError | None = None
-
-
 class Stream(Protocol):
     """Micro-batches of a source, one after the other."""
+
+    @property
+    def batch(self) -> MicroBatch:
+        """The micro-batch, or the part of one, that was planned last."""
 
     def frame(self, spark: SparkSession, folder: str, pace: Pace) -> AbstractContextManager[DataFrame]:
         """Gives what Spark streams, which lasts as long as the block.  folder: the query's, where processes of this
         machine leave files for each other."""
 
-    def taken(self, batch: DataFrame) -> Taken:
-        """Has the micro-batch read and decoded with which Spark calls foreachBatch."""
+    def taken(self, chunks: DataFrame) -> DecodedBatch:
+        """Has the micro-batch read and decoded with which Spark calls foreachBatch.  Raises TooLargeError when it takes
+        too much memory, and must be read again in parts."""
 
-    def part(self, part: MicroBatch) -> Taken:
-        """Has a part of that micro-batch read and decoded, which was too large."""
+    def part(self, part: MicroBatch) -> DecodedBatch:
+        """Has a part of that micro-batch read and decoded; raises as `taken` does."""
 
 
 class Source(Protocol):

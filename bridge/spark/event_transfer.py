@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,6 +28,18 @@ _TOO_LARGE: Final = b"!"
 """First bytes of values that are not Arrow data, which never begins with them."""
 Write = Callable[[pa.NativeFile], None]
 """Writes Arrow data."""
+
+
+class Chunk(NamedTuple):
+    """A row of the stream.
+
+    events: what the driver takes (`event_transfer.export_events`), or how much there was, if that was too large.
+    rows: row changes in order that stay with Spark, in the same form.  outline: of row changes that stay (`_Outline`).
+    """
+
+    events: bytes
+    rows: bytes | None = None
+    outline: bytes | None = None
 
 
 class TooLargeError(Exception):
@@ -52,13 +64,16 @@ def limited(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]
         yield events
 
 
-def export_tables(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[bytes]:
-    """Yields a value for each table, up to `most_bytes` together; beyond that a value that says how much there was."""
+def coming_chunks(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[Chunk]:
+    """Makes chunks of decoded events (EVENT_SCHEMA) that come to the driver, up to `most_bytes` together.
+
+    folder: where tasks leave files; None where they may not.
+    """
     try:
         for events in limited(tables, most_bytes):
-            yield export_events(events, folder)
+            yield Chunk(export_events(events, folder))
     except TooLargeError as error:
-        yield _TOO_LARGE + b" ".join(b"%d" % count for count in error.found)
+        yield Chunk(_TOO_LARGE + b" ".join(b"%d" % count for count in error.found))
 
 
 def export_events(events: pa.Table, folder: str | None) -> bytes:
@@ -130,19 +145,19 @@ def import_events(values: Iterable[bytes]) -> pa.Table:
     """Returns the exported events (EVENT_SCHEMA).  Their files are unlinked; their content stays mapped as long as the
     table lives.
 
-    Raises TooLargeError when the events exceeded the limit of `export_tables`.
+    Raises TooLargeError when they exceeded the limit of `coming_chunks`.
     """
-    tables, too_large = list[pa.Table](), []
+    tables, too_large = [EVENT_SCHEMA.empty_table()], []
     for value in values:
         if value.startswith(_TOO_LARGE):
             too_large.append(Amount(*map(int, value.removeprefix(_TOO_LARGE).split())))
-        else:
-            tables.append(read_events(value))
-            if is_file(value):
-                Path(value.decode()).unlink()
+            continue
+        tables.append(read_events(value))
+        if is_file(value):
+            Path(value.decode()).unlink()
     if too_large:
         raise TooLargeError(Amount.total(too_large))
-    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
+    return pa.concat_tables(tables)
 
 
 def read_events(value: bytes) -> pa.Table:

@@ -19,7 +19,6 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.pipeline.decoded_batch import sorted_batch
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
 from bridge.rows import folded_ahead, grains
@@ -27,9 +26,9 @@ from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
+from bridge.spark.decoded_batch import DecodedBatch
 from bridge.spark.kept_rows import executors as kept_executors
 from bridge.spark.kept_rows.executors import Executors, Home
-from bridge.spark.kept_rows.keeping import DividedEvents
 from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.dimensions import NONE, SOME_SHARDS
@@ -180,7 +179,7 @@ class Process:
             return
         assert self._bench.spark is not None
         if self._random.random() < 0.2:
-            self.pipeline.applier.take(sorted_batch(DividedEvents.of(events)))
+            self.pipeline.applier.take(DecodedBatch.of(events))
             return
         self.pipeline.applier.take(kept_batch(self._bench.spark, events, self._folder))
 
@@ -196,7 +195,7 @@ class Process:
         """What the intake does while the server works, if the next micro-batch is there by then."""
         if self._coming is not None:
             applier = self.pipeline.applier
-            applier.fold_ahead(applier.order.batch(self._coming, {}, is_cut=False))
+            applier.fold_ahead(DecodedBatch.of(self._coming))
 
     def _crashes(self, step: str) -> bool:
         """Whether the process ends at this step."""

@@ -33,6 +33,7 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.control_events import control_events
 from bridge.pipeline.intake import LARGE, Intake
 from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
@@ -43,7 +44,7 @@ from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import LEAST_AT_ONCE
-from bridge.sources.source import Taken
+from bridge.spark.decoded_batch import DecodedBatch
 from bridge.spark.event_transfer import TooLargeError, limited
 from tests.support.producers import ordered_producer
 
@@ -90,12 +91,12 @@ class Planned:
 PROGRESS = Progress("bridge", 1, 0, 0, {}, ())
 
 
-def _by_boundaries(topic: str) -> Order[Any]:
+def _by_boundaries(topic: str) -> Order:
     starts = {(topic, 0): PartitionStart(0, 0, 0)}
     return BoundaryOrder(PROGRESS, Frontier([], time.monotonic), Backlog(starts), tables=TableFilter(), counts=Counts())
 
 
-def _by_partitions(topic: str) -> Order[Any]:
+def _by_partitions(topic: str) -> Order:
     backlog = PartitionBacklog({(topic, 0): PartitionStart(0, 0, 0, 0)}, 0)
     return PartitionOrder(
         PROGRESS, backlog, IdlePolicy(0, lambda _: {}), lambda _, __: [], tables=TableFilter(), counts=Counts()
@@ -103,7 +104,7 @@ def _by_partitions(topic: str) -> Order[Any]:
 
 
 def _intake(
-    kafka: Kafka, topic: str, taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries, limit: int = 1000
+    kafka: Kafka, topic: str, taker: Taker, order_of: Callable[[str], Order] = _by_boundaries, limit: int = 1000
 ) -> Intake:
     return Intake(
         "canal-json",
@@ -127,19 +128,15 @@ class Stream:
     """Gives a micro-batch as a stream does, decoded here."""
 
     def __init__(self, intake: Intake, planned: Callable[[], Any]) -> None:
-        self._intake, self._planned = intake, planned
+        self._intake, self.batch = intake, planned()
 
-    def taken(self, _: Any) -> Taken:
-        batch = self._planned()
-        return Taken(batch, kept=batch) if self._intake.stays(batch.messages) else self.part(batch)
+    def taken(self, _: Any) -> DecodedBatch:
+        return self.part(self.batch)
 
-    def part(self, part: Any) -> Taken:
-        try:
-            tables = chain.from_iterable(self._intake.decode(read()) for read in part.reads(1))
-            limit = self._intake.most_bytes if part.is_divisible else math.inf
-            return Taken(part, pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(tables, limit)]))
-        except TooLargeError as error:
-            return Taken(part, too_large=error)
+    def part(self, part: Any) -> DecodedBatch:
+        tables = chain.from_iterable(self._intake.decode(read()) for read in part.reads(1))
+        limit = self._intake.most_bytes if part.is_divisible else math.inf
+        return DecodedBatch.of(pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(tables, limit)]))
 
 
 def _take(intake: Intake, planned: Callable[[Any, int], Any], number: int) -> None:
@@ -164,7 +161,7 @@ def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: 
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
     _hand_over(_intake(kafka, name, taker), planned, 0, 1)
     first, second = taker.came
-    assert first.control.boundaries == {(name, 0): TS}
+    assert control_events(first.events).boundaries == {(name, 0): TS}
     assert first.read == {(name, 0): 1, (name, 1): 0}
     assert second.read == {(name, 0): 2}
 
@@ -266,7 +263,7 @@ class Part:
         return []
 
 
-def _alone(taker: Taker, order_of: Callable[[str], Order[Any]] = _by_boundaries, limit: int = 1000) -> Intake:
+def _alone(taker: Taker, order_of: Callable[[str], Order] = _by_boundaries, limit: int = 1000) -> Intake:
     """An intake without Kafka."""
     intake = _intake(cast("Any", SimpleNamespace(bootstrap_servers="nowhere:1")), "t", taker, order_of, limit)
     intake._topics = cast("Any", SimpleNamespace(partitions=lambda _: set(), end=intake._topics.end))

@@ -20,6 +20,7 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.watching.counts import Counts
+from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 PARTITIONS = 2
@@ -49,11 +50,11 @@ def test_what_comes_next_is_guessed(drawn: list[list[tuple[int, int, str]]]) -> 
     starts = {("cdc", p): PartitionStart(0, 0, 0) for p in range(PARTITIONS)}
     frontier, backlog = Frontier(((p, 0) for p in starts), time.monotonic), Backlog(starts)
     order = BoundaryOrder(Progress("bridge", 1, 0, 0, {}, ()), frontier, backlog, tables=TableFilter(), counts=Counts())
-    batches = [order.batch(_events(number, some), {}, is_cut=False) for number, some in enumerate(drawn)]
+    batches = [DecodedBatch.of(_events(number, some)) for number, some in enumerate(drawn)]
     for batch, following in pairwise(batches):
         order.take(batch)
         guess = order.coming(following)
-        is_late = following.rows.from_ts(order.resolved_ts).amount.rows < following.rows.amount.rows
+        is_late = following.divided().rows.from_ts(order.resolved_ts).amount.rows < following.divided().rows.amount.rows
         for due in order.due():
             order.moved(order.advance_to(due.segment.high, due.segment.high))
         later = deepcopy(order)

@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,7 +130,7 @@ def micro_batches(random: Random, streams: Streams, offsets: dict[int, int]) -> 
         yield batch
 
 
-def life(random: Random, target: Target, crash_at: int | None, rows_per_transaction: int) -> Applier[Any]:
+def life(random: Random, target: Target, crash_at: int | None, rows_per_transaction: int) -> Applier:
     """One process from start to crash, or to the end of the input."""
     streams = target.upstream.streams
     starts = {(TOPIC, p): target.positions.get((TOPIC, p), PartitionStart(0, 0, 0)) for p in range(len(streams))}

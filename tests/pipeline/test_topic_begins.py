@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from bridge.errors import UsageError
@@ -88,7 +86,7 @@ class Bench:
         self._begins, self._by_partition = {"a": 0, "b": begin}, by_partition
         self.applier = self.started()
 
-    def started(self) -> Applier[Any]:
+    def started(self) -> Applier:
         """As after a restart."""
         config = ApplierConfig(idle=IdlePolicy(10, lambda _: {}), begins=self._begins)
         known = progress(self.target.positions, self.target.applied_ts)

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA
 from bridge.spark import event_transfer
-from bridge.spark.event_transfer import TooLargeError, export_events, export_tables, import_events
+from bridge.spark.event_transfer import TooLargeError, coming_chunks, export_events, import_events
 
 
 def _events(count: int = 3) -> pa.Table:
@@ -73,10 +73,10 @@ def test_more_than_there_is_room_for_is_given_up(tmp_path: Path, with_folder: bo
     """By each task for itself; who asked for it learns how much came of how many, and no file stays behind."""
     folder = str(tmp_path) if with_folder else None
     size = _events(10).nbytes
-    enough = export_tables(iter([_events(10)]), folder, 2 * size)
-    too_much = list(export_tables((_events(10) for _ in range(5)), folder, 2.5 * size))
+    enough = coming_chunks(iter([_events(10)]), folder, 2 * size)
+    too_much = list(coming_chunks((_events(10) for _ in range(5)), folder, 2.5 * size))
     assert len(too_much) == 3
     with pytest.raises(TooLargeError) as raised:
-        import_events([*enough, *too_much])
+        import_events(chunk.events for chunk in [*enough, *too_much])
     assert raised.value.found == (30, 3 * size)
     assert not list(tmp_path.iterdir())

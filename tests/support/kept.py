@@ -7,26 +7,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from bridge.pipeline.decoded_batch import SortedBatch, sorted_batch
-from bridge.protocols.batch_decode import packed, unpacked
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
+from bridge.spark.event_transfer import Chunk
 from bridge.spark.kept_rows.executors import Executors, Home
-from bridge.spark.kept_rows.keeping import export_kept, keep
 from bridge.spark.kept_rows.places import kept_elsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def kept_batch(spark: SparkSession, events: pa.Table, folder: str | None = None) -> SortedBatch:
+def kept_batch(spark: SparkSession, events: pa.Table, folder: str | None = None) -> DecodedBatch:
     """The events as a micro-batch whose row changes the driver does not hold: two tasks have decoded every second one
     each.  folder: for their files."""
     numbers = pa.array(range(events.num_rows), pa.int64())
-    halves = [packed(events.take(numbers[half::2])) for half in (0, 1)]
-    tasks = spark.sparkContext.parallelize(halves, 2)
-    exported = tasks.mapPartitions(lambda values: export_kept((unpacked([value]) for value in values), folder))
-    return sorted_batch(keep(exported))
+    chunks = [one for half in (0, 1) for one in staying_chunks([events.take(numbers[half::2])], folder)]
+    columns = [pa.array(values, pa.binary()) for values in zip(*chunks, strict=True)]
+    return collected(spark.createDataFrame(pa.table(dict(zip(Chunk._fields, columns, strict=True)))), stay=True)
 
 
 def executors_of(spark: SparkSession, folder: str | None = None) -> Executors:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
@@ -17,6 +16,7 @@ from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, ra
 from bridge.mysql.schema_changes.ddl_runner import Unreadable
 from bridge.pipeline.applier import Applier
 from bridge.rows.sql.statement import Rendering
+from bridge.spark.decoded_batch import DecodedBatch
 
 Streams = list[list[Event]]
 """The messages of each partition."""
@@ -142,11 +142,11 @@ class FakeWriter:
 
 
 def give(
-    applier: Applier[Any],
+    applier: Applier,
     events: pa.Table,
     ends: Mapping[PartitionId, int] = NO_ENDS,
     *,
     is_cut: bool = False,
 ) -> None:
     """Hands an applier one micro-batch of events, in the form of its order."""
-    applier.take(applier.order.batch(events, ends, is_cut=is_cut))
+    applier.take(DecodedBatch.of(events, ends, is_cut=is_cut))

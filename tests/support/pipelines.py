@@ -56,7 +56,7 @@ class Pipeline:
     table: ProgressTable
     ownership: Ownership
     writer: Writer
-    applier: Applier[Any]
+    applier: Applier
 
     @property
     def changes_run(self) -> int:

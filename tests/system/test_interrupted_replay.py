@@ -8,7 +8,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,7 +45,7 @@ def signalled(number: signal.Signals) -> Iterator[None]:
             os.kill(os.getpid(), number)
             come.wait(SECONDS / 6)
 
-    def note(self: Applier[Any]) -> None:
+    def note(self: Applier) -> None:
         interrupt(self)
         come.set()
 

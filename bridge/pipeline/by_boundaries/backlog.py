@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange
 from bridge.pipeline.bad_input.bad_messages import DueEntry
-from bridge.pipeline.decoded_batch import SortedBatch
 from bridge.pipeline.order import Starts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -50,27 +49,34 @@ class Backlog:
         """The number of row changes that wait."""
         return self.amount.rows
 
-    def add(self, batch: SortedBatch, quarantined: tuple[DueEntry, ...], boundary: Mapping[PartitionId, int]) -> None:
-        """Adds a micro-batch.
+    def add(
+        self,
+        read: Mapping[PartitionId, int],
+        rows: RowChanges,
+        changes: tuple[SchemaChange, ...],
+        quarantined: tuple[DueEntry, ...],
+        boundary: Mapping[PartitionId, int],
+        *,
+        is_stopped: bool = False,
+    ) -> None:
+        """Adds what waits of a micro-batch.
 
-        batch: the micro-batch; of its bad messages, it holds only those that stop the bridge.
-        quarantined: the other bad messages.
+        read: per partition, the offset after the last message read.
+        quarantined: its bad messages, but for those that stop the bridge.  is_stopped: whether it has any of these.
         boundary: the boundary of each partition after the micro-batch (TSO).
         """
-        control = batch.control
-        own_ts = (*(change.commit_ts for change in control.changes), *(due.ts for due in quarantined))
-        last_ts = max((batch.rows.last_ts, *own_ts))
+        own_ts = (*(change.commit_ts for change in changes), *(due.ts for due in quarantined))
+        last_ts = max((rows.last_ts, *own_ts))
         starts = dict(self.positions)
-        for partition in batch.read:
+        for partition in read:
             starts.setdefault(partition, PartitionStart(0, 0, 0))
-        if last_ts >= 0 or control.bad:
-            last = math.inf if control.bad else last_ts
-            self.batches.append(ReadBatch(batch.rows, control.changes, starts, last, quarantined))
+        if last_ts >= 0 or is_stopped:
+            self.batches.append(ReadBatch(rows, changes, starts, math.inf if is_stopped else last_ts, quarantined))
         self.positions = {
             partition: start._replace(
-                offset=max(batch.read.get(partition, 0), start.offset),
+                offset=max(read.get(partition, 0), start.offset),
                 boundary=boundary.get(partition, start.boundary),
-                read=max(batch.read.get(partition, 0), start.read),
+                read=max(read.get(partition, 0), start.read),
             )
             for partition, start in starts.items()
         }

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final
 
-import pyarrow as pa
 import structlog
 
 from bridge.errors import AheadOfTargetError
@@ -19,14 +17,14 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
-from bridge.pipeline.decoded_batch import SortedBatch, sorted_batch
+from bridge.pipeline.control_events import ControlEvents, control_events
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
-from bridge.spark.kept_rows.keeping import DividedEvents
+from bridge.spark.decoded_batch import DecodedBatch
 
 EMPTY_WINDOW_SECONDS: Final = 1.0
 """A window without changes is written to progress at most this often."""
@@ -49,6 +47,7 @@ class BoundaryOrder:
     """
 
     by_partition: ClassVar[bool] = False
+    takes_rows: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -80,41 +79,25 @@ class BoundaryOrder:
 
     # --- taking micro-batches
 
-    @staticmethod
-    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> SortedBatch:  # noqa: ARG004
-        """Sorts the row changes by commit_ts, and separates the other events; `is_cut` does not matter in this
-        order."""
-        return sorted_batch(DividedEvents.of(events), ends)
-
-    kept = staticmethod(sorted_batch)
-
-    def take(self, batch: SortedBatch) -> None:
+    def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch.  When it has changes without a TSO, drops it: the other order will read it again."""
-        if batch.control.by_time:
+        if batch.by_time:
             self._leaving_because = "messages without a commit ts have come"
             return
-        batch = self._completed(batch)
-        self._counts.note_left_out(batch.control.left_out)
-        self._count_dropped(batch.rows)
-        rows = batch.rows.from_ts(self.applied_ts)
+        batch = batch.divided()
+        self._take_in(batch.read, batch.rows, control_events(batch.events))
+
+    def _take_in(self, read: Mapping[PartitionId, int], rows: RowChanges, control: ControlEvents) -> None:
+        """Takes what was read: row changes, and other events.  read: as of `DecodedBatch`."""
+        rows, found = self._completed(rows, control.bad)
+        self._counts.note_left_out(control.left_out)
+        self._count_dropped(rows)
+        rows = rows.from_ts(self.applied_ts)
         if ahead := {topic: begin for topic, begin in self._begins.items() if begin > self.applied_ts}:
             rows = rows.from_begins(ahead)
-        self._take_in(replace(batch, rows=rows))
-
-    def _completed(self, batch: SortedBatch) -> SortedBatch:
-        """Adds the whole rows of messages that hold only the key."""
-        rows, control = batch.rows, batch.control
-        if self._on_bad_message.cut_rows is None or not control.bad:
-            return batch
-        done = self._on_bad_message.cut_rows.completed(control.bad, lambda _: self.applied_ts)
-        rows = rows.with_rows(done.rows) if done.rows.num_rows else rows
-        return replace(batch, rows=rows, control=replace(control, bad=done.bad))
-
-    def _take_in(self, batch: SortedBatch) -> None:
-        control = batch.control
-        for partition in batch.read:
+        for partition in read:
             self._frontier.admit(partition)
-        bad_messages = [bad for bad in control.bad if not self._is_repeated(bad)]
+        bad_messages = [bad for bad in found if not self._is_repeated(bad)]
         stopping = tuple(filter(self._on_bad_message.stops, bad_messages))
         quarantined = tuple(self._due(bad) for bad in bad_messages if not self._on_bad_message.stops(bad))
         for partition, ts in boundaries_before(control.boundaries, stopping).items():
@@ -127,8 +110,15 @@ class BoundaryOrder:
         for change in control.changes:
             if change.commit_ts < self._lowest_ts(change):
                 self._count_dropped_change(change)
-        batch = replace(batch, control=replace(control, changes=changes, bad=stopping))
-        self._backlog.add(batch, quarantined, {p: self._frontier.boundary(p) for p in self._frontier.partitions})
+        boundaries = {p: self._frontier.boundary(p) for p in self._frontier.partitions}
+        self._backlog.add(read, rows, changes, quarantined, boundaries, is_stopped=bool(stopping))
+
+    def _completed(self, rows: RowChanges, bad: tuple[BadMessage, ...]) -> tuple[RowChanges, tuple[BadMessage, ...]]:
+        """Adds the whole rows of messages that hold only the key, and gives the other bad messages."""
+        if self._on_bad_message.cut_rows is None or not bad:
+            return rows, bad
+        done = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
+        return rows.with_rows(done.rows) if done.rows.num_rows else rows, done.bad
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
@@ -212,11 +202,12 @@ class BoundaryOrder:
         del error
         return False
 
-    def coming(self, batch: SortedBatch) -> RowChanges | None:
+    def coming(self, batch: DecodedBatch) -> RowChanges | None:
         """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and
         boundaries, nor behind schema changes."""
-        control, low = batch.control, self.resolved_ts
-        if control.by_time or control.changes or control.bad or self._until is not None:
+        batch = batch.divided()
+        control, low = control_events(batch.events), self.resolved_ts
+        if batch.by_time or control.changes or control.bad or self._until is not None:
             return None
         high = self._frontier.resolved_with(control.boundaries)
         rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)

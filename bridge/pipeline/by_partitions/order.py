@@ -24,13 +24,13 @@ from bridge.pipeline.by_partitions.repeated_changes import second_run
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import without_left_out
-from bridge.pipeline.decoded_batch import UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Due, Handover
 from bridge.pipeline.segments import Segment
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
+from bridge.spark.decoded_batch import DecodedBatch
 from bridge.tso import ms_tso, tso_ms
 
 POSITIONS_SECONDS: Final = 10.0
@@ -74,7 +74,7 @@ class PartitionOrder:
     """
 
     by_partition: ClassVar[bool] = True
-    kept: ClassVar[None] = None
+    takes_rows: ClassVar[bool] = False
     is_stuck: ClassVar[bool] = False
     """A bad message stops only its own partition."""
 
@@ -114,12 +114,7 @@ class PartitionOrder:
 
     # --- taking micro-batches
 
-    @staticmethod
-    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> UnsortedBatch:
-        """Makes a batch of the events in the order in which they were read."""
-        return unsorted_batch(events, ends, is_cut=is_cut)
-
-    def take(self, batch: UnsortedBatch) -> None:
+    def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch, all of whose changes may be due now."""
         self._looked_at, self._is_cut = self._clock(), batch.is_cut
         if batch.events.num_rows:  # messages of tables that the filter excludes leave none
@@ -199,6 +194,7 @@ class PartitionOrder:
             yield Due(Segment(self.applied_ts, step.high, step.changes), RowChanges.here(step.rows))
             if step.changes and self.applied_ts == step.high:  # otherwise it was put back
                 self._ahead_since.clear()
+                self._backlog.forget_ahead(math.inf)
 
     def _next_step(self) -> Step | None:
         """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else
@@ -239,7 +235,7 @@ class PartitionOrder:
         return None if change.id in {one.id for one in before} else change
 
     @staticmethod
-    def coming(batch: UnsortedBatch) -> None:
+    def coming(batch: DecodedBatch) -> None:
         """Guesses nothing: rows may be held for what has not been read."""
         del batch
 

@@ -30,13 +30,13 @@ from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, Par
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows, last_applied, seen_before
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.pipeline.control_events import control_events
-from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
 from bridge.rows.grouping import Bools
 from bridge.rows.moments import Moment, in_order, last_ms
+from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
@@ -399,7 +399,6 @@ class PartitionBacklog:
         if self._repeated_rows is not None:
             self._repeated_rows.note_change()
         self._barrier = None
-        self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (change,)

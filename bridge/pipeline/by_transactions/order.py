@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +27,12 @@ from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
 from bridge.pipeline.control_events import control_events
-from bridge.pipeline.decoded_batch import MOST_IN_MEMORY, SortedBatch, UnsortedBatch, unsorted_batch
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
+from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 
 _ALWAYS = 1 << 62
 _NO_EVENTS = EVENT_SCHEMA.empty_table()
@@ -59,7 +60,7 @@ class TransactionOrder(BoundaryOrder):
     changes_between: gives the schema changes on record.
     """
 
-    kept = None  # type: ignore[assignment]  # rows are counted in the driver
+    takes_rows: ClassVar[bool] = False  # they are counted in the driver
 
     def __init__(
         self,
@@ -112,12 +113,7 @@ class TransactionOrder(BoundaryOrder):
 
     # --- taking micro-batches
 
-    @staticmethod
-    def batch(events: pa.Table, ends: Mapping[PartitionId, int], *, is_cut: bool) -> UnsortedBatch:  # type: ignore[override]
-        """Makes a batch of the events as they were read."""
-        return unsorted_batch(events, ends, is_cut=is_cut)
-
-    def take(self, batch: UnsortedBatch) -> None:  # type: ignore[override]
+    def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch.  Raises SourceError for what has no place among the transactions, and for a
         transaction that has lacked rows for too long."""
         self._batch += 1
@@ -161,7 +157,7 @@ class TransactionOrder(BoundaryOrder):
 
     def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
-        now = self._clock()
+        now, next_ts = self._clock(), self._queue.next_ts
         is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
         # before what is due: a process that dies in between reads none again that stands before one that ran
         late = tuple(replace(change, commit_ts=self._queue.next_ts + number) for number, change in enumerate(late))
@@ -181,25 +177,24 @@ class TransactionOrder(BoundaryOrder):
         self._note_blocked(now)
         firsts = self._queue.first_offsets()
         control = control_events(others)
-        super().take(
-            SortedBatch(
-                {where: firsts.get(where, end) for where, end in self._read.items()},
-                RowChanges.here(due.rows),
-                replace(
-                    control,
-                    boundaries=dict.fromkeys(self._read, self._queue.next_ts),
-                    changes=late + due.changes,
-                    bad=tuple(map(self._stopping, control.bad)),
-                ),
-            )
+        self._take_in(
+            {where: firsts.get(where, end) for where, end in self._read.items()},
+            RowChanges.here(due.rows),
+            replace(
+                control,
+                boundaries=dict.fromkeys(self._read, self._queue.next_ts),
+                changes=late + due.changes,
+                bad=tuple(self._explained(bad, next_ts) for bad in control.bad),
+            ),
         )
 
-    def _stopping(self, bad: BadMessage) -> BadMessage:
-        """Says of a message that cannot be decoded what else it means here."""
+    def _explained(self, bad: BadMessage, next_ts: int) -> BadMessage:
+        """Says of a message that cannot be decoded what else it means here, and behind what it stops the bridge, or is
+        quarantined."""
         entry = bad.entry
         if entry.code != Code.SCHEMA_CHANGE:
             entry = replace(entry, reason=f"{entry.reason}; {_COUNTS}")
-        return bad._replace(entry=entry, boundary=self._queue.next_ts)
+        return bad._replace(entry=entry, boundary=self._queue.next_ts if self._on_bad_message.stops(bad) else next_ts)
 
     def _keep(self, due: DueRows) -> None:
         self._places += due.places
@@ -252,6 +247,8 @@ class TransactionOrder(BoundaryOrder):
         super().end()
         self._settle()
         self._hand_on(_NO_EVENTS)
+        if self._queue.is_short:
+            log.warning("transaction_waits", why=self._queue.reason, rows=self.rows)
 
     # --- what is due
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
@@ -54,7 +54,7 @@ BEFORE_PROGRESS: Final = Outcome(applied_ts=None, interrupted=True)
 
 
 def outcome_of(
-    applier: Applier[Any],
+    applier: Applier,
     writer: Writer,
     *,
     seconds: float,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from bridge.ends.end import Ends
 from bridge.model import Positions, TableName
@@ -46,7 +46,7 @@ class Sample:
 class Sampler:
     """Takes samples of an applier at work.  For one watcher: the rates are those since its last sample."""
 
-    def __init__(self, applier: Applier[Any], writer: Writer, ends: Ends, messages_total: int) -> None:
+    def __init__(self, applier: Applier, writer: Writer, ends: Ends, messages_total: int) -> None:
         self._applier, self._writer, self._ends = applier, writer, ends
         self._reporter = StatusReporter(applier, writer, ends, messages_total)
 

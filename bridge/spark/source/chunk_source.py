@@ -1,7 +1,7 @@
 """The data source of the bridge itself: chunks of decoded events.
 
-Its tasks read and decode, and give a row for each chunk: the events themselves, or the name of their file
-(`event_transfer`).  Its offsets are Kafka's; the driver plans them (`plans`).
+Its tasks read and decode, and give a row for each chunk (`event_transfer.Chunk`).  Its offsets are Kafka's; the driver
+plans them (`plans`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from bridge.spark.source.plans import Offsets, Planned
 if TYPE_CHECKING:  # the process that plans does without
     import pyarrow as pa
 
+    from bridge.spark.event_transfer import Chunk
+
 NAME: Final = "bridge-chunks"
 FOLDER: Final = "folder"
 """The option that names the query's folder, in which the driver answers."""
+CHUNK_ROW: Final = "events binary, rows binary, outline binary"
+"""The columns of `Chunk`."""
 
-Work = Callable[[], Iterable[bytes]]
+Work = Callable[[], Iterable["Chunk"]]
 """What a task does; it is pickled.  Gives chunks."""
 
 
@@ -44,7 +48,7 @@ class ChunkSource(DataSource):
 
     def schema(self) -> str:
         """A row is a chunk."""
-        return "chunk binary"
+        return CHUNK_ROW
 
     def reader(self, schema: StructType) -> ChunkReader:  # noqa: ARG002
         """Makes the reader of a part of a micro-batch that is read again."""
@@ -120,4 +124,4 @@ def _chunks(task: InputPartition) -> Iterator[pa.RecordBatch]:
     if isinstance(task, ChunkTask):  # where nothing was planned, Spark runs one task without a plan
         work: Work = pickle.loads(task.value)
         for chunk in work():
-            yield pa.record_batch({"chunk": pa.array([chunk], pa.binary())})
+            yield pa.record_batch({name: pa.array([value], pa.binary()) for name, value in chunk._asdict().items()})

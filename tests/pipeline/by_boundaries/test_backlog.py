@@ -6,8 +6,8 @@ from bridge.events import Event, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
-from bridge.pipeline.decoded_batch import sorted_batch
-from bridge.spark.kept_rows.keeping import DividedEvents
+from bridge.pipeline.control_events import control_events
+from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 
 A, B = ("cdc", 0), ("cdc", 1)
@@ -21,8 +21,15 @@ def fed(*batches: tuple[list[tuple[int, int, Event]], dict[PartitionId, int]]) -
     """A backlog after these micro-batches, each with the boundaries after it."""
     backlog = Backlog({A: PartitionStart(0, 0, 0), B: PartitionStart(0, 0, 0)})
     for placed, boundaries in batches:
-        backlog.add(sorted_batch(DividedEvents.of(events_table(placed))), (), boundaries)
+        add(backlog, placed, boundaries)
     return backlog
+
+
+def add(backlog: Backlog, placed: list[tuple[int, int, Event]], boundaries: dict[PartitionId, int]) -> None:
+    """Adds a micro-batch."""
+    batch = DecodedBatch.of(events_table(placed)).divided()
+    control = control_events(batch.events)
+    backlog.add(batch.read, batch.rows, control.changes, (), boundaries, is_stopped=bool(control.bad))
 
 
 def test_a_restart_reads_the_oldest_unapplied_event_again() -> None:
@@ -66,7 +73,7 @@ def test_release_forgets_what_is_applied() -> None:
 def test_a_partition_that_appears_later_begins_at_its_start() -> None:
     """A restart reads a new partition from offset 0 while anything of the micro-batch that brought it is unapplied."""
     backlog = Backlog({A: PartitionStart(5, 9, 5)})
-    backlog.add(sorted_batch(DividedEvents.of(events_table([(0, 5, insert(10)), (1, 0, insert(10))]))), (), {A: 9})
+    add(backlog, [(0, 5, insert(10)), (1, 0, insert(10))], {A: 9})
     assert backlog.restart_positions(10) == {A: PartitionStart(5, 9, 6), B: PartitionStart(0, 0, 1)}
     assert backlog.restart_positions(11) == {A: PartitionStart(6, 9, 6), B: PartitionStart(1, 0, 1)}
 
@@ -79,8 +86,8 @@ def test_control_events_are_sorted_out() -> None:
         (0, 0, boundary(25)), (1, 3, schema_change(28, "second")), (1, 2, schema_change(28, "first")),
         (0, 4, insert(26)),
     ]  # fmt: skip
-    batch = sorted_batch(DividedEvents.of(events_table(placed)))
-    control = batch.control
+    batch = DecodedBatch.of(events_table(placed)).divided()
+    control = control_events(batch.events)
     assert control.boundaries == {A: 40, B: 30}
     assert boundaries_before(control.boundaries, control.bad) == {A: 25, B: 30}
     assert batch.read == {A: 5, B: 5}
@@ -93,6 +100,6 @@ def test_rows_are_what_lies_between_the_others() -> None:
     for rows, others in ((1000, {0, 500, 501, 1002}), (3, {1, 4}), (5, set()), (0, {0, 1})):
         places = [offset for offset in range(rows + len(others)) if offset not in others]
         events = [(0, n, boundary(n) if n in others else insert(n)) for n in range(rows + len(others))]
-        batch = sorted_batch(DividedEvents.of(events_table(events)))
+        batch = DecodedBatch.of(events_table(events)).divided()
         assert batch.rows.between(0, 2000).table["offset"].to_pylist() == places
-        assert batch.control.boundaries.get(A, -1) == max(others, default=-1)
+        assert control_events(batch.events).boundaries.get(A, -1) == max(others, default=-1)

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,7 +93,7 @@ class Target(FakeTarget):
             self.seen[key] = history.index(value, self.seen[key])
 
 
-def life(random: Random, target: Target, crash_at: int | None, orders: list[bool]) -> Applier[Any]:
+def life(random: Random, target: Target, crash_at: int | None, orders: list[bool]) -> Applier:
     """One process to the end of the input; the order may change in it.  orders: notes how it went."""
     writer, clock = FakeWriter(target, crash_at), Clock()
     lows = {(TOPIC, p): 0 for p in range(len(target.upstream.streams))}
@@ -122,7 +121,7 @@ def life(random: Random, target: Target, crash_at: int | None, orders: list[bool
         return applier
 
 
-def _batches(random: Random, streams: Streams, applier: Applier[Any]) -> Iterable[list[tuple[int, int, Event]]]:
+def _batches(random: Random, streams: Streams, applier: Applier) -> Iterable[list[tuple[int, int, Event]]]:
     offsets = {p: applier.order.positions[TOPIC, p].offset for p in range(len(streams))}
     eager = [random.choice((1, 3, 9)) for _ in streams]
     while any(offsets[p] < len(stream) for p, stream in enumerate(streams)):

@@ -17,11 +17,11 @@ from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
-from bridge.pipeline.decoded_batch import MOST_IN_MEMORY
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from bridge.rows.amount import Amount
+from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.by_transactions.said import EMPTY, SERVER, TOPIC, Said, begin, change, end, events, gtid, row
 from tests.pipeline.by_transactions.test_restarts import Died, apply_due
@@ -331,10 +331,10 @@ def run_bridge(
         try:
             while (batch := feed.next()) is not None:
                 clock.now += draw.choice([0, 1, 6])
-                order.take(order.batch(batch.events, batch.ends, is_cut=False))
+                order.take(DecodedBatch.of(batch.events, batch.ends))
                 apply_due(order, target, draw.choice([1, 2, 100]), steps, in_parts)  # type: ignore[arg-type]
                 if feed.is_away:  # for longer than a schema change waits
-                    order.take(order.batch(*feed.rest(), is_cut=False))
+                    order.take(DecodedBatch.of(*feed.rest()))
                     clock.now += 20
                     order.tick()
                     order.tick()
@@ -409,7 +409,7 @@ def test_an_interrupted_step_never_ends_in_a_transaction(begun_ts: int) -> None:
     second = [row("u:2", 1 + number, 20 + number, "s.a") for number in range(3)]
     sent = events([begin("u:1", 0), *first, end("u:1", 1, a=4), begin("u:2", 2), *second, end("u:2", 3, a=3)])
     order = order_of(target, [TOPIC, ("p.s.a", 0)], dict, clock, MOST_IN_MEMORY)
-    order.take(order.batch(sent, {TOPIC: 4, ("p.s.a", 0): 240}, is_cut=False))
+    order.take(DecodedBatch.of(sent, {TOPIC: 4, ("p.s.a", 0): 240}))
     order.end()
     for due in order.due():
         assert due.rows is None or due.segment.high in {5, 9, 12}

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.mysql.connection.session import Session
+from bridge.spark.decoded_batch import DecodedBatch
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.test_crash_points import bank_total
 from tests.support.dying import Died, DyingAtNumber
@@ -48,7 +49,7 @@ def run(url: str, feed: Feed, trace: Callable[[str], None], **options: Any) -> N
         order = pipeline.applier.order
         feed.begin({where: start.offset for where, start in order.positions.items()})
         while (batch := feed.next()) is not None:
-            pipeline.applier.take(order.batch(batch.events, batch.ends, is_cut=False))
+            pipeline.applier.take(DecodedBatch.of(batch.events, batch.ends))
         pipeline.applier.finish()
 
 

@@ -21,6 +21,7 @@ from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
+from bridge.spark.decoded_batch import DecodedBatch
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.support.models import Clock
 from tests.support.pipelines import decoded
@@ -149,7 +150,7 @@ def test_processes_that_die(events: pa.Table, end_state: dict[tuple[str, int], i
         feed.begin({where: start.offset for where, start in order.positions.items()})
         try:
             while (batch := feed.next()) is not None:
-                order.take(order.batch(batch.events, batch.ends, is_cut=False))
+                order.take(DecodedBatch.of(batch.events, batch.ends, is_cut=False))
                 apply_due(order, bank, draw.choice([3, 7, 100]), steps)
             order.end()
             apply_due(order, bank, 40, steps)
@@ -175,14 +176,14 @@ def test_a_transaction_that_stays_short(events: pa.Table) -> None:
     )
     order = order_of(bank, sorted({(name, 0) for name in names}), dict, clock)
     rest = pa.concat_tables([events.slice(0, lost), events.slice(lost + 1)])
-    order.take(order.batch(rest, {}, is_cut=False))
+    order.take(DecodedBatch.of(rest))
     apply_due(order, bank, 1000, lambda: None)
     seen = dict(bank.rows)
     order.tick()
     clock.now = 1000
     order.tick()
     last_end = events.filter(pa.array([name == TOPIC[0] for name in names]))[-1:]
-    order.take(order.batch(last_end, {}, is_cut=False))
+    order.take(DecodedBatch.of(last_end))
     clock.now = 1029
     order.tick()
     clock.now = 1030
@@ -198,14 +199,14 @@ def test_a_schema_change_that_comes_behind_its_place(events: pa.Table) -> None:
     change = events.filter(pa.array(kinds == int(Kind.SCHEMA_CHANGE))).slice(3, 1)
     bank = Bank()
     order = order_of(bank, sorted({(name, 0) for name in events["topic"].to_pylist()}), dict)
-    order.take(order.batch(events, {}, is_cut=False))
+    order.take(DecodedBatch.of(events))
     apply_due(order, bank, 1000, lambda: None)
-    order.take(order.batch(change, {}, is_cut=False))
+    order.take(DecodedBatch.of(change))
     assert not list(order.due())
     late = change.set_column(
         events.schema.get_field_index("text"), events.schema.field("text"), pa.array(["DROP DATABASE bank"])
     )
-    order.take(order.batch(late, {}, is_cut=False))
+    order.take(DecodedBatch.of(late))
     [due] = order.due()
     assert [one.text for one in due.segment.changes] == ["DROP DATABASE bank"]
     assert "behind transactions" in due.segment.changes[0].doubt
@@ -217,14 +218,14 @@ def test_a_schema_change_that_came_too_late_stands_before_what_came_with_it(even
     [said] = events.filter(pa.array(kinds == int(Kind.SCHEMA_CHANGE))).slice(3, 1).to_pylist()
     bank = Bank()
     order = order_of(bank, sorted({(name, 0) for name in events["topic"].to_pylist()}), dict)
-    order.take(order.batch(events, {}, is_cut=False))
+    order.take(DecodedBatch.of(events))
     apply_due(order, bank, 1000, lambda: None)
     table, server, _, *rest = said["place"].split("\n")
     behind = "\n".join([table, server, f"{1 << 50:019}", *rest])
     late = said | {"text": "DROP DATABASE bank", "offset": 1000}
     both = [late, said | {"text": "DROP TABLE t", "place": behind, "offset": 1001}]
     order.end()  # what it takes is due at once
-    order.take(order.batch(pa.Table.from_pylist(both, schema=events.schema), {}, is_cut=False))
+    order.take(DecodedBatch.of(pa.Table.from_pylist(both, schema=events.schema)))
     changes = [one for due in order.due() for one in due.segment.changes]
     assert [one.text for one in sorted(changes, key=lambda one: one.commit_ts)] == [
         "DROP DATABASE bank",

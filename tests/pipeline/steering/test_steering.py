@@ -25,6 +25,7 @@ from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.load_watch import NO_REPLICAS, LoadWatch
 from bridge.pipeline.steering.steering import BEING_READ, Steering
 from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import Pipeline, admin, opened, sql
 from tests.support.proxy import Proxy, port_of
@@ -167,7 +168,7 @@ def test_a_paused_applier_takes_one_batch_and_holds_another(target: str) -> None
     with opened(target, [("cdc", 0)], gate=gate) as pipeline:
         thread = ApplierThread(pipeline.applier, ())
         thread.start()
-        batches = [pipeline.applier.order.batch(in_one_partition(EVENTS), {}, is_cut=False) for _ in range(3)]
+        batches = [DecodedBatch.of(in_one_partition(EVENTS)) for _ in range(3)]
         assert [thread.offer(batch, lambda: False) for batch in batches[:2]] == [True, True]
         looks = iter([False, False, True])
         assert not thread.offer(batches[2], lambda: next(looks))

@@ -1,0 +1,141 @@
+"""A micro-batch, decoded: the chunks that tasks make of it, and what the driver takes of them.
+
+Row changes come to the driver, or stay where they were decoded: in files that tasks leave on this machine, or with
+Spark's executors.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from bridge.events import Kind
+from bridge.model import NO_ENDS, PartitionId
+from bridge.rows.amount import Amount
+from bridge.rows.gathering import masked, taken
+from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
+from bridge.spark.event_transfer import Chunk, export_events, import_events, is_file
+from bridge.spark.kept_rows.places import CHUNK_BYTES, Extent, FileChunk, SparkChunks
+
+MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
+"""About how many row changes, and bytes, wait in the driver's memory."""
+
+
+class _Outline(NamedTuple):
+    """What the driver has to know of row changes that stay.
+
+    read: the offset after the last event of each partition.  by_time: whether any lacks a TSO.
+    file: the name of their file; None where they stay with Spark.
+    """
+
+    extent: Extent
+    read: dict[PartitionId, int]
+    by_time: bool
+    file: bytes | None
+
+
+@dataclass(frozen=True)
+class DecodedBatch:
+    """A micro-batch.
+
+    events: decoded events (EVENT_SCHEMA, in any order): all, or all but those of `parts`.
+    read: per partition, the offset after the last message read.
+    parts: row changes, each part in order, wherever they are.
+    by_time: whether any event lacks a TSO.
+    is_cut: the source may have held more messages when it was read.
+    """
+
+    events: pa.Table
+    read: Mapping[PartitionId, int]
+    parts: tuple[Part, ...] = ()
+    by_time: bool = False
+    is_cut: bool = False
+
+    @classmethod
+    def of(cls, events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Self:
+        """Takes events that are all here.  ends: as of `ending_at`."""
+        by_time = bool(pc.any(events["by_time"]).as_py())
+        return cls(events, ends_of(events) | dict(ends), by_time=by_time, is_cut=is_cut)
+
+    def ending_at(self, ends: Mapping[PartitionId, int], *, is_cut: bool = False) -> Self:
+        """Gives it with the offsets after the last messages read, as far as these are known: they may have no
+        events."""
+        return replace(self, read={**self.read, **ends}, is_cut=is_cut)
+
+    @property
+    def rows(self) -> RowChanges:
+        """The row changes of a divided one."""
+        return RowChanges(self.parts)
+
+    def divided(self) -> Self:
+        """Gives it with all row changes in `parts`, and the other events in the order of (partition, offset)."""
+        is_row = self.events["kind"].to_numpy() <= int(Kind.DELETE)
+        others = masked(self.events, ~is_row)
+        others = taken(others, np.lexsort((others["offset"].to_numpy(), others["partition"].to_numpy())))
+        here = RowChanges.here(in_order(self.events, np.flatnonzero(is_row))).parts if is_row.any() else ()
+        return replace(self, events=others, parts=(*here, *self.parts))
+
+
+# --- in tasks
+
+
+def staying_chunks(tables: Iterable[pa.Table], folder: str | None) -> Iterator[Chunk]:
+    """Makes chunks of decoded events (EVENT_SCHEMA) whose row changes stay.  folder: as of `coming_chunks`."""
+    held: list[pa.Table] = []
+    for events in tables:
+        held.append(events)
+        if sum(one.nbytes for one in held) >= CHUNK_BYTES:
+            yield _staying(pa.concat_tables(held), folder)
+            held = []
+    if held:
+        yield _staying(pa.concat_tables(held), folder)
+
+
+def _staying(events: pa.Table, folder: str | None) -> Chunk:
+    batch = DecodedBatch.of(events).divided()
+    others = export_events(batch.events, None)
+    if not batch.parts:
+        return Chunk(others)
+    rows = batch.rows.table
+    value = export_events(rows, folder)
+    outline = _Outline(Extent.of(rows), dict(batch.read), batch.by_time, value if is_file(value) else None)
+    return Chunk(others, None if is_file(value) else value, pickle.dumps(outline))
+
+
+# --- in the driver
+
+
+def collected(chunks: DataFrame, *, stay: bool) -> DecodedBatch:
+    """Has tasks make chunks (CHUNK_ROW), and collects them, or what the driver has to know of them.
+
+    stay: whether row changes stay.
+    Raises TooLargeError for events that are too large, and what Spark raises when a task fails.
+    """
+    if stay:
+        chunks = chunks.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
+    # `collect` takes twice as much of the JVM: it looks through a large class of Spark more
+    columns = (chunks.select("events", "outline") if stay else chunks).toArrow()
+    batch = DecodedBatch.of(import_events(columns["events"].to_pylist()))
+    outlines: list[_Outline] = [pickle.loads(one) for one in columns["outline"].drop_null().to_pylist()]
+    if not outlines:
+        return batch
+    parts = [Part(FileChunk(one.file, one.extent)) for one in outlines if one.file is not None]
+    if with_spark := [one.extent for one in outlines if one.file is None]:
+        parts.append(Part(SparkChunks(chunks.select("rows").dropna().rdd.map(_value), Extent.total(with_spark))))
+    read = dict(batch.read)
+    for where, end in (item for one in outlines for item in one.read.items()):
+        read[where] = max(end, read.get(where, 0))
+    by_time = batch.by_time or any(one.by_time for one in outlines)
+    return replace(batch, read=read, parts=tuple(parts), by_time=by_time)
+
+
+def _value(row: tuple[bytearray]) -> bytes:
+    return bytes(row[0])
