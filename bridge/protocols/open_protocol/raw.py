@@ -1,8 +1,8 @@
 """Converts the Open Protocol's strings without flags by the target's columns (see `values.untyped`).
 
 The flags alone tell VARBINARY from VARCHAR, and BINARY from CHAR; of the former, characters are escaped that cannot be
-seen.  The oldest encoders write no flags, nor do the description's examples.  BINARY and VARBINARY are in Go's quoting, as
-strconv.Quote writes it.
+seen.  The oldest encoders write no flags, nor do the description's examples.  BINARY and VARBINARY are in Go's quoting,
+as strconv.Quote writes it.
 """
 
 from __future__ import annotations
