@@ -11,7 +11,8 @@ from bridge.model import Positions, TableName
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.status import Status, StatusReporter
+from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status_reporter import StatusReporter
 
 
 @dataclass(frozen=True)

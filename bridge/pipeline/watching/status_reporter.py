@@ -1,0 +1,78 @@
+"""Makes the status of a running pipeline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from bridge.ends.end import Ends
+from bridge.mysql.apply.writer import Writer
+from bridge.pipeline.applier import Applier
+from bridge.pipeline.watching.counts import Applied
+from bridge.pipeline.watching.status import Status
+from bridge.tso import tso_ms
+
+QUIET_SECONDS: Final = 10.0
+"""A source without boundaries that was read to its end and brings nothing for so long has no lag.  Until then the lag
+is the age of the newest change, which also shows a sender that is late."""
+
+
+class StatusReporter:
+    """Makes the status from the applier and the writer."""
+
+    def __init__(self, applier: Applier, writer: Writer, ends: Ends, messages_total: int) -> None:
+        self._applier, self._writer, self._ends, self._messages_total = applier, writer, ends, messages_total
+        self._last_rows, self._last_time = applier.counts.rows, time.monotonic()
+        self._last_phases: Mapping[str, float] = applier.phases.seconds()
+
+    def status(self, applied: Applied | None = None) -> Status:
+        """Returns the present status; its rows/s are those since the last call.
+
+        applied: the row changes that were applied, for a caller who tells more of them; None for those of now.
+        """
+        order, counts, writer = self._applier.order, self._applier.counts, self._writer.counts
+        now, rows, resolved = time.monotonic(), (applied or counts.applied).rows, order.resolved_ts
+        rate = (rows - self._last_rows) / max(now - self._last_time, 1e-3)
+        self._last_rows, self._last_time = rows, now
+        phases, before = self._applier.phases.seconds(), self._last_phases
+        self._last_phases = phases
+        source_lag, apply_lag = self._lags(order.applied_ts, resolved)
+        return Status(
+            applied_ts=order.applied_ts,
+            resolved_ts=resolved,
+            source_lag=source_lag,
+            apply_lag=apply_lag,
+            rows=rows,
+            rows_per_second=round(rate, 1),
+            messages=counts.messages,
+            messages_total=self._messages_total,
+            backlog_rows=order.rows,
+            late=counts.late.total(),
+            repeated=counts.repeated.total(),
+            left_out=counts.left_out.total(),
+            quarantined=counts.quarantined,
+            safe_mode=writer.safe_mode,
+            retries=self._ends.target.retries,
+            target_away=round(self._ends.target.away_seconds, 1),
+            source_away=round(self._ends.source.away_seconds, 1),
+            phases={phase: round(spent - before.get(phase, 0.0), 3) for phase, spent in phases.items()},
+            waiting_for=self._ends.waiting_for or self._applier.waiting_for(),
+            paused=self._applier.is_paused,
+            by_transaction=dict(writer.by_transaction),
+        )
+
+    def _lags(self, applied: int, resolved: int) -> tuple[float | None, float | None]:
+        """Gives the lag of the source and that of applying, in seconds.
+
+        A source that was read to its end and is quiet has no lag, however old its newest change is; what still waits
+        then has waited since that was read, at least.
+        """
+        order = self._applier.order
+        quiet = 0.0 if self._ends.source.away_seconds else order.quiet_seconds
+        behind = max(0.0, (tso_ms(resolved) - tso_ms(applied)) / 1000) if resolved and applied else None
+        if order.by_partition and quiet < QUIET_SECONDS and self._applier.held:
+            return None, behind  # nothing is read meanwhile, so that nobody knows whether there is something to read
+        if quiet < QUIET_SECONDS:
+            return time.time() - tso_ms(resolved) / 1000 if resolved else None, behind
+        return 0.0, max(quiet, behind or 0.0) if order.rows or behind else 0.0
