@@ -70,6 +70,11 @@ def _by_commas(value: Any) -> Any:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+def _with_pos(ids: tuple[str, ...]) -> tuple[str, ...]:
+    """Joins ids of the form `file=NAME,pos=NUMBER` that were cut at their commas."""
+    return tuple(re.split(",(?!pos=)", ",".join(ids))) if ids else ids
+
+
 def _resolved(section: str) -> BeforeValidator:
     """Returns a validator that replaces references to secrets."""
 
@@ -159,7 +164,7 @@ class SourceSection(Section):
     transaction_grace_seconds: float = Field(default=60, gt=0)
     """Debezium's connector, with its topic of transactions: how long a transaction may lack rows while later ones come,
     before the bridge stops and names what lacks.  While nothing comes, the connector may be away, and is waited for."""
-    incomplete_transactions: tuple[str, ...] = ()
+    incomplete_transactions: Annotated[tuple[str, ...], AfterValidator(_with_pos)] = ()
     """Ids of transactions that are applied without the rows that they lack, since these will never come (a transform
     dropped them, or Kafka has).  Each is logged (`transaction_incomplete`), and its missing rows count as `late`."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)

@@ -14,8 +14,8 @@ from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
 from bridge.mysql.connection.tls import Tls
 from bridge.secret_settings import read_secret
-from bridge.settings import places
 from bridge.settings.load import load_settings
+from bridge.settings.problems import variables
 from tests.support.kubernetes import service_links
 
 
@@ -206,7 +206,7 @@ def test_variables_of_kubernetes_are_no_settings(tmp_path: Path, service: str) -
     """Every pod has them beside a Service, whatever that is called; no setting is called like one of them."""
     links = service_links(service)
     assert load(tmp_path, environment=links).name == "bridge"
-    assert not links.keys() & places.variables().keys()
+    assert not links.keys() & variables().keys()
 
 
 def test_a_port_that_kubernetes_did_not_set_is_a_mistake(tmp_path: Path) -> None:

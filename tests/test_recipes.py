@@ -129,11 +129,11 @@ RECIPES = {
                 "        super().__init__(ToyDecoder(options))\n",
             ),
             Edit(
-                "bridge/protocols/registered.py",
+                "bridge/protocols/detect.py",
                 "from bridge.protocols.protocol import",
                 "from bridge.protocols.toy.recognition import TOY\n",
             ),
-            Edit("bridge/protocols/registered.py", "OPEN_PROTOCOL, CANAL_JSON,", "TOY, "),
+            Edit("bridge/protocols/detect.py", "OPEN_PROTOCOL, CANAL_JSON,", "TOY, "),
         ],
         [
             Edit(
@@ -190,16 +190,16 @@ RECIPES = {
     "a line of check": Recipe(
         [
             Edit(
-                "bridge/commands/check/machine.py",
-                "    yield _judge_spill(facts.spill)",
-                '    yield fail("toys", "none", "buy one") if facts.memory == 7 else ok("toys", "toys are there")\n',
+                "bridge/commands/check/doctor.py",
+                "        yield from _listening(settings.watch.listen)",
+                '        yield fail("toys", "none", "buy one") if places is None else ok("toys", "toys are there")\n',
             )
         ],
         [
             Edit(
                 "tests/commands/check/test_judgements.py",
-                '        ({"memory": None}, [], []),',
-                '        ({"memory": 7}, ["memory", "toys"], []),\n',
+                "        (set(), []),",
+                '        (set(), ["toys"]),\n',
             )
         ],
         [],
@@ -208,7 +208,7 @@ RECIPES = {
     ),
     "a module": Recipe(
         [Edit("bridge/watch/toy.py", "", '"""Plays."""\n')],
-        [Edit("bridge/watch/README.md", "| `view.py` |", "| `toy.py` | plays |\n")],
+        [Edit("bridge/watch/README.md", "| `watch.py` |", "| `toy.py` | plays |\n")],
         [],
         ["tests/test_readme.py::test_a_package_says_what_is_in_it[watch]"],
     ),

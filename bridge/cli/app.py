@@ -292,7 +292,7 @@ def check(
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Looks for what would stop a pipeline: this machine, the source, the target, the upstream; one line each with the
+    """Looks for what would stop a pipeline: the source, the target, the upstream; one line each with the
     fix."""
     if show:
         output.settings_in_force(settings, as_json=as_json)

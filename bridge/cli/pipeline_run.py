@@ -1,21 +1,42 @@
-"""Runs a pipeline for a command: assembles it, and ends it when a signal comes."""
+"""Runs a pipeline for a command: assembles it, ends it when a signal comes, and tells systemd that it is alive."""
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge import console
 from bridge.cli.early_stop import STOP_SIGNALS
-from bridge.cli.service_manager import tell_while_alive
 from bridge.cli.stop_signals import StopSignals
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
     from bridge.config import Settings
+
+TOLD_SECONDS: Final = 5.0
+
+
+def tell_while_alive() -> None:
+    """Says that the service has started, and every five seconds that it is alive: as long as this process can run a
+    thread, also while it waits for an end that is away.  Without a service manager that listens, nobody is told."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        place = f"\0{address[1:]}" if address.startswith("@") else address
+        threading.Thread(target=_tell, args=(place,), name="service-manager", daemon=True).start()
+
+
+def _tell(place: str) -> None:
+    while True:
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.settimeout(TOLD_SECONDS)
+            manager.sendto(b"READY=1\nWATCHDOG=1", place)
+        time.sleep(TOLD_SECONDS)
 
 
 def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, code: int) -> Any:

@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+import structlog
 from pymysql.err import MySQLError
 
 from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.errors import TargetError, UsageError
+from bridge.filters.routes import Routes
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.table_definition import FIX, ExtraKey, find_extra_keys
 from bridge.protocols import make_decoder, recognise
 
 if TYPE_CHECKING:
@@ -125,3 +128,34 @@ def protocol_of(
         say(f"protocol {protocol}: {reason}")
     make_decoder(protocol, options)
     return protocol
+
+
+log = structlog.get_logger()
+
+
+def extra_keys(target: Target, upstream: Target, routes: Routes) -> list[ExtraKey]:
+    """Finds the unique keys of the wanted tables that only the target has.
+
+    Raises the driver's errors, or TargetError when a login is refused.
+    """
+    here = target.connect(autocommit=True)
+    try:
+        there = upstream.connect(autocommit=True)
+        try:
+            found = find_extra_keys(here, there, routes.target)
+            return [extra for extra in found if routes.accepts_target(*extra.table)]
+        finally:
+            there.close()
+    finally:
+        here.close()
+
+
+def warn_of_extra_keys(target: Target, upstream: Target, routes: Routes) -> None:
+    """Logs a warning for each of these keys.  When a server does not answer, the pipeline starts all the same."""
+    try:
+        found = extra_keys(target, upstream, routes)
+    except (MySQLError, OSError) as error:
+        log.warning("unique_keys_not_compared", error=server_words(error))
+        return
+    for extra in found:
+        log.warning("target_only_unique_key", found=str(extra), fix=FIX)

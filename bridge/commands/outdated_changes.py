@@ -43,16 +43,17 @@ def why_outdated(
             " replaced"
         )
     else:
-        effects = [column_changes(one.text) for one in later if _alters(one, table, identity)]
+        effects = [column_changes(one.text, altering) for one in later if (altering := _altering(one, table, identity))]
         reason = next(_why_other_values(change, table, effects, timezone), "")
     return f"{reason}; `bridge ddl list` shows the schema changes since" if reason else ""
 
 
-def _alters(one: LoggedChange, table: Table, identity: NameIdentity) -> bool:
+def _altering(one: LoggedChange, table: Table, identity: NameIdentity) -> Classified | None:
+    """Gives what an ALTER TABLE of the table is; None for another statement."""
     classified = classify(one.text, one.schema)
     if not isinstance(classified, Classified) or classified.kind is not StatementKind.ALTER_TABLE:
-        return False
-    return identity.key_of(table.name) in map(identity.key_of, classified.tables)
+        return None
+    return classified if identity.key_of(table.name) in map(identity.key_of, classified.tables) else None
 
 
 def _is_before(change: Event, position: Position, one: LoggedChange) -> bool:

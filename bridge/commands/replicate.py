@@ -8,15 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of
-from bridge.commands.extra_unique_keys import warn_of_extra_keys
+from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of, warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
 from bridge.ends.end import Abandoned, Ends
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
-from bridge.pipeline.watching.start import attempts_to_start
+from bridge.pipeline.watching.status import attempts_to_start
 from bridge.sources.kafka.topic_guard import attempts_at
 from bridge.sources.source import Source
 from bridge.spark.starting_session import StartingSession

@@ -37,8 +37,7 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.source_watch import SourceWatch
-from bridge.pipeline.watching.start import attempts_to_start
-from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status import Status, attempts_to_start
 from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
@@ -51,7 +50,7 @@ from bridge.spark.kept_rows.executors import Executors
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"
-    " another --name"
+    " another --name (bridge help starting)"
 )
 
 log = structlog.get_logger()

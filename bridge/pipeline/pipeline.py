@@ -33,9 +33,7 @@ from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.outcome import BEFORE_PROGRESS, Outcome, outcome_of
 from bridge.pipeline.watching.sample import Sampler, Watcher
 from bridge.pipeline.watching.source_watch import SourceWatch
-from bridge.pipeline.watching.start import StartReporter, attempts_to_start
-from bridge.pipeline.watching.status import Status
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.watching.status import StartReporter, Status, StatusReporter, attempts_to_start
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
     attempts_at,

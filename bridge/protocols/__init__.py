@@ -1,6 +1,6 @@
 """Decodes wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
 
-A new format is a folder with its plain decoder and its facts, its shape in `fast/`, and one line in `registered.py`.
+A new format is a folder with its plain decoder and its facts, its shape in `fast/`, and one line in `detect.py`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from bridge.errors import UsageError
 from bridge.protocols.debezium.avro.front import in_json
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
-from bridge.protocols.detect import binlog_source, is_mysql_born, recognise
-from bridge.protocols.registered import PROTOCOLS
+from bridge.protocols.detect import PROTOCOLS, binlog_source, is_mysql_born, recognise
 
 __all__ = [
     "OLD_VALUES_FIX",

@@ -1,17 +1,26 @@
-"""Recognises the protocol and variant of one message, and of a topic by a sample of its messages."""
+"""Recognises the protocol and variant of one message, and of a topic by a sample of its messages;
+and lists the protocols that are read: a new one is its folder and its line here."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from bridge.errors import UsageError
+from bridge.protocols.canal.recognition import CANAL_JSON
+from bridge.protocols.ckafka.recognition import CKAFKA
+from bridge.protocols.debezium.recognition import DEBEZIUM
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.foreign import foreign
-from bridge.protocols.protocol import Recognised
-from bridge.protocols.registered import PROTOCOLS
-from bridge.protocols.values.compression import packing
-from bridge.protocols.values.json_message import json_object
+from bridge.protocols.open_protocol.recognition import OPEN_PROTOCOL
+from bridge.protocols.protocol import Protocol, Recognised
+from bridge.protocols.values.json_message import json_object, packing
+
+PROTOCOLS: Final[dict[str, Protocol]] = {
+    protocol.name: protocol for protocol in (OPEN_PROTOCOL, CANAL_JSON, CKAFKA, DEBEZIUM)
+}
+
 
 Sample = Sequence[tuple[bytes | None, bytes | None]]
 """The keys and values of some messages."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from bridge.protocols.values.compression import LZ4_MAGIC
+from bridge.protocols.values.json_message import LZ4_MAGIC
 
 
 class Foreign(NamedTuple):

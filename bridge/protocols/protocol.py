@@ -1,5 +1,5 @@
 """What everybody but its decoder must know of a protocol.  Each has one such object in its folder (`recognition.py`);
-the list of them is in `registered.py`."""
+the list of them is in `detect.py`."""
 
 from __future__ import annotations
 

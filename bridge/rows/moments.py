@@ -221,12 +221,12 @@ class Moment:
     def shows_before(self, ts: int, place: str) -> bool:
         """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place: in one
         binlog, or by its time in those of two servers that one reader went through."""
-        times = np.array([ts])
-        if not self.places or not _are_by_place(self.ts, times)[0]:
+        if not self.places:
             return False
+        times = np.array([ts])
         is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
-        if is_comparable[0] and self._are_of_one_binlog(times)[0]:
-            return bool(behind[0])
+        if (is_comparable & self._are_of_one_binlog(times))[0]:
+            return bool((behind & (_are_by_place(self.ts, times) | (times > self.last)))[0])
         return ts > self.last and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
 
 

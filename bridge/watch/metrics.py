@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from bridge.pipeline.watching.sample import Sample
 from bridge.tso import tso_ms
-from bridge.watch.view import View
+from bridge.watch.lookups import View
 
 MOST_TABLES: Final = 100
 """So many tables have series of their own, those that came first; the others are one table, `other`."""

@@ -611,6 +611,20 @@ def test_comments_that_mariadb_runs(flavour: str, sent: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flavour", "sent"),
+    [
+        (M11, "ALTER TABLE t ADD CHECK (b>0), MODIFY a JSON CHECK (a<>'')"),
+        (MY8, "ALTER TABLE t ADD CONSTRAINT `t_chk_1` CHECK (b>0), MODIFY a JSON"),
+        (TIDB, "ALTER TABLE t ADD CONSTRAINT `t_chk_1` CHECK (b>0), MODIFY a JSON"),
+    ],
+)
+def test_checks_of_mariadb(flavour: str, sent: str) -> None:
+    """A column's has no name, and goes with its MODIFY: it stays with the column, or is left out."""
+    found = on(flavour, "ALTER TABLE t ADD CHECK (b>0), MODIFY a JSON CHECK (a<>'')", source="mariadb")
+    assert (spaced(found.text or "") if isinstance(found, Rewritten) else found) == sent
+
+
+@pytest.mark.parametrize(
     "statement",
     ["DROP TABLE t /*M!100000 , u */", "DROP TABLE t /*M! , mysql.user */", "ALTER TABLE t /*M! DROP a, */ ADD b INT"],
 )

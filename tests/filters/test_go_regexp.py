@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from bridge.filters.go_regexp import GoRegexpError, compiled
+from bridge.filters.table_filter import GoRegexpError, compiled
 
 MATCHES = [
     *((r"^db\d+$", "db12"), (r"^db\d{2,}$", "db12"), ("b", "db01"), ("^DB$", "db"), ("^é$", "É"), (r"\.", "a.b")),

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.commands.extra_unique_keys import warn_of_extra_keys
+from bridge.commands.connections import warn_of_extra_keys
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.target import Target
-from bridge.mysql.target_only_keys import find_extra_keys
+from bridge.mysql.table_definition import find_extra_keys
 from tests.support.captures import write_lines
 from tests.support.command import bridge
 from tests.support.pipelines import admin, sql

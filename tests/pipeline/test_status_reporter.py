@@ -14,7 +14,7 @@ from bridge.model import TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.sample import Sampler
-from bridge.pipeline.watching.status_reporter import QUIET_SECONDS, StatusReporter
+from bridge.pipeline.watching.status import QUIET_SECONDS, StatusReporter
 from bridge.rows.order_and_slices import TableRows
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
 from tests.support.models import give

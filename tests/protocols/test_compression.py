@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols import DecodeError
-from bridge.protocols.values.compression import MAX_BYTES, SMALL_BYTES, decompressed, growth_limit
+from bridge.protocols.values.json_message import MAX_BYTES, SMALL_BYTES, decompressed, growth_limit
 
 
 def test_plain_values_stay() -> None:

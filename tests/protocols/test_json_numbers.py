@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from bridge.protocols.debezium.json_numbers import document
+from bridge.protocols.debezium.columns import document
 from tests.support.pipelines import admin
 
 

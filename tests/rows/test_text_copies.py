@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from bridge.rows import gathering
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.gathering import lines, one_piece, taken_texts
+from bridge.rows.literal_offsets import TEXT
 
 ROWS = 3_000
 """Enough for the compiled function."""

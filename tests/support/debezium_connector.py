@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from bridge.cache.folders import cached
 from bridge.local.jars import Artifact, java, retrieve
@@ -133,6 +133,13 @@ class DebeziumConnector(Server):
     def _answers(self) -> bool:
         status = self.status()
         return bool(status) and [task["state"] for task in status["tasks"]] == ["RUNNING"]
+
+    def ask(self, what: str, config: Mapping[str, str] | None = None) -> None:
+        """Has Connect `stop` or `resume` the connector; or, with `config`, changes these of its properties."""
+        body = json.dumps(self._connector | config).encode() if config else None
+        url = f"http://{HOST}:{self._rest_port}/connectors/{_NAME}/{what}"
+        with urlopen(Request(url, body, {"Content-Type": "application/json"}, method="PUT"), timeout=30):
+            pass
 
     def status(self) -> dict[str, Any]:
         """The state of the connector and its task, as Connect tells it; empty where it does not answer."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bridge.watch.history import HOUR_SECONDS, POINT_SECONDS, History
+from bridge.watch.document import HOUR_SECONDS, POINT_SECONDS, History
 from tests.support.browser import browser
 from tests.support.shown_output import MANUAL
 from tests.support.watched import MadeSampler, status, watching

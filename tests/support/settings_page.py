@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from bridge import config
 from bridge.cli.app import app
 from bridge.config import Settings
-from bridge.settings.places import SHORT_NAMES, has_variable
+from bridge.settings.problems import SHORT_NAMES, has_variable
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Iterable
 from typing import Any
 
+from tests.support.captures import Line
 from tests.support.producers import ordered_producer
 
 SECONDS = 30.0
@@ -27,6 +29,15 @@ class Sender:
         self._producer.begin_transaction()
         for message in messages:
             self._producer.produce(self._topic, json.dumps(message).encode(), b"", partition)
+            self._producer.poll(0)
+        assert self._producer.flush(SECONDS) == 0
+
+    def open_lines(self, lines: Iterable[Line]) -> None:
+        """The same of the lines of a capture, each in its own topic."""
+        self._producer.begin_transaction()
+        for line in lines:
+            key, value = (None if line[name] is None else base64.b64decode(line[name]) for name in ("key", "value"))
+            self._producer.produce(line["topic"], value, key, line["partition"])
             self._producer.poll(0)
         assert self._producer.flush(SECONDS) == 0
 

@@ -18,8 +18,7 @@ from bridge.pipeline.watching.sample import Sample, Sampler
 from bridge.pipeline.watching.status import Status
 from bridge.tso import ms_tso
 from bridge.watch.address import parse_address
-from bridge.watch.lookups import Lookups
-from bridge.watch.view import TargetLook
+from bridge.watch.lookups import Lookups, TargetLook
 from bridge.watch.watch import Watch
 
 TABLES = (

@@ -7,18 +7,23 @@ import random
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pymysql.err import MySQLError
 
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
-from tests.support.bridges import running
+from tests.support.bridges import kafka_arguments, running
 from tests.support.command import bridge
 from tests.support.debezium_connector import LOSSLESS, MARIADB, MYSQL, OLD, DebeziumConnector, Release, apicurio_jars
 from tests.support.pipelines import admin, sql
 from tests.support.registry import serving
+from tests.support.waiting import wait_for
 from tests.system.test_debezium_connector import IN_BINLOG
 
 pytestmark = pytest.mark.timeout(900)
@@ -27,15 +32,24 @@ TABLES = ("a", "b", "c", "ledger")
 ACCOUNTS, TOTAL = 30, 3 * 30 * 1000
 SUM = "SELECT " + " + ".join(f"(SELECT SUM(balance) FROM bank.{table})" for table in "abc")
 COUNT = "SELECT COUNT(*) FROM bank.ledger"
-BETWEEN = f"{SUM}, (SELECT applied_ts = applying_ts FROM _bridge.progress)"
+BETWEEN = f"{SUM}, (SELECT MIN(applied_ts = applying_ts) FROM _bridge.progress)"
 """The sum, and whether the target is between two steps of `parallel`, as one snapshot."""
 MANY = 1_000_000
 USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
 """How many transfers transactions have; of the larger ones several connections write."""
 
 
-@pytest.fixture
-def upstream(release: Release) -> Iterator[MySQL | MariaDB]:
+class Run(NamedTuple):
+    """A bank: the fixture of its target, its connector, how it is applied, and how often the bridge is killed."""
+
+    server: str
+    release: Release
+    consistency: str = "atomic"
+    rounds: int = 1
+
+
+@contextmanager
+def upstream_of(release: Release) -> Iterator[MySQL | MariaDB]:
     """A server of the connector's kind, with a bank of three tables, and a ledger without a key."""
     with (MySQL if release.kind == "mysql" else MariaDB)(options=[*IN_BINLOG]) as server:
         with admin(server.url) as session:
@@ -136,68 +150,82 @@ class Reader(threading.Thread):
 
 
 RUNS = [
-    ("target", MYSQL, "atomic", 1),
-    *(pytest.param(*one, marks=pytest.mark.soak) for one in [
-        ("target", OLD, "atomic", 4), ("mysql_target", OLD, "atomic", 4),
-        ("mysql_target", MYSQL, "atomic", 4),
-        ("target", OLD, "parallel", 8), ("mysql_target", MYSQL, "parallel", 8),
-        ("target", MARIADB, "atomic", 4), ("mysql_target", MARIADB, "atomic", 4),
+    [Run("target", MYSQL), Run("mysql_target", MARIADB)],
+    *(pytest.param([run], marks=pytest.mark.soak) for run in [
+        Run("target", OLD, rounds=4), Run("mysql_target", OLD, rounds=4), Run("mysql_target", MYSQL, rounds=4),
+        Run("target", OLD, "parallel", 8), Run("mysql_target", MYSQL, "parallel", 8),
+        Run("target", MARIADB, rounds=4), Run("mysql_target", MARIADB, rounds=4),
     ]),
-    pytest.param("target", MYSQL, "atomic", 20, marks=[pytest.mark.soak, pytest.mark.timeout(9000)], id="many"),
+    pytest.param([Run("target", MYSQL, rounds=20)], marks=[pytest.mark.soak, pytest.mark.timeout(9000)], id="many"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("server", "release", "consistency", "rounds"), RUNS)
+@pytest.mark.parametrize(
+    "runs", RUNS, ids=lambda runs: ", ".join(f"{run.release.kind} to {run.server}" for run in runs)
+)
 def test_no_snapshot_shows_a_part(
-    upstream: MySQL | MariaDB,
-    server: str,
-    request: pytest.FixtureRequest,
-    kafka: Kafka,
-    tmp_path: Path,
-    release: Release,
-    consistency: str,
-    rounds: int,
+    runs: list[Run], request: pytest.FixtureRequest, kafka: Kafka, tmp_path: Path
 ) -> None:
     """The sum is right in every snapshot, once the first one's rows are in; and the end is equal, without a key too.
-    MYSQL writes Avro, by Apicurio's own converter."""
+    The banks of the suite run side by side.  MYSQL writes Avro, by Apicurio's own converter."""
     try:
-        release.jars()
+        for run in runs:
+            run.release.jars()
         apicurio_jars()
     except LocalError as error:
         pytest.skip(str(error))
-    target: str = request.getfixturevalue(server)
-    servers, prefix, draw = kafka.bootstrap_servers, f"tx{time.time_ns()}", random.Random(5)
+    targets = [request.getfixturevalue(run.server) for run in runs]
+    with ExitStack() as stack:
+        with ThreadPoolExecutor() as pool:
+            ways = [
+                pool.submit(bank_runs, run, stack, kafka, target, tmp_path / run.server)
+                for run, target in zip(runs, targets, strict=True)
+            ]
+        for way, target in zip(ways, targets, strict=True):
+            if upstream := way.result():
+                assert bridge("verify", "--against", "upstream", "--upstream", upstream, "--target", target).code == 0
+        if not all(way.result() for way in ways):
+            pytest.skip("the connector ended: it reads rows before an ALTER TABLE with the columns behind it")
+
+
+def bank_runs(run: Run, stack: ExitStack, kafka: Kafka, target: str, folder: Path) -> str:
+    """A bank from its beginning to its end, without a wrong sum; gives the URL of its upstream, "" where the connector
+    has ended by a fault of its own."""
+    folder.mkdir()
+    upstream = stack.enter_context(upstream_of(run.release))
+    servers = kafka.bootstrap_servers
+    prefix, draw = f"tx{time.time_ns()}{run.release.kind}", random.Random(5)
     topics = [f"{prefix}.transaction", *(f"{prefix}.bank.{table}" for table in TABLES)]
     for topic in topics:
         kafka.create_topic(topic, 1 if topic.endswith(("transaction", "ledger")) else 3)
     kafka.create_topic(prefix, 1)
     more = {**LOSSLESS, "provide.transaction.metadata": "true"}
-    source = "mysql-8" if release.kind == "mysql" else "mariadb"
+    source = "mysql-8" if run.release.kind == "mysql" else "mariadb"
     arguments = [
         *(part for topic in topics for part in ("--topic", topic)),
-        *("--protocol", "debezium", "--set", f"ddl.source={source}", "--consistency", consistency),
+        *("--protocol", "debezium", "--set", f"ddl.source={source}", "--consistency", run.consistency),
     ]
-    are_many = rounds == 20
+    are_many = run.rounds == 20
     transfers = (
         ManyTransfers(upstream.url, target)
         if are_many
-        else Transfers(upstream.url, 3, LARGE if consistency == "parallel" else USUAL)
+        else Transfers(upstream.url, 3, LARGE if run.consistency == "parallel" else USUAL)
     )
     reader = Reader(target)
-    is_avro = release == MYSQL
+    is_avro = run.release == MYSQL
     with (
         serving({}) as registry,
         DebeziumConnector(
             *(servers, upstream.port, "bank", prefix),
             schemas=False,
-            release=release,
+            release=run.release,
             registry=f"{registry.url}/apis/registry/v2" if is_avro else "",
             more=more,
         ) as connector,
     ):
         arguments += ["--registry", f"{registry.url}/apis/registry/v2"] if is_avro else []
-        for number in range(rounds):
-            with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
+        for number in range(run.rounds):
+            with running(folder, servers, prefix, target, *arguments) as process:
                 if number == 0:
                     process.wait_for(lambda: total(target) == TOTAL, "the snapshot", 300)
                     reader.start()
@@ -217,7 +245,7 @@ def test_no_snapshot_shows_a_part(
         if isinstance(transfers, Transfers):
             transfers.over.set()
             transfers.join()
-        with running(tmp_path / "bridge", servers, prefix, target, *arguments) as process:
+        with running(folder, servers, prefix, target, *arguments) as process:
             if isinstance(transfers, ManyTransfers):
                 process.wait_for(lambda: count(target) == MANY or has_ended(connector), "all transactions", 1200)
             process.wait_for(
@@ -233,12 +261,67 @@ def test_no_snapshot_shows_a_part(
         reader.join()
         if has_ended(connector):
             assert set(reader.sums) <= {TOTAL}
-            pytest.skip("the connector ended: it reads rows before an ALTER TABLE with the columns behind it")
+            return ""
     assert is_avro == any("/ids/globalIds/" in path for path in registry.asked)
     print(len(reader.sums), "snapshots")
     assert set(reader.sums) == {TOTAL}
     assert len(reader.sums) > 100
-    assert bridge("verify", "--against", "upstream", "--upstream", upstream.url, "--target", target).code == 0
+    return upstream.url
+
+
+@pytest.mark.soak
+def test_a_pipeline_goes_over_to_whole_transactions(target: str, kafka: Kafka, tmp_path: Path) -> None:
+    """As starting.md says, while the upstream is written to: the connector is stopped in order, the old pipeline comes
+    to the end of the topics, these are emptied, and a new pipeline begins with the setting on."""
+    servers, prefix = kafka.bootstrap_servers, f"over{time.time_ns()}"
+    topics = [prefix, *(f"{prefix}.bank.{table}" for table in TABLES)]
+    for topic in topics:
+        kafka.create_topic(topic, 1 if topic.endswith("ledger") else 3)
+    kafka.create_topic(f"{prefix}.transaction", 1)
+    arguments = [part for topic in topics[1:] for part in ("--topic", topic)]
+    arguments += ["--protocol", "debezium", "--set", "ddl.source=mysql-8"]
+    whole = [*arguments, "--topic", f"{prefix}.transaction", "--name", "whole"]
+    reader = Reader(target)
+    with (
+        upstream_of(MYSQL) as upstream,
+        DebeziumConnector(servers, upstream.port, "bank", prefix, schemas=False, release=MYSQL, more=LOSSLESS) as one,
+    ):
+        transfers = Transfers(upstream.url, 3, USUAL)
+        with running(tmp_path, servers, prefix, target, *arguments) as process:
+            process.wait_for(lambda: total(target) == TOTAL, "the snapshot", 300)
+            transfers.start()
+            process.wait_for(lambda: count(target) > 100, "transactions", 300)
+            one.ask("stop")
+            wait_for(lambda: one.status()["connector"]["state"] == "STOPPED", "the connector runs", 60)
+        ended = bridge(*kafka_arguments("replay", servers, prefix, target, *arguments))
+        assert ended.code == 0, ended.err
+        empty(servers, topics)
+        there = count(target)
+        with running(tmp_path, servers, prefix, target, *whole) as process:
+            one.ask("config", {"provide.transaction.metadata": "true"})
+            one.ask("resume")
+            process.wait_for(lambda: count(target) > there, "new transactions", 300)
+            reader.start()
+            process.wait_for(lambda: count(target) > there + 100, "more transactions", 300)
+            transfers.over.set()
+            transfers.join()
+            process.wait_for(
+                lambda: all(contents(upstream.url, name) == contents(target, name) for name in TABLES), "the end", 300
+            )
+            shown = bridge("status", "--name", "whole", "--target", target).out
+            assert "whole upstream transactions" in shown
+        reader.over.set()
+        reader.join()
+    assert set(reader.sums) == {TOTAL}
+
+
+def empty(servers: str, topics: Sequence[str]) -> None:
+    """Removes all messages of topics, as `kafka-delete-records.sh` with offset -1 does."""
+    kafka = AdminClient({"bootstrap.servers": servers})
+    known = kafka.list_topics(timeout=30).topics
+    ends = [TopicPartition(topic, number, OFFSET_END) for topic in topics for number in known[topic].partitions]
+    for done in kafka.delete_records(ends).values():
+        done.result(60)
 
 
 def has_ended(connector: DebeziumConnector) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bridge.model import TableName
 from bridge.pipeline.watching.counts import RowCounts
 from bridge.pipeline.watching.sample import Sample
-from bridge.watch.history import History, Recent
+from bridge.watch.document import History, Recent
 from tests.support.watched import MadeSampler
 
 

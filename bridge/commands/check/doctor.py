@@ -13,13 +13,13 @@ from typing import Final, Generic, TypeVar
 
 from pymysql.err import MySQLError
 
-from bridge.commands.check import grants, kafka, machine, protocol, server, tables, upstream
+from bridge.commands.check import grants, kafka, protocol, server, tables, upstream
 from bridge.commands.check.finding import Finding, fail, failed, ok
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import ServerFacts
 from bridge.commands.check.upstream import UpstreamFacts
-from bridge.commands.extra_unique_keys import extra_keys
+from bridge.commands.connections import extra_keys
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.filters.table_filter import ReservedSchemas
@@ -99,24 +99,22 @@ class _Doctor:
         self._has_target = False
 
     def findings(self, *, create: bool) -> Iterator[Finding]:
-        """Gives all lines, in the order of the way of the data: machine, source, target, both, upstream."""
+        """Gives all lines, in the order of the way of the data: source, target, both, upstream."""
         settings, places = self._settings, self._places
         begin = parse_moment(settings.begin)
         yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
         yield from _listening(settings.watch.listen)
         looks = (
-            Look("this machine", SERVER_SECONDS, lambda: machine.gather(settings)),
             Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source())),
             Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
             Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(places.upstream()))
             if settings.upstream.url
             else None,
         )
-        yield from _of(looks[0], "machine", lambda facts: machine.judge(facts, settings))
-        yield from _of(looks[1], "source", self._source)
-        yield from _of(looks[2], "target", self._target)
-        if looks[3] is not None:
-            yield from _of(looks[3], "upstream", self._upstream)
+        yield from _of(looks[0], "source", self._source)
+        yield from _of(looks[1], "target", self._target)
+        if looks[2] is not None:
+            yield from _of(looks[2], "upstream", self._upstream)
 
     def _look_at_target(self, *, create: bool) -> ServerFacts:
         target = self._places.target()

@@ -16,7 +16,7 @@ from bridge.sources.boundary_probe import TAIL_MESSAGES
 from bridge.sources.kafka.acls import NEEDED, Acls, lacking
 from bridge.sources.kafka.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
-from bridge.tso import tso_ms, tso_time
+from bridge.tso import tso_time
 
 HEAD_MESSAGES: Final = 100
 """How many of the first messages of each partition are read."""
@@ -174,22 +174,8 @@ def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Ev
             " comes",
             "see whether the sender is behind, or writes to some of the partitions only",
         )
-    yield _judge_age(facts, known)
-
-
-def _judge_age(facts: SourceFacts, known: Mapping[PartitionId, int]) -> Finding:
-    where = min(known, key=lambda one: known[one])
-    newest, oldest = tso_time(max(known.values())), tso_time(known[where])
-    seen = f"the last boundaries are of {oldest} ({_named([where])}) to {newest}"
-    if len(known) == 1:
-        seen = f"the last boundary is of {oldest}"
-    if not facts.is_kafka:
-        return ok("boundary-age", seen)
-    age = (facts.now_ms - tso_ms(known[where])) / 1000
-    if age > _OLD_SECONDS:
-        fix = "see whether the changefeed runs: cdc cli changefeed query (a paused one sends no boundaries)"
-        return warn("boundary-age", f"{seen}: the oldest is {age:,.0f} s old", fix)
-    return ok("boundary-age", f"every partition has a boundary; the oldest is {max(age, 0):,.0f} s old")
+    oldest = min(known, key=lambda one: known[one])
+    yield ok("boundary-age", f"the oldest of the last boundaries is of {tso_time(known[oldest])} ({_named([oldest])})")
 
 
 def _last_boundary(events: Sequence[Event]) -> int:

@@ -26,7 +26,7 @@ from bridge.protocols import (
     make_decoder,
     recognise,
 )
-from bridge.protocols.debezium.avro.framing import framed, is_framed
+from bridge.protocols.debezium.avro.schemas import framed, is_framed
 from bridge.protocols.decoder import SchemaId
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.plausible_times import highest_ts

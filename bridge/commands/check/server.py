@@ -12,7 +12,6 @@ from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.ddl.collation_tables import is_tidb
 from bridge.ddl.server_features import Flavour, Version, read_version
 from bridge.errors import UsageError
-from bridge.mysql.apply.load_data import server_objection
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import Reach, find_limits, writable
@@ -21,8 +20,7 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_rules
 from bridge.quoting import quote_name
 
-_LEAST_PACKET: Final = 16 << 20
-_VARIABLES: Final = (*("max_allowed_packet", "log_bin", "binlog_format", "gtid_mode", "lower_case_table_names"),)
+_VARIABLES: Final = ("log_bin", "binlog_format", "lower_case_table_names")
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
     Flavour.MARIADB: (10, 2),
     Flavour.MYSQL: (5, 7),
@@ -51,7 +49,6 @@ class ServerFacts:
     """The target server.
 
     variables: global variables, in lower case; those that it does not have are missing.
-    load_objection: why rows are not written by LOAD DATA; "" when they are.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
     progress: of the pipeline, when it is known.
     other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
@@ -61,7 +58,6 @@ class ServerFacts:
     encryption: Encryption
     is_writable: bool
     variables: Mapping[str, str]
-    load_objection: str
     limits: tuple[Reach, ...]
     own_tables: bool
     grants: grants.GrantFacts
@@ -90,7 +86,6 @@ def gather(target: Target, settings: Settings, *, accepts_change: bool = False) 
             encryption=Encryption(session.encryption, session.is_encrypted),
             is_writable=bool(session.value(f"SELECT {writable(session)}")),
             variables=read_variables(session, _VARIABLES),
-            load_objection=server_objection(session),
             limits=limits,
             own_tables=has_own_tables,
             grants=grants.gather(session),
@@ -140,10 +135,8 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
     yield judge_version(facts.version, place)
     yield judge_encryption("target", facts.encryption, settings.target)
     yield _judge_writable(facts)
-    yield _judge_packet(facts)
     yield from _judge_binlog(facts)
     yield from _judge_names(facts, settings)
-    yield _judge_load(facts)
     for limit in facts.limits:
         yield Finding("reach", Level.FAIL if limit.is_fatal else Level.WARN, limit.what, limit.fix)
     name = quote_name(settings.target.schema_name)
@@ -182,6 +175,17 @@ def judge_encryption(section: str, found: Encryption, server: TargetSection | Up
     return warn("encryption", what, fix) if server.tls in {"preferred", "required"} else ok("encryption", what)
 
 
+def _judge_binlog(facts: ServerFacts) -> Iterator[Finding]:
+    """InnoDB refuses rows under READ COMMITTED that would be logged as statements (error 1665)."""
+    is_logged = facts.variables.get("log_bin", "OFF").upper() in {"ON", "1"}
+    if is_logged and facts.flavour is not Flavour.TIDB and facts.variables.get("binlog_format") == "STATEMENT":
+        yield fail(
+            "binlog",
+            "binlog_format is STATEMENT: InnoDB refuses the bridge's transactions, which are READ COMMITTED",
+            "SET GLOBAL binlog_format = 'ROW', and in the server's settings",
+        )
+
+
 def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
     """Warns of a server that may take two tables of the upstream for one.  TiDB, which always does, has no choice."""
     said = facts.variables.get("lower_case_table_names", "0")
@@ -198,42 +202,3 @@ def _judge_writable(facts: ServerFacts) -> Finding:
     if facts.is_writable:
         return ok("read-only", "the target takes writes")
     return fail("read-only", "the target is read-only", "point --target at the primary, or switch read_only off")
-
-
-def _judge_packet(facts: ServerFacts) -> Finding:
-    size = int(facts.variables["max_allowed_packet"])
-    if size < _LEAST_PACKET:
-        return fail("packet", f"max_allowed_packet is {size:,} bytes", "set it to 64M, so that the largest row fits")
-    return ok("packet", f"max_allowed_packet is {size:,} bytes")
-
-
-def _judge_binlog(facts: ServerFacts) -> Iterator[Finding]:
-    """InnoDB refuses rows under READ COMMITTED that would be logged as statements (error 1665)."""
-    if facts.flavour is Flavour.TIDB:
-        return
-    if not _is_on(facts.variables.get("log_bin", "OFF")):
-        yield ok("binlog", "the target writes no binary log")
-        return
-    form = facts.variables.get("binlog_format", "ROW").upper()
-    if form == "STATEMENT":
-        yield fail(
-            "binlog",
-            "binlog_format is STATEMENT: InnoDB refuses the bridge's transactions, which are READ COMMITTED",
-            "SET GLOBAL binlog_format = 'ROW', and in the server's settings",
-        )
-        return
-    gtid = f", gtid_mode {facts.variables['gtid_mode']}" if "gtid_mode" in facts.variables else ""
-    yield ok("binlog", f"binlog_format is {form}{gtid}")
-
-
-def _judge_load(facts: ServerFacts) -> Finding:
-    if not facts.load_objection:
-        return ok("local_infile", "rows can be written with LOAD DATA LOCAL")
-    what = f"rows are written with INSERT, not with LOAD DATA LOCAL: {facts.load_objection}"
-    if "local_infile" in facts.load_objection:
-        return warn("local_infile", what, "switch it on: writing then costs about a quarter less")
-    return ok("local_infile", what)
-
-
-def _is_on(value: str) -> bool:
-    return value.upper() in {"ON", "1"}

@@ -3,17 +3,14 @@ by itself, and keys of merged shards that are likely to meet."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
-from bridge.commands.check.protocol import ZONE_FIX, Decoded
+from bridge.commands.check.protocol import Decoded
 from bridge.config import Settings
-from bridge.ddl.classes import StatementKind
-from bridge.ddl.parser import Classified, classify
-from bridge.ddl.policy import Verdict
 from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
@@ -28,49 +25,6 @@ from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.types.type_check import is_changed_to
 from bridge.tso import parse_moment
-
-
-def existing(session: Session) -> frozenset[str]:
-    """Asks the target for its databases; their names in small letters."""
-    found = session.rows("SELECT LOWER(schema_name) FROM information_schema.schemata")
-    return frozenset(str(name) for (name,) in found)
-
-
-def judge_databases(there: Collection[str], found: Decoded, settings: Settings) -> Iterator[Finding]:
-    """Names the databases that the target lacks, and that no schema change makes before a table in them."""
-    lacking = sorted({name for name in _needed_databases(found, settings) if name.lower() not in there})
-    if lacking:
-        yield fail(
-            "databases",
-            f"the target lacks databases in which schema changes of the sample make tables: {', '.join(lacking)}",
-            "CREATE DATABASE there, with the character set and the collation that it has upstream",
-        )
-
-
-def _needed_databases(found: Decoded, settings: Settings) -> Iterator[str]:
-    begin, made = parse_moment(settings.begin), set[str]()
-    for event in sorted(found.events, key=lambda event: event.commit_ts):
-        change = _change_in(event)
-        if change is None or event.commit_ts < begin:
-            continue
-        if change.kind is StatementKind.CREATE_DATABASE:
-            made.add(change.database.lower())
-        elif change.kind is StatementKind.CREATE_TABLE and _runs(change, event, settings):
-            for table in change.tables:
-                if table.schema.lower() not in made:
-                    yield settings.table_routes.target(table).schema
-
-
-def _change_in(event: Event) -> Classified | None:
-    if event.kind is not Kind.SCHEMA_CHANGE or not event.text:
-        return None
-    change = classify(event.text, event.schema)
-    return change if isinstance(change, Classified) else None
-
-
-def _runs(change: Classified, event: Event, settings: Settings) -> bool:
-    return settings.ddl_rules().decide(change, event.text or "").verdict is Verdict.ALLOW
-
 
 _SHARDS = 8
 
@@ -130,16 +84,12 @@ class TableFacts:
     """The target's tables.
 
     tables: those of the sample that the target has.
-    mandatory: their columns that a row must name: NOT NULL, and without a default.
     side_effects: triggers, and foreign keys that cascade where that matters.
-    databases: the databases that are there, in small letters.
     is_known: whether the pipeline has begun.
     """
 
     tables: Mapping[TableName, Table]
-    mandatory: Mapping[TableName, frozenset[str]]
     side_effects: Sequence[SideEffect]
-    databases: Collection[str]
     is_known: bool
 
 
@@ -168,9 +118,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
         effects = find_side_effects(session, cascades=found.is_mysql_born)
         return TableFacts(
             tables,
-            _mandatory(session, tables),
             [effect for effect in effects if routes.accepts_target(*effect.table)],
-            existing(session),
             _is_known(session, settings),
         )
     finally:
@@ -180,12 +128,10 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
-        yield from judge_databases(facts.databases, found, settings)
         needed = list(needed_tables(found, parse_moment(settings.begin), settings.table_routes))
         yield from _judge_tables(facts, needed, found)
     yield from _judge_spellings(facts, settings.ddl.source)
     yield from judge_shards(facts.tables, found, settings.table_routes)
-    yield from _judge_zone(facts, found, settings)
     what = "the target would change rows by itself"
     for effect in facts.side_effects:
         yield fail("side-effects", f"{what}: {effect.what}", effect.fix)
@@ -248,10 +194,9 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed], found: Decoded) -
     own = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
     there = [(_with_own_names(need, table), name, table) for need, name, table in own]
     lacking = []
-    for need, name, table in there:
+    for need, _, table in there:
         if absent := sorted(need.columns - table.columns.keys()):
             lacking.append(f"{need.name} lacks {', '.join(absent)}")
-        yield from _judge_mandatory(name, need, facts.mandatory.get(name, frozenset()))
     if unsent := [one for need, name, table in there for one in _unsent(need, name, table)]:
         yield warn(
             "columns",
@@ -295,20 +240,6 @@ def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
         )
 
 
-def _judge_zone(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
-    """Names the columns for which --timezone is needed, where no message of the sample has shown one."""
-    if settings.timezone is not None or not PROTOCOLS[found.protocol].takes_zone or found.lacks_zone:
-        return
-    columns = [
-        f"{name}.{column.name}"
-        for name, table in sorted(facts.tables.items())
-        for column in table.columns.values()
-        if column.type.startswith("timestamp")
-    ]
-    if columns:
-        yield fail("timezone", f"--timezone is not given, and these columns are TIMESTAMP: {_few(columns)}", ZONE_FIX)
-
-
 def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:
     if certain := [str(need.name) for need in missing if need.is_certain]:
         yield fail(
@@ -322,32 +253,6 @@ def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:
             f"the target lacks tables of which the sample has rows: {_few(others)}",
             "fine if a schema change in the topic makes them; otherwise copy the upstream's tables first (--from)",
         )
-
-
-def _judge_mandatory(name: TableName, need: Needed, mandatory: Collection[str]) -> Iterator[Finding]:
-    unnamed = sorted({column for image in need.images for column in mandatory if column not in image})
-    if unnamed:
-        yield fail(
-            "columns",
-            f"{name} has columns of its own that are NOT NULL without a default, so that it takes no new row:"
-            f" {', '.join(unnamed)}",
-            "give them a default, or drop them",
-        )
-
-
-def _mandatory(session: Session, tables: Collection[TableName]) -> dict[TableName, frozenset[str]]:
-    if not tables:
-        return {}
-    found: dict[TableName, set[str]] = {}
-    for schema, table, column, extra in session.rows(
-        "SELECT table_schema, table_name, LOWER(column_name), extra FROM information_schema.columns"
-        " WHERE is_nullable = 'NO' AND column_default IS NULL"
-        f" AND (table_schema, table_name) IN ({','.join(['(%s,%s)'] * len(tables))})",
-        [part for name in tables for part in name],
-    ):
-        if not any(word in str(extra).lower() for word in ("auto_increment", "generated", "invisible")):
-            found.setdefault(TableName(schema, table), set()).add(column)
-    return {name: frozenset(columns) for name, columns in found.items()}
 
 
 def _is_known(session: Session, settings: Settings) -> bool:

@@ -16,7 +16,7 @@ from bridge.events import Kind
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT
-from bridge.mysql.target_only_keys import FIX, ExtraKey
+from bridge.mysql.table_definition import FIX, ExtraKey
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.go_regexp import GoPattern, GoRegexpError, compiled
 from bridge.filters.routes import IgnoredRows
-from bridge.filters.table_filter import TableFilter
+from bridge.filters.table_filter import GoPattern, GoRegexpError, TableFilter, compiled
 from bridge.model import TableName
 
 C = ChangeClass

@@ -11,7 +11,7 @@ from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, UnsupportedError, remove
-from bridge.ddl.server_features import Feature
+from bridge.ddl.server_features import Feature, Flavour
 from bridge.model import TableName
 from bridge.quoting import quote_name
 
@@ -148,12 +148,15 @@ _REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 def constraint_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Gives constraints without a name the one that the upstream's server has chosen, since later statements use it to
     drop them.  MySQL: table_ibfk_1, table_chk_1 (manual, CREATE TABLE); TiDB: fk_1, table_chk_1.  A column check whose
-    name the target cannot keep becomes a table check."""
+    name the target cannot keep becomes a table check.  Checks of MariaDB stay with their columns, or go: they have no
+    name there, and MODIFY ends them (mariadb.com/kb/en/constraint)."""
     if statement.classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}:
         return
     names = _Names(statement.classified.tables[0], site)
     for item in statement.items:
         if _is_void(item, statement, site):
+            continue
+        if item.change is C.ADD_CHECK and site.source == site.target.flavour == Flavour.MARIADB:
             continue
         if item.change in names.prefixes and item.name is None:
             first = item.definition[1 if item.definition[0].word == "CONSTRAINT" else 0]
@@ -188,6 +191,10 @@ def _column_checks(text: str, item: Item, names: _Names, site: Site) -> Iterator
     behind the column."""
     column, add = item.definition, "" if item.tokens == item.definition else "ADD "
     for start, check, end in _checks_in(column):
+        if site.source == Flavour.MARIADB:
+            if site.target.flavour != Flavour.MARIADB:
+                yield remove(column[start : end + 1], "MODIFY ends a column's check upstream, and would not here")
+            continue
         name = column[check - 1].text if start == check - 2 else names.next(C.ADD_CHECK)
         if _is_off(column, end) and not site.target.has(Feature.NOT_ENFORCED):
             continue

@@ -1,4 +1,5 @@
-"""Runs one statement that writes rows, checks the target's answer, and turns a refusal into an error."""
+"""Runs one statement that writes rows, checks the target's answer, and turns a refusal into an error; or finds the
+row changes that the target refuses, each of which is a statement of its own then."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from bridge.mysql.server_errors import (
     server_words,
 )
 from bridge.rows.keys.key_spellings import other_spelling
-from bridge.rows.sql.statement import STATEMENT_BYTES, Statement
+from bridge.rows.net_changes import OrderedChanges
+from bridge.rows.sql.in_order import Change, Moment, moments
+from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
 
 _DEFAULT_FIX: Final = (
     "the messages do not hold this column, and rows cannot be written without it, not even those that are there: give"
@@ -216,3 +219,43 @@ def check_matched(statement: Statement, matched: int) -> None:
         + ("" if statement.is_part else "give the table a key, or ")
         + f"copy it anew and begin there; {_QUARANTINE}",
     )
+
+
+class Refused(NamedTuple):
+    """A row change, or its half that takes the row away or brings it, and why the target refuses it."""
+
+    change: Change
+    why: RefusedRowsError
+
+
+class _Failure(NamedTuple):
+    number: int
+    stage: Stage
+    why: RefusedRowsError
+
+
+def refused_changes(session: Session, net: OrderedChanges, rendering: Rendering, *, only_first: bool) -> list[Refused]:
+    """Applies row changes in the session's open transaction, without those that the target refuses, and gives these.
+
+    Raises ApplyError for what is the fault of no row, MySQLError for what a retry may cure.
+    """
+    found: list[Refused] = []
+    for moment in moments(net, rendering):
+        session.execute("SAVEPOINT moment")
+        while moment.changes and (failure := _failure(session, moment, rendering)):
+            session.execute("ROLLBACK TO SAVEPOINT moment")
+            moment, change = moment.without(failure.number, failure.stage)
+            found.append(Refused(change, failure.why))
+            if only_first:
+                return found
+    return found
+
+
+def _failure(session: Session, moment: Moment, rendering: Rendering) -> _Failure | None:
+    for number, statement in moment.statements(rendering, is_single=True):
+        try:
+            check_size(session, statement)
+            execute_statement(session, statement, safe_mode=True)
+        except RefusedRowsError as refusal:
+            return _Failure(number, statement.stage, refusal)
+    return None

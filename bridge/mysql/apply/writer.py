@@ -20,15 +20,16 @@ from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import (
     Ahead,
+    Refused,
     Sent,
     UnnamedWarningError,
     execute_statement,
     execute_together,
     in_exchanges,
     one_by_one,
+    refused_changes,
     refused_transaction,
 )
-from bridge.mysql.apply.trial import Refused, refused_changes
 from bridge.mysql.catalog import load_tables, refuse_without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target

@@ -1,19 +1,147 @@
-"""Decides what is done with messages that cannot be decoded, and with rows that the target refuses."""
+"""Decides what is done with messages that cannot be decoded, and with rows that the target refuses.
+
+Row changes that the target refuses are quarantined, and the rest of a transaction is applied.  The changes of the table
+that was refused are tried one after the other, in a transaction that is rolled back: the statement that fails is the
+row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
-from bridge.events import Code
+from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.model import Advance, Entry, Table, TableName
+from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, unreadable_change
-from bridge.pipeline.bad_input.refused_rows import apply_or_quarantine, with_position
 from bridge.pipeline.bad_input.truncated_rows import CutRows
+from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
+from bridge.rows.types.resolve_types import typed
+from bridge.rows.types.type_check import CheckedTypes
+from bridge.tso import tso_ms
+
+_KEY_CHARACTERS: Final = 100
+MOST_SEARCHED: Final = 500_000
+"""The most row changes of a transaction that are brought to the driver to find the refused one."""
+
+
+def apply_or_quarantine(
+    writer: Writer, step: Advance, rows: RowChanges, catalog: Mapping[TableName, Table], protocol: str
+) -> Advance:
+    """Commits a transaction, and quarantines the rows of it that the target refuses; returns the step as committed.
+
+    Raises what `Writer.apply` raises, RefusedRowsError only when no single row is the cause.
+    """
+    in_order = frozenset[TableName]()
+    while True:
+        try:
+            writer.apply(step, RowStatements(rows, catalog, in_order))
+        except RefusedRowsError as refusal:
+            name = TableName(*refusal.table)
+            kept, refused = separate_refused(writer, catalog[name], rows.changes(name))
+            if not refused and name in in_order:
+                raise
+            entries = [replace(entry, protocol=protocol) for entry in refused]
+            step = replace(step, quarantined=(*step.quarantined, *entries))
+            rows, in_order = rows.with_changes(name, kept), in_order | {name}
+        else:
+            return step
+
+
+def with_position(
+    writer: Writer, rows: RowChanges, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
+) -> RefusedRowsError:
+    """Adds position and commit_ts of a refused row change to the refusal; returns it unchanged when none is found."""
+    if refusal.is_exact or rows.count > MOST_SEARCHED:
+        return refusal
+    name = TableName(*refusal.table)
+    net = _in_order(catalog[name], rows.changes(name))
+    refused = writer.refused_changes(net, only_first=True)
+    if not refused:
+        return refusal
+    why = refused[0].why
+    change = net.changes.slice(refused[0].change.number, 1).to_pylist()[0]
+    position = Position(change["topic"], change["partition"], change["offset"])
+    moment = f"commit ts {change['commit_ts']} ({tso_ms(change['commit_ts'])} ms)"
+    why.where = f"{position}, {moment}, {_key_words(net, change)}{why.where}"
+    return why
+
+
+def _key_words(net: OrderedChanges, change: Mapping[str, Any]) -> str:
+    """Says which row a change is of, "" where the table has no key."""
+    image = change["after"] if change["after"] is not None else change["before"]
+    literals = dict(zip(change["columns"].lower().split(SEP), image.split(SEP), strict=True))
+    values = ", ".join(f"{part}={literals[part][:_KEY_CHARACTERS]}" for part in net.key)
+    return f"key ({values}), " if values else ""
+
+
+def separate_refused(writer: Writer, table: Table, changes: pa.Table) -> tuple[pa.Table, list[Entry]]:
+    """Separates the row changes of one table (EVENT_SCHEMA, in order) into those that the target accepts, and entries
+    of the others."""
+    unfit = dict(_unfit(table, changes, 0))
+    entries = [_entry(changes.slice(number, 1).to_pylist()[0], why) for number, why in unfit.items()]
+    fitting = changes.filter(pa.array(~np.isin(np.arange(changes.num_rows), list(unfit))))
+    if not fitting.num_rows:
+        return fitting, entries
+    net = _in_order(table, fitting)
+    taken: dict[int, list[Refused]] = {}
+    for one in writer.refused_changes(net):
+        taken.setdefault(one.change.number, []).append(one)
+    halves = []
+    for number, refused in taken.items():
+        change = net.changes.slice(number, 1).to_pylist()[0]
+        is_half = len(refused) == 1 and refused[0].change.kind != change["kind"]
+        goes, comes = (
+            {**change, "kind": int(Kind.DELETE), "after": None},
+            {**change, "kind": int(Kind.INSERT), "before": None},
+        )
+        if is_half:
+            change, half = (goes, comes) if refused[0].change.kind == Kind.DELETE else (comes, goes)
+            halves.append(half)
+        entries.append(_entry(change, refused[-1].why))
+    kept = net.changes.filter(pa.array(~np.isin(np.arange(fitting.num_rows), list(taken))))
+    return RowChanges.of([kept, pa.Table.from_pylist(halves, EVENT_SCHEMA)]).table, entries
+
+
+def _unfit(table: Table, changes: pa.Table, first: int) -> Iterator[tuple[int, RefusedRowsError]]:
+    """Finds the changes with values that cannot be written, without the server; gives their numbers from `first` on."""
+    try:
+        RowChanges.here(changes).nets({table.name: table}, _checked(table, changes))
+    except RefusedRowsError as refusal:
+        half = changes.num_rows // 2
+        if not half:
+            yield first, refusal
+            return
+        yield from _unfit(table, changes.slice(0, half), first)
+        yield from _unfit(table, changes.slice(half), first + half)
+
+
+def _in_order(table: Table, changes: pa.Table) -> OrderedChanges:
+    ready = typed(table, changes, _checked(table, changes))
+    key = choose_key(table, ready["columns"][0].as_py(), ready["key"][0].as_py())
+    return OrderedChanges(table, key, ready, "")
+
+
+def _checked(table: Table, changes: pa.Table) -> CheckedTypes:
+    """Gives the column lists as checked: they were before the row was refused."""
+    checked = CheckedTypes()
+    for columns in changes["columns"].unique().to_pylist():
+        checked.add(table, columns)
+    return checked
+
+
+def _entry(change: Mapping[str, Any], refusal: RefusedRowsError) -> Entry:
+    position = Position(change["topic"], change["partition"], change["offset"])
+    event = Event(Kind(change["kind"]), *(change[name] for name in Event._fields[1:]))
+    return Entry(position, refusal.code, refusal.what, event.commit_ts, change=event)
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,12 @@ from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
-    before_change,
     come_after_restart,
     copies_by_place,
     last_applied,
     seen_before,
+    told_by_place,
 )
-from bridge.protocols.values.event_time import FILE
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import is_of_sending, is_of_snapshot, names_of
 
@@ -68,10 +67,13 @@ class CountingRows:
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
         self.note_change()
+        self._applied_at_change: dict[PartitionId, AppliedRow] = {}
+        """The last rows then; of none that ran before the start."""
 
     def note_change(self) -> None:
         """Notes that a schema change is about to run, and that all rows before it are in the target."""
         self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
+        self._applied_at_change = {where: queue.applied for where, queue in self._queues.items()}
 
     def copies(self, rows: RowsOf) -> dict[PartitionId, Bools]:
         """Tells which rows are sent again, by their places; only of partitions that have such rows."""
@@ -120,10 +122,16 @@ class CountingRows:
             before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
             return np.concatenate(before)[merged.order]
 
+        def told() -> Longs:
+            parts = []
+            for where, mine in rows:
+                queue, at_change = self._queues[where], self._applied_at_change.get(where)
+                since = 0 if queue.applied == at_change and not queue.began_anew else queue.applied.ts
+                parts.append(told_by_place(mine, queue.applied, queue.shown, since, copies.get(where)))
+            return np.concatenate(parts)[merged.order]
+
         if self._repeated_rows is not None:
-            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen)
-            if repeated_rows is not None:
-                self._check_first(merged, rows, copies, repeated_rows)
+            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen, told)
             found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
         if copies:
             by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
@@ -133,26 +141,6 @@ class CountingRows:
         counts = np.bincount(_numbers(merged, rows, range(len(rows)))[found], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
         return Counted(table.filter(pa.array(~found)), merged.message_ts[~found], repeated)
-
-    def _check_first(
-        self, merged: Merged, rows: RowsOf, copies: Mapping[PartitionId, Bools], repeated_rows: Bools
-    ) -> None:
-        """Raises SourceError at a row from before a schema change that ran which its place tells to come for the first
-        time: the sender was killed before it had sent it, and its schema change, which it had sent, did not wait."""
-        in_order = np.empty(len(repeated_rows), np.bool_)
-        in_order[merged.order] = repeated_rows
-        ends = np.cumsum([len(mine.times) for _, mine in rows])
-        for (where, mine), found in zip(rows, np.split(in_order, ends[:-1]), strict=True):
-            last = self._queues[where].applied
-            if not last.place or is_of_sending(last.place):
-                continue
-            for row in np.flatnonzero(found & ~copies.get(where, np.zeros(len(found), np.bool_))).tolist():
-                place, index = (mine.table[name][row].as_py() for name in ("place", "index"))
-                is_behind = (place or "") > last.place if FILE in last.place else place not in (None, last.place)
-                if (is_behind and names_of(place) == names_of(last.place)) or (
-                    place == last.place and index > last.rows > 0
-                ):
-                    raise before_change(*where, int(mine.offsets[row]))
 
     def _without_overtaken(
         self, merged: Merged, rows: RowsOf, began_anew: Sequence[tuple[int, int]]

@@ -194,6 +194,7 @@ class PartitionOrder:
             yield Due(Segment(self.applied_ts, step.high, step.changes), RowChanges.here(step.rows))
             if step.changes and self.applied_ts == step.high:  # otherwise it was put back
                 self._ahead_since.clear()
+                self._backlog.forget_ahead(math.inf)
 
     def _next_step(self) -> Step | None:
         """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else

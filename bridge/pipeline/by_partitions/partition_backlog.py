@@ -399,7 +399,6 @@ class PartitionBacklog:
         if self._repeated_rows is not None:
             self._repeated_rows.note_change()
         self._barrier = None
-        self._ahead.clear()
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (change,)

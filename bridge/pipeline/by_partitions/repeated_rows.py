@@ -2,8 +2,10 @@
 
 They must not be applied again, as rows sent again are otherwise: the schema change does not run again behind them, so
 that they would stay in a table that it emptied, dropped or put in another's place, or have columns that it took away.
-A row is such a one when its partition has shown its time before, and it is older than the last schema change of its
-table.  By its place it is older, where both tell theirs in one binlog, otherwise by its commit ts or event time.
+A row is such a one when its partition has shown it before, and it is older than the last schema change of its table.
+Both are told by its place, where that is comparable, otherwise by its commit ts or event time.  A row that is older and
+comes for the first time stops the bridge: the sender was killed before it had sent it, and its schema change, which it
+had sent, did not wait.
 
 Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
 behind others shows it: its place is not behind the last one of its partition in the target (a set of GTIDs is a part of
@@ -14,6 +16,7 @@ GTIDs alone, a row of the very last transaction may be one more of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Refused, classify
 from bridge.errors import SourceError
 from bridge.filters.routes import Routes
@@ -35,6 +39,8 @@ from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
 """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
 _SECOND_MS: Final = 1000
+_LONGEST_WAIT: Final = ms_tso(60_000)
+"""How much later than a schema change, which has the time of its start, rows may be dated that are before it."""
 _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
@@ -65,6 +71,30 @@ def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) 
         return None
     copies, _ = _followed(rows, len(rows.times), applied, seen())
     return copies if copies.any() else None
+
+
+UNTOLD: Final = -1
+"""A row of which its place does not tell whether it comes for the first time."""
+SENT_AGAIN: Final = -2
+
+
+def told_by_place(rows: Rows, applied: AppliedRow, shown: int, since: int, copies: Bools | None) -> Longs:
+    """Tells of each row of a partition whether it comes for the first time, by its place: gives `since` where it does,
+    else SENT_AGAIN or UNTOLD.
+
+    applied: the last row in the target.  shown: the highest time (TSO) before these rows, 0 where nothing has come.
+    since: the time (TSO) of the last row; 0 where it came before the last schema change.
+    copies: which of them `copies_by_place` found.
+    """
+    told = np.full(len(rows.times), UNTOLD if shown else 0)
+    if applied.place and not is_of_sending(applied.place):
+        _, behind = Places.of(rows.table["place"]).compared(applied.place, rows.times < applied.ts)
+        is_same = pc.fill_null(pc.equal(rows.table["place"], applied.place), False).to_numpy()
+        behind |= is_same & (rows.table["index"].to_numpy() > applied.rows) & (applied.rows > 0)
+        told[behind] = since
+    if copies is not None:
+        told[copies] = SENT_AGAIN
+    return told
 
 
 def last_applied(
@@ -189,39 +219,42 @@ class RepeatedRows:
         self._changes_between, self._routes = changes_between, routes
         self._since: int | None = None
         self._newest = 0
-        self._last: dict[_RowsOf, SchemaChange] = {}
+        self._last: dict[tuple[_RowsOf, bool], SchemaChange] = {}
+        """The last of each table; apart from the others (True) that which may have taken rows or values away."""
         self._named: set[str] = set()
 
     def note_change(self) -> None:
         """Notes that a schema change is about to run, which is on record before the next rows are asked about."""
         self._since = None
 
-    def among(self, rows: pa.Table, times: Longs, seen: Callable[[], Longs]) -> Bools | None:
-        """Tells which rows are sent again from before a schema change; None when none is.
+    def among(self, rows: pa.Table, times: Longs, seen: Callable[[], Longs], told: Callable[[], Longs]) -> Bools | None:
+        """Tells which rows are sent again from before a schema change; None when none is.  Raises SourceError at a row
+        that comes for the first time from before one that may have taken rows or values away.
 
         rows: row changes (EVENT_SCHEMA), at least one.  times: their commit ts or event times (TSO), whatever stands in
         the table.  seen: gives for each row the highest time that its partition had shown when the last
-        schema change ran.
+        schema change ran.  told: gives what places tell of each (`told_by_place`).
         """
-        lowest = int(times.min())
+        lowest = int(times.min()) - _LONGEST_WAIT
         self._look_back_to(ms_tso(tso_ms(lowest) // _SECOND_MS * _SECOND_MS))
-        if lowest > self._newest:
+        early = np.flatnonzero(times <= self._newest + _LONGEST_WAIT)
+        if not self._newest or not len(early):
             return None
-        early = np.flatnonzero(times <= self._newest)
         some = rows.take(pa.array(early)).combine_chunks()
         found = np.zeros(rows.num_rows, np.bool_)
-        of_last = self._older(some, times[early], seen()[early])
+        of_last = self._older(some, times[early], seen()[early], told()[early])
         if not of_last.any():
             return None
         found[early] = of_last
         return found
 
-    def _older(self, rows: pa.Table, times: Longs, seen: Longs) -> Bools:
+    def _older(self, rows: pa.Table, times: Longs, seen: Longs, told: Longs) -> Bools:
         found = np.zeros(rows.num_rows, np.bool_)
         for name, numbers in _by_table(rows):
-            for change in self._changes_of(name):
-                older, first = is_older(rows.take(pa.array(numbers)), times[numbers], seen[numbers], change)
-                if first.any():
+            for change, takes in self._changes_of(name):
+                some = rows.take(pa.array(numbers))
+                older, first = is_older(some, times[numbers], seen[numbers], told[numbers], change)
+                if takes and first.any():
                     at = int(numbers[first.argmax()])
                     topic, partition, offset = (rows[column][at].as_py() for column in _POSITION)
                     raise before_change(topic, partition, offset, change.text)
@@ -230,9 +263,11 @@ class RepeatedRows:
                 found[numbers] |= older
         return found
 
-    def _changes_of(self, name: _RowsOf) -> Iterable[SchemaChange]:
+    def _changes_of(self, name: _RowsOf) -> Iterable[tuple[SchemaChange, bool]]:
         whose = (name, name._replace(table=_ALL_TABLES, shard=""), name._replace(schema=_ANY_DATABASE, shard=""))
-        return (change for one in whose if (change := self._last.get(_folded(one))) is not None)
+        for one, takes in product(map(_folded, whose), (False, True)):
+            if (change := self._last.get((one, takes))) is not None:
+                yield change, takes
 
     def _tell(self, name: _RowsOf, change: SchemaChange) -> None:
         if change.id not in self._named:
@@ -247,7 +282,7 @@ class RepeatedRows:
         self._since, self._last = since, {}
         for change in self._changes_between(since, _END):
             for name in self._rows_of(change):
-                self._last[_folded(name)] = change
+                self._last[_folded(name), _may_take(change)] = change
         self._newest = max((change.commit_ts for change in self._last.values()), default=0)
 
     def tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
@@ -280,31 +315,43 @@ def before_change(topic: str, partition: int, offset: int, text: str = "") -> So
     )
 
 
-def is_older(rows: pa.Table, times: Longs, seen: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
+_TAKES_NOTHING: Final = frozenset({ChangeClass.ADD_COLUMN, ChangeClass.ADD_INDEX, ChangeClass.NOTHING})
+
+
+def _may_take(change: SchemaChange) -> bool:
+    """Whether a row from before a schema change may not be applied behind it."""
+    found = classify(change.text, change.schema)
+    return isinstance(found, Refused) or not _TAKES_NOTHING.issuperset(found.classes)
+
+
+def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
     """Tells which rows are sent again from before a schema change that ran; and which are from before it, and come for
-    the first time in a partition that had shown others.
+    the first time.
 
     rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
     seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
-        repetition.
+        repetition.  told: what places tell (`told_by_place`).
     Where time alone tells, rows of the millisecond of the schema change, which may be a whole second, count as older
     only if their partition had shown a later time: before that, they may come for the first time.  The same holds where
-    the place tells that a row of a later time is older: its binlog may be a new one, after RESET MASTER.
+    the place tells that a row of a later time is older: its binlog may be a new one, after RESET MASTER; not where its
+    partition has shown nothing since the schema change.
     """
     millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
     by_time = rows["by_time"].to_numpy(zero_copy_only=False)
     latest = latest_beside(millis, at)
     older = np.where(by_time, latest <= at, times <= change.commit_ts)
-    is_clear = np.where(by_time, latest < at, older)
+    is_clear, by_place = np.where(by_time, latest < at, older), np.zeros(len(times), np.bool_)
     if change.place and not is_of_sending(change.place) and rows["place"].null_count < rows.num_rows:
         places = Places.of(rows["place"])
-        is_comparable, behind = places.compared(change.place, times < change.commit_ts, of_change=True)
-        is_clear |= is_comparable & (millis == at)
-        older = np.where(is_comparable, ~behind, older)
+        by_place, behind = places.compared(change.place, times < change.commit_ts, of_change=True)
+        is_clear |= by_place & (millis == at)
+        older = np.where(by_place, ~behind, older)
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
     mine = np.where(by_time, latest_beside(millis, shown), times)
-    found: Bools = older & np.where(is_clear, mine <= shown, mine < shown)
-    return found, older & is_clear & (mine > shown) & (shown > 0)
+    is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
+    is_first &= older & (told != SENT_AGAIN)
+    found: Bools = older & ~is_first & ((told == SENT_AGAIN) | np.where(is_clear, mine <= shown, mine < shown))
+    return found, is_first
 
 
 def _folded(name: _RowsOf) -> _RowsOf:

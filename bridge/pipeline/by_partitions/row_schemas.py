@@ -59,7 +59,7 @@ class RowsAhead:
             return False
         if not self.columns or known.kind is not StatementKind.ALTER_TABLE:
             return True
-        return not self.columns.isdisjoint(column_changes(change.text).come)
+        return not self.columns.isdisjoint(column_changes(change.text, known).come)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class ColumnsTell:
             return None
         if known.kind is not StatementKind.ALTER_TABLE:
             return None
-        changes = column_changes(change.text)
+        changes = column_changes(change.text, known)
         come = changes.come - changes.dropped
         return cls(_lower(known.tables[0]), changes.gone, come, moment) if changes.gone or come else None
 
@@ -102,7 +102,7 @@ class ColumnsTell:
             return False
         if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:
             return known.kind not in _OF_NO_COLUMN
-        changes = column_changes(change.text)
+        changes = column_changes(change.text, known)
         return not (self.gone.isdisjoint(changes.come) and self.come.isdisjoint(changes.gone))
 
     def bounds(self, runs: Iterable[pa.Table]) -> tuple[int, int]:

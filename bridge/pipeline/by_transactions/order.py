@@ -157,7 +157,7 @@ class TransactionOrder(BoundaryOrder):
 
     def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
-        now = self._clock()
+        now, next_ts = self._clock(), self._queue.next_ts
         is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
         # before what is due: a process that dies in between reads none again that stands before one that ran
         late = tuple(replace(change, commit_ts=self._queue.next_ts + number) for number, change in enumerate(late))
@@ -184,16 +184,17 @@ class TransactionOrder(BoundaryOrder):
                 control,
                 boundaries=dict.fromkeys(self._read, self._queue.next_ts),
                 changes=late + due.changes,
-                bad=tuple(map(self._stopping, control.bad)),
+                bad=tuple(self._explained(bad, next_ts) for bad in control.bad),
             ),
         )
 
-    def _stopping(self, bad: BadMessage) -> BadMessage:
-        """Says of a message that cannot be decoded what else it means here."""
+    def _explained(self, bad: BadMessage, next_ts: int) -> BadMessage:
+        """Says of a message that cannot be decoded what else it means here, and behind what it stops the bridge, or is
+        quarantined."""
         entry = bad.entry
         if entry.code != Code.SCHEMA_CHANGE:
             entry = replace(entry, reason=f"{entry.reason}; {_COUNTS}")
-        return bad._replace(entry=entry, boundary=self._queue.next_ts)
+        return bad._replace(entry=entry, boundary=self._queue.next_ts if self._on_bad_message.stops(bad) else next_ts)
 
     def _keep(self, due: DueRows) -> None:
         self._places += due.places
@@ -246,6 +247,8 @@ class TransactionOrder(BoundaryOrder):
         super().end()
         self._settle()
         self._hand_on(_NO_EVENTS)
+        if self._queue.is_short:
+            log.warning("transaction_waits", why=self._queue.reason, rows=self.rows)
 
     # --- what is due
 

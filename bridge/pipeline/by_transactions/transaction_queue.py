@@ -180,6 +180,8 @@ class TransactionQueue:
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
     end_at: when the last END came that is no copy of one that was due (the clock's seconds).
+    reason: what the first transaction that is not whole lacks; "" when there is none.
+    is_short: whether a transaction waits for rows, or for an END although later ones have come.
     """
 
     topic: PartitionId
@@ -192,6 +194,8 @@ class TransactionQueue:
     passed: dict[PartitionId, int] = field(default_factory=dict)
     most: Amount = MOST_IN_MEMORY
     end_at: float = -math.inf
+    reason: str = ""
+    is_short: bool = False
     _rows: ToldRows = field(default_factory=lambda: ToldRows.of(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, _End] = field(default_factory=dict)
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -202,8 +206,6 @@ class TransactionQueue:
     """The last transaction, or schema change with a GTID, that was due of each server, by what stands before the number
     of the id; of the processes before, only the last of all."""
     _statements: list[_Statement] = field(default_factory=list)
-    _blocked: str = ""
-    _is_short: bool = False
 
     def __post_init__(self) -> None:
         self._note_last(self.place.id)
@@ -219,19 +221,9 @@ class TransactionQueue:
         return self._rows.in_memory.bytes
 
     @property
-    def is_short(self) -> bool:
-        """Whether a transaction waits for rows, or for an END although later ones have come."""
-        return self._is_short
-
-    @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not (len(self._rows) or self._ends or self._statements)
-
-    @property
-    def reason(self) -> str:
-        """What the first transaction that is not whole lacks; "" when there is none."""
-        return self._blocked
 
     def first_offsets(self) -> dict[PartitionId, int]:
         """Gives for each partition the offset of the first message that waits, where one does."""
@@ -455,7 +447,7 @@ class TransactionQueue:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
         whole, passed = list[_End](), list[str]()
-        last, self._blocked, self._is_short = self.place.number, "", False
+        last, self.reason, self.is_short = self.place.number, "", False
         of_these = ((found.firsts[one], id_) for id_, one in found.ids.items() if id_ not in self._ends)
         without_end = min(of_these, default=None)
         for end in self._ends.values():
@@ -472,7 +464,7 @@ class TransactionQueue:
             is_plain = one is not None and end.counts_all and found.are_all(one, end.marks[0])
             is_settled = found.lasts[one] < below if one is not None and is_plain else end.batch <= settled
             if not is_settled or (end.not_before is not None and now < end.not_before and not is_end):
-                self._blocked = f"the transaction {told_id(end.id)} has just come"
+                self.reason = f"the transaction {told_id(end.id)} has just come"
                 break
             are_told_apart = not _OF_MARIADB.match(end.id)
             if one is None or not (
@@ -483,15 +475,15 @@ class TransactionQueue:
                 if one is not None and not end.counts_all and not are_told_apart:
                     lacks = f"the transaction {told_id(end.id)} {_BEGUN_TWICE}"
                 if told_id(end.id) not in self.incomplete:
-                    self._blocked, self._is_short = lacks, True
+                    self.reason, self.is_short = lacks, True
                     break
                 self.given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
             if one is None:
                 whole.append(end)
                 continue
             if without_end is not None and found.lasts[one] > without_end[0]:
-                self._blocked = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
-                self._is_short = True
+                self.reason = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
+                self.is_short = True
                 break
             if found.firsts[one] <= last:
                 raise SourceError(
@@ -504,8 +496,8 @@ class TransactionQueue:
             whole.append(end)
         for id_ in passed:
             del self._ends[id_]
-        if not self._blocked and without_end is not None:
-            self._blocked = f"the transaction {told_id(without_end[1])} has no END yet"
+        if not self.reason and without_end is not None:
+            self.reason = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
 
     def _is_past(self, id_: str) -> bool:

@@ -13,8 +13,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_load import parse_limits
 from bridge.mysql.state.controls import Control, ControlKind, Controls, ControlTable, as_document
 from bridge.pipeline.steering.gate import Gate, Limits
-from bridge.pipeline.steering.load_watch import LoadWatch
-from bridge.pipeline.steering.lookout import KeptSession, Lookout
+from bridge.pipeline.steering.load_watch import KeptSession, LoadWatch, Lookout
 
 BEING_READ: Final = "what `bridge ctl` has set is being read"
 BEING_MEASURED: Final = "the load of the servers is being measured"

@@ -18,9 +18,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
-from bridge.pipeline.watching.start import StartReporter
-from bridge.pipeline.watching.status import Status
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.watching.status import StartReporter, Status, StatusReporter
 
 HEARTBEAT_SECONDS: Final = 5.0
 _TIMEOUT_SECONDS: Final = 10.0

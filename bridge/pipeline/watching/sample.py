@@ -11,8 +11,7 @@ from bridge.model import Positions, TableName
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.status import Status
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.watching.status import Status, StatusReporter
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
 from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, PlainDecoder, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.compression import decompressed
 from bridge.protocols.values.event_time import local_event_ts
+from bridge.protocols.values.json_message import decompressed
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms
 

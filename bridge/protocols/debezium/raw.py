@@ -16,8 +16,8 @@ from functools import partial
 from typing import Final
 
 from bridge.events import Code
-from bridge.protocols.debezium import json_numbers
 from bridge.protocols.debezium import values as values
+from bridge.protocols.debezium.columns import document
 from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
@@ -145,7 +145,7 @@ def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCon
 
 
 def _document(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: json_numbers.document(unquoted(literal)) if is_text(literal) else literal
+    return lambda literal: document(unquoted(literal)) if is_text(literal) else literal
 
 
 def _enum(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter | None:

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import orjson
 
 from bridge.events import Event
-from bridge.protocols.debezium.columns import raw_literal, scale_of, wrapped_unsigned
-from bridge.protocols.debezium.json_numbers import document
+from bridge.protocols.debezium.columns import document, raw_literal, scale_of, wrapped_unsigned
 from bridge.protocols.debezium.values import binary, date_days, datetime_micros, datetime_millis, zoned_timestamp
 from bridge.protocols.fast.compiled.codes import (
     ANY,

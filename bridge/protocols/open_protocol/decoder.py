@@ -22,8 +22,7 @@ from bridge.protocols.decoder import (
     shown,
 )
 from bridge.protocols.open_protocol.types import converter_of, declared_type, form_of, is_of_handle, open_protocol_types
-from bridge.protocols.values.compression import decompressed, growth_limit
-from bridge.protocols.values.json_message import json_object
+from bridge.protocols.values.json_message import decompressed, growth_limit, json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.untyped import with_forms, with_types
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.protocols.open_protocol.decoder import OPEN_PROTOCOL_VERSION
 from bridge.protocols.protocol import Protocol, Recognised
-from bridge.protocols.values.compression import packing
+from bridge.protocols.values.json_message import packing
 
 _SCHEMA_CHANGE: Final = re.compile(rb'"t" ?: ?2\b')
 

@@ -43,7 +43,7 @@ DOUBLE_NUMBER: Final = Usual(DOUBLE_OF_NUMBER)
 MILLIS, MICROS = Usual(MILLISECONDS), Usual(MICROSECONDS)
 """Integers since 1970-01-01, as if in UTC, that become DATETIMEs; 0 may be a zero date."""
 JSON_DOCUMENT: Final = Usual(DOCUMENT)
-"""A document without numbers of many digits (`debezium.json_numbers`) stays as it is."""
+"""A document without numbers of many digits (`debezium.columns`) stays as it is."""
 TEXT_OF_INTEGER, TEXT_OF_NATURAL, TEXT_OF_DECIMAL, TEXT_OF_DOUBLE, TEXT_OF_DATE, TEXT_OF_TIME, TEXT_OF_DATETIME = (
     Usual(TEXT_OF, of) for of in (INTEGER, NATURAL, DECIMAL, DOUBLE, DATE, TIME, DATETIME)
 )

@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import Kind
 from bridge.model import Column, Table, TableName
-from bridge.rows.arrow_images import joined, parts_of
 from bridge.rows.grouping import Longs, ends
 from bridge.rows.keys.key_steps import RowShape, Steps
-from bridge.rows.literal_offsets import Cells
+from bridge.rows.literal_offsets import Cells, joined, parts_of
 
 _EXACT_TYPES: Final = frozenset(
     (

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.protocols.fast.readiness import Readiness
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Longs
-from bridge.rows.literal_offsets import buffers_of
+from bridge.rows.literal_offsets import TEXT, buffers_of
 
 _readiness: Final = Readiness()
 

@@ -12,8 +12,8 @@ from bridge.errors import ApplyError
 from bridge.events import SEP
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import joined, parts_of, runs, wrapped
 from bridge.rows.keys.key_spellings import spelled_texts
+from bridge.rows.literal_offsets import joined, parts_of, runs, wrapped
 from bridge.rows.net_changes import Image
 from bridge.rows.sql import members
 from bridge.rows.sql.statement import STATEMENT_BYTES, cut_to_statements

@@ -16,7 +16,7 @@ import pyarrow as pa
 from bridge.events import SEP
 from bridge.model import Table, TableName
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT
+from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, WrittenRows
 from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import Stage, Statement

@@ -25,9 +25,9 @@ import pyarrow as pa
 from bridge.events import SEP, Kind
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
 from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
+from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql import members
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves

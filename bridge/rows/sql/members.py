@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from bridge.model import Column
 from bridge.protocols.values import literals
-from bridge.rows.arrow_images import TEXT
-from bridge.rows.literal_offsets import Cells, replaced
+from bridge.rows.literal_offsets import TEXT, Cells, replaced
 
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _MOST_DIGITS: Final = 5

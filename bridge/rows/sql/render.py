@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 
 from bridge.model import Table
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT, joined, parts_of, runs
 from bridge.rows.keys.key_spellings import is_exact, spelled_texts
+from bridge.rows.literal_offsets import TEXT, joined, parts_of, runs
 from bridge.rows.net_changes import (
     Image,
     KeyedChanges,

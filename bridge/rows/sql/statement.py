@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.model import TableName
-from bridge.rows.arrow_images import TEXT, runs
+from bridge.rows.literal_offsets import TEXT, runs
 from bridge.rows.sql.load_format import Load
 from bridge.rows.types.type_check import CheckedTypes
 

@@ -27,9 +27,19 @@ from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.values.column_types import ColumnType, column_type
 from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms, usual_values
-from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.literal_offsets import Cells, Literals, buffers_of, images_of, replaced, slices, to_numpy, whole
+from bridge.rows.literal_offsets import (
+    TEXT,
+    Cells,
+    Literals,
+    buffers_of,
+    images_of,
+    parts_of,
+    replaced,
+    slices,
+    to_numpy,
+    whole,
+)
 from bridge.rows.types.type_check import CheckedTypes, check_types, true_names
 
 _SLACK: Final = 64

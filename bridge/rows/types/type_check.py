@@ -37,9 +37,8 @@ from bridge.protocols.fast.compiled.codes import (
     FITS_YEAR,
 )
 from bridge.protocols.fast.readiness import Readiness
-from bridge.rows.arrow_images import TEXT, parts_of
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.literal_offsets import Cells, to_numpy
+from bridge.rows.literal_offsets import TEXT, Cells, parts_of, to_numpy
 from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
 from bridge.tso import tso_ms
 

@@ -12,11 +12,10 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import Table, TableName
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.keys.key_steps import RowShape
 from bridge.rows.keys.key_sums import key_sums
-from bridge.rows.literal_offsets import Cells, to_numpy, whole
+from bridge.rows.literal_offsets import TEXT, Cells, to_numpy, whole
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.types.resolve_types import typed

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
-from bridge.verify.compare.dense_keys import DenseKey
 from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
-from bridge.verify.compare.key_sql import KeyValues, any_of, between, boundary_query
+from bridge.verify.compare.key_sql import DenseKey, KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.keyless import Buckets, in_bucket, stream_buckets
 from bridge.verify.compare.row_diff import (
     ComparedColumns,

@@ -227,7 +227,7 @@ def _changes_rows(coverage: Coverage, classified: Classified, text: str) -> bool
     """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away."""
     if coverage.only_tables:
         return False
-    effects = column_changes(text)
+    effects = column_changes(text, classified)
     has_primary = coverage.identity.key_of(classified.tables[0]) in coverage.primary
     return bool(
         effects.made

@@ -22,12 +22,11 @@ from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
 from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
-from bridge.rows.arrow_images import TEXT, parts_of, runs
 from bridge.rows.grouping import Bools, Longs
+from bridge.rows.literal_offsets import TEXT, parts_of, runs
 from bridge.rows.sql.members import EnumZero, with_zeros, zero_of
 from bridge.rows.sql.statement import STATEMENT_BYTES
-from bridge.verify.compare.dense_keys import dense_key
-from bridge.verify.compare.key_sql import between, boundary_query, in_key_order, key_parts
+from bridge.verify.compare.key_sql import between, boundary_query, dense_key, in_key_order, key_parts
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import Bools, Longs, combined, numbered
 from bridge.rows.keys.key_steps import RowShape
 from bridge.rows.keys.key_sums import key_sums
-from bridge.rows.literal_offsets import Cells, whole
+from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.net_changes import last_of_keys
 from bridge.verify.log.logged_rows import STEP_SCHEMA, ReplicatedTable, partitions_of
 

@@ -19,10 +19,9 @@ import pyarrow.compute as pc
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
-from bridge.rows.literal_offsets import Cells, whole
+from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names

@@ -24,9 +24,8 @@ from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan, why_rows_stay
-from bridge.verify.compare.dense_keys import dense_key
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import in_key_order, key_parts
+from bridge.verify.compare.key_sql import dense_key, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
@@ -37,8 +36,7 @@ from bridge.verify.report import Report, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
 from bridge.verify.source.recheck import InFlight, persistent, read_motion, settle
-from bridge.verify.source.schema_diff import SchemaFindings, compare_schemas
-from bridge.verify.source.shard_tables import as_one, findings_of
+from bridge.verify.source.schema_diff import SchemaFindings, as_one, compare_schemas, findings_of
 from bridge.verify.source.target_statements import (
     StatementTranslator,
     column_statements,

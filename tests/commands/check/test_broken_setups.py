@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check.machine import Folder
 from bridge.filters.routes import Routes
 from bridge.local.server import free_port
 from bridge.mysql.state import schema as own_tables
@@ -31,7 +30,6 @@ BOUNDARY = json.dumps(
 ROW = canal("INSERT", {"id": ("int", "1"), "v": ("int", "1")})
 WRONG_ROW = canal("INSERT", {"id": ("int", "one"), "v": ("int", "1")})
 TIMED_ROW = canal("INSERT", {"id": ("int", "1"), "v": ("timestamp", "2026-11-22 10:00:00")})
-MADE = canal("CREATE", {}, table="w", isDdl=True, sql="CREATE TABLE `w` (`id` INT PRIMARY KEY)", data=None)
 CUT_ROW = canal("INSERT", {"id": ("int", "1")}, _tidb={"commitTs": TSO, "onlyHandleKey": True})
 
 
@@ -63,10 +61,9 @@ Break = Callable[[Setup], None]
 def setup(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
     """What `bridge check` finds nothing wrong with."""
     sql(target, "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v INT)", "CREATE DATABASE _bridge")
-    monkeypatch.setattr("bridge.commands.check.machine._java", lambda _: 'openjdk version "17.0.13"')
     yield Setup(target, patch=monkeypatch)
     with admin(target) as session:
-        session.execute("SET GLOBAL read_only = OFF, max_allowed_packet = 67108864")
+        session.execute("SET GLOBAL read_only = OFF")
         session.execute("DROP USER IF EXISTS poor")
 
 
@@ -100,15 +97,6 @@ def poor(*grants: str, password: str = "") -> Break:
     return make
 
 
-def on_this_machine(name: str, value: object) -> Break:
-    """A fact of the machine that cannot be had in a test."""
-
-    def make(setup: Setup) -> None:
-        setup.patch.setattr(f"bridge.commands.check.machine.{name}", lambda *_: value)
-
-    return make
-
-
 def nowhere(*_: object) -> str:
     return f"127.0.0.1:{free_port()}"
 
@@ -116,17 +104,6 @@ def nowhere(*_: object) -> str:
 def no_broker(setup: Setup) -> None:
     setup.patch.setattr("bridge.sources.kafka.source._TIMEOUT_SECONDS", 1)
     setup.flags.update({"--input": "", "--bootstrap-servers": nowhere(), "--topic": "t"})
-
-
-def no_timezone(setup: Setup) -> None:
-    sql(setup.url, "ALTER TABLE d.t MODIFY v TIMESTAMP NULL")
-    setup.flags["--timezone"] = ""
-
-
-def no_database(setup: Setup) -> None:
-    """The first schema change makes a table there."""
-    altered("DROP DATABASE d")(setup)
-    sent(MADE, BOUNDARY)(setup)
 
 
 def other_routes(setup: Setup) -> None:
@@ -160,10 +137,6 @@ def void(_: object) -> None:
 OWN = "ALL ON _bridge.*"
 NEEDED = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX"
 BROKEN: dict[str, tuple[Break, str, str]] = {
-    "no Java": (on_this_machine("_java", ""), "java", "Java cannot be run"),
-    "old Java": (on_this_machine("_java", 'openjdk version "11.0.2"'), "java", "Java 11 is too old"),
-    "too little memory": (on_this_machine("machine_memory", 1 << 30), "memory", "at least 1,536 MiB"),
-    "no room to spill": (on_this_machine("_folder", Folder("/tmp", None)), "spill", "nothing can be written"),
     "no target server": (flag("--target", f"mysql://root@{nowhere()}/"), "target", "does not answer"),
     "no target": (flag("--target", ""), "target", "no target is given"),
     "wrong password": (poor("USAGE ON *.*", password="hidden"), "target", "BRIDGE_TARGET_PASSWORD"),
@@ -174,18 +147,14 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "a message that is none": (sent(ROW, WRONG_ROW, BOUNDARY), "messages", "1 message that cannot be decoded"),
     "rows cut to their key": (sent(CUT_ROW, BOUNDARY), "messages", "--upstream"),
     "no zone, in a message": (lambda s: (flag("--timezone", "")(s), sent(TIMED_ROW)(s))[-1], "timezone", "--timezone"),
-    "no zone, by the target": (no_timezone, "timezone", "d.t.v"),
     "read-only": (altered("SET GLOBAL read_only = ON"), "read-only", "point --target at the primary"),
-    "small packets": (altered("SET GLOBAL max_allowed_packet = 1048576"), "packet", "1,048,576"),
     "a trigger": (
         altered("CREATE TRIGGER d.x AFTER INSERT ON d.t FOR EACH ROW SET @a = 1"),
         "side-effects",
         "trigger x on d.t",
     ),
-    "no database": (no_database, "databases", "make tables: d"),
     "no table": (altered("DROP TABLE d.t"), "tables", "d.t"),
     "no column": (altered("ALTER TABLE d.t DROP COLUMN v"), "columns", "d.t lacks v"),
-    "a column too many": (altered("ALTER TABLE d.t ADD w INT NOT NULL"), "columns", "so that it takes no new row: w"),
     "a grant is missing": (
         poor(OWN, f"{NEEDED.replace('DELETE, ', '')} ON d.*"),
         "grants",
@@ -232,7 +201,7 @@ def test_a_silent_target_does_not_keep_check(tmp_path: Path, setup: Setup, monke
         ended = setup.checked(tmp_path)
     lines = json.loads(ended.out)
     assert [line["what"] for line in lines if line["level"] == "fail"] == ["the target gave no answer within 3 s"]
-    assert {"java", "protocol", "order"} <= {line["check"] for line in lines}
+    assert {"source", "protocol", "order"} <= {line["check"] for line in lines}
 
 
 def test_create_makes_the_bridges_own_tables(tmp_path: Path, setup: Setup) -> None:

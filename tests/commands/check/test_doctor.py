@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.captures import write_lines
 from tests.support.command import bridge
-from tests.support.pipelines import admin, sql
+from tests.support.pipelines import sql
 from tests.support.wire import TSO, canal
 
 
@@ -55,19 +55,14 @@ def test_the_upstream(target: str, cut: str) -> None:
 
 
 def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
-    """One that is not TiDB will do for verify; what a topic without boundaries cannot promise is said, and that writing
-    might cost less."""
+    """One that is not TiDB will do for verify; what a topic without boundaries cannot promise is said."""
     message = json.loads(canal("INSERT", {"id": ("int", "1")}, es=1_700_000_000_000))
     del message["_tidb"]
     line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(json.dumps(message).encode()).decode()}
     path = str(write_lines(tmp_path / "w.jsonl", [line]))
-    with admin(target) as session:
-        session.execute("SET GLOBAL local_infile = OFF")
-        code, lines = findings(target, "--input", path, "--upstream", target)
-        session.execute("SET GLOBAL local_infile = ON")
+    code, lines = findings(target, "--input", path, "--upstream", target)
     assert (code, [line for line in lines if line.startswith("FAIL")]) == (0, [])
     assert any("not TiDB" in line for line in lines)
-    assert any("local_infile is OFF  -> switch it on" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys in one transaction"):
         assert any(words in line for line in lines)
 

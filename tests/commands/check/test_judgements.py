@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check import kafka, machine, server, tables, upstream
+from bridge.commands.check import kafka, server, tables, upstream
 from bridge.commands.check.finding import Finding, Level
 from bridge.commands.check.grants import GrantFacts
 from bridge.commands.check.kafka import SourceFacts
-from bridge.commands.check.machine import Folder, MachineFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, ServerFacts
 from bridge.commands.check.tables import Needed, TableFacts
@@ -53,34 +52,14 @@ def test_versions(said: str, level: Level) -> None:
     assert server.judge_version(said, "there").level is level
 
 
-GOOD = MachineFacts('version "17.0.13"', 8 << 30, Folder("/tmp", 9 << 30))
-
-
 def said(found: Sequence[Finding], level: Level) -> list[str]:
     return [finding.check for finding in found if finding.level is level]
 
 
-@pytest.mark.parametrize(
-    ("change", "failing", "warning"),
-    [
-        ({}, [], []),
-        ({"java": 'openjdk version "21.0.1"'}, [], ["java"]),
-        ({"java": 'java version "1.8.0_392"'}, ["java"], []),
-        ({"memory": 2 << 30}, [], ["memory"]),
-        ({"memory": None}, [], []),
-        ({"spill": Folder("/tmp", 1 << 30)}, [], ["spill"]),
-    ],
-)
-def test_machines(change: dict[str, Any], failing: list[str], warning: list[str]) -> None:
-    """What works with less than it could have is a warning."""
-    found = list(machine.judge(replace(GOOD, **change), SETTINGS))
-    assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
-
-
 def a_server(version: str = "8.0.36", limits: tuple[Reach, ...] = (), **more: str) -> ServerFacts:
-    usual = {"max_allowed_packet": str(64 << 20), "log_bin": "ON"}
+    usual = {"log_bin": "ON"}
     grants = GrantFacts("", ())
-    return ServerFacts(version, Encryption("TLS", True), True, usual | more, "", limits, True, grants)
+    return ServerFacts(version, Encryption("TLS", True), True, usual | more, limits, True, grants)
 
 
 @pytest.mark.parametrize(("source", "warning"), [("tidb", []), ("mysql-8", ["names"]), ("mariadb", ["names"])])
@@ -147,7 +126,6 @@ ROW = Event(Kind.INSERT, ms_tso(NOW))
     ("facts", "tails", "failing", "warning"),
     [
         (a_topic(2, 0, 1), {0: [boundary(1)], 1: [boundary(2)]}, [], []),
-        (a_topic(2, 0, 1), {0: [boundary(1)], 1: [boundary(200)]}, [], ["boundary-age"]),
         (a_topic(2, 0, 1), {0: [boundary(1)], 1: [ROW]}, [], ["boundaries"]),
         (a_topic(3, 0, 1), {0: [boundary(1)], 1: [boundary(2)]}, ["boundaries"], []),
     ],
@@ -155,7 +133,7 @@ ROW = Event(Kind.INSERT, ms_tso(NOW))
 def test_boundaries(
     facts: SourceFacts, tails: Mapping[int, list[Event]], failing: list[str], warning: list[str]
 ) -> None:
-    """One in each partition, and a young one: the partition that lacks one holds everything back."""
+    """One in each partition: the partition that lacks one holds everything back."""
     found = list(kafka.judge_boundaries(facts, {("t", number): events for number, events in tails.items()}))
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
@@ -227,7 +205,7 @@ def test_every_line_that_can_fail_is_in_a_test() -> None:
         for folder in (Path(kafka.__file__).parent, Path(__file__).parent)
     )
     failing = set(re.findall(r"\bfail(?:ed)?\(\s*\"([a-z-]+)\"", lines)) - {"version"}
-    assert len(failing) > 20
+    assert len(failing) >= 20
     assert [name for name in sorted(failing) if f'"{name}"' not in tests] == []
 
 
@@ -235,6 +213,6 @@ def test_names_that_debezium_changed() -> None:
     """Are the target's own: neither column is lacking there, nor one without a value."""
     table = Table(T, {name: Column(name, "int", None, False) for name in ("id", "a-b")})
     need = Needed(T, frozenset({"id", "a_b"}), frozenset({frozenset({"id", "a_b"})}), True)
-    facts = TableFacts({T: table}, {T: frozenset({"a-b"})}, [], [], True)
+    facts = TableFacts({T: table}, [], True)
     found = tables._judge_tables(facts, [need], Decoded("debezium", {}, {}, True))
     assert [one.what for one in found if one.check == "columns"] == []

@@ -79,7 +79,7 @@ def test_keys_that_compare_otherwise_than_the_source() -> None:
     def judged(collation: str, source: str) -> list[tuple[str, Level]]:
         columns = {"k": Column("k", "varchar(9)", "utf8mb4", False, False, collation)}
         table = Table(name, columns, (("k",),), (("k",),))
-        looked = TableFacts({name: table}, {}, [], [], True)
+        looked = TableFacts({name: table}, [], True)
         found = tables.judge(looked, Decoded("canal-json", {}, {}, False), settings(source=source))
         return [one for one in said(list(found)) if one[0] == "collations"]
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.ddl.by_table.column_changes import ColumnChanges, column_changes
+from bridge.ddl.parser import Classified, classify
 
 CASES = [
     ("ALTER TABLE t ADD COLUMN a INT", {}, set(), set(), False),
@@ -32,11 +33,18 @@ CASES = [
 ]  # fmt: skip
 
 
+def changes_of(statement: str) -> ColumnChanges:
+    """The effects of a statement."""
+    classified = classify(statement, "s")
+    assert isinstance(classified, Classified)
+    return column_changes(statement, classified)
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
 def test_effects(case: tuple[str, dict[str, str], set[str], set[str], bool]) -> None:
     """Columns that are renamed, dropped or retyped, and partitions that go with their rows."""
     statement, renamed, dropped, retyped, loses_rows = case
-    found = replace(column_changes(statement), changes_keys=False)
+    found = replace(changes_of(statement), changes_keys=False)
     assert found == ColumnChanges(renamed, frozenset(dropped), frozenset(retyped), loses_rows)
 
 
@@ -51,7 +59,7 @@ def test_effects(case: tuple[str, dict[str, str], set[str], set[str], bool]) -> 
 )  # fmt: skip
 def test_keys_are_changed(change: str, changes_keys: bool) -> None:
     """By what makes or drops a unique key, or may do so."""
-    assert column_changes(f"ALTER TABLE t {change}").changes_keys is changes_keys
+    assert changes_of(f"ALTER TABLE t {change}").changes_keys is changes_keys
 
 
 @pytest.mark.parametrize(
@@ -59,8 +67,8 @@ def test_keys_are_changed(change: str, changes_keys: bool) -> None:
 )
 def test_texts_are_converted(charset: str) -> None:
     """By CONVERT TO, and not by the default of new columns."""
-    assert column_changes(f"ALTER TABLE t ADD COLUMN a INT, CONVERT TO {charset}").converts_texts
-    assert not column_changes(f"ALTER TABLE t DEFAULT {charset}").converts_texts
+    assert changes_of(f"ALTER TABLE t ADD COLUMN a INT, CONVERT TO {charset}").converts_texts
+    assert not changes_of(f"ALTER TABLE t DEFAULT {charset}").converts_texts
 
 
 @pytest.mark.parametrize(
@@ -77,5 +85,5 @@ def test_texts_are_converted(charset: str) -> None:
 )  # fmt: skip
 def test_names_that_come_and_go(change: str, gone: set[str], come: set[str]) -> None:
     """By which a row shows on which side of the statement it is."""
-    found = column_changes(f"ALTER TABLE t {change}")
+    found = changes_of(f"ALTER TABLE t {change}")
     assert (found.gone, found.come) == (gone, come)

@@ -25,7 +25,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import REFUSED_VALUE, TRANSIENT, error_code
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
-from bridge.rows.arrow_images import TEXT, runs
+from bridge.rows.literal_offsets import TEXT, runs
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
 from bridge.rows.sql import render
 from bridge.rows.sql.load_format import load_of, load_statement, may_load, readable

@@ -22,7 +22,7 @@ from bridge.mysql.server_errors import LostConnectionError
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.pipeline.watching import heartbeat as heartbeats
 from bridge.pipeline.watching.heartbeat import Heartbeat
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.watching.status import StatusReporter
 from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims

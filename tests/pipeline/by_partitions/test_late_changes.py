@@ -91,6 +91,13 @@ def test_rows_that_are_sent_again() -> None:
     assert not is_late(places, {T}), "a binlog that began anew"
 
 
+def test_times_in_milliseconds() -> None:
+    """Those of commits (GTIDs of MySQL 8): a place behind it is late where its time is, too."""
+    change = Moment.of_change(TS + ms_tso(7), True, place(200))
+    rows = [(TS + ms_tso(ms), place(at)) for ms, at in ((8, 300), (6, 300), (8, 100))]  # the last of another clock
+    assert [change.shows_before(*row) for row in rows] == [True, False, False]
+
+
 def test_rows_of_before_the_start() -> None:
     """Nothing tells of which table they were."""
     places = AppliedPlaces({ONE: AppliedRow(TS, place(300)), TWO: NO_ROW})

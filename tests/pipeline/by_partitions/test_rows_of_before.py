@@ -7,7 +7,7 @@ import pytest
 
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
 
@@ -22,5 +22,5 @@ def test_of_a_statement_that_does_not_tell_its_databases(table: str, is_repeated
     repeated = RepeatedRows(lambda low, high: [ran] if low <= MOVED < high else [], Routes())
     schema = "archive" if table == "orders_2024" else "shop"
     rows = in_one_partition([row_change(EARLY, table, ["id"], ["id"], after=[1], schema=schema)])
-    found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]))
+    found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
     assert (found is not None and bool(found.all())) == is_repeated

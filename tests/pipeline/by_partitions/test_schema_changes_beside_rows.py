@@ -188,6 +188,16 @@ def test_a_table_that_is_missing_before_a_schema_change_stops_the_bridge(target:
     assert sql(target, "SHOW COLUMNS FROM m.t")[1:] == []
 
 
+@pytest.mark.timeout(60)
+def test_rows_of_several_tables_that_are_made_in_one_second(target: str) -> None:
+    """Each table's rows wait for its own CREATE TABLE, while the other one is tried with rows that wait, too."""
+    sql(target, "CREATE DATABASE m", "DO 0")
+    made = [(0, n, ddl(9, f"CREATE TABLE {table} (id INT PRIMARY KEY)")) for n, table in enumerate("abc")]
+    rows = [(n, at, wide(9 + at, table, id=at)) for n, table in enumerate("abc", 1) for at in (0, 1)]
+    run_all(target, events_table([*made, *rows]))
+    assert [sql(target, f"SELECT id FROM m.{table}") for table in "abc"] == [[(0,), (1,)]] * 3
+
+
 def test_a_column_that_never_comes_stops_the_bridge(target: str) -> None:
     """At the end of the input, with nothing of that row or what is behind it in the target; it goes on when it has
     come."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.support.pipelines import admin, opened, run_all, sql
 from tests.support.upstreams import events_table, row_change, schema_change
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+MAKE = "CREATE TABLE t (id INT PRIMARY KEY)"
 Placed = tuple[int, Event]
 
 
@@ -324,20 +326,66 @@ def test_rows_without_a_key(target: str, stamp: Stamp) -> None:
 def test_rows_that_come_first_behind_a_schema_change(target: str, name: str, seconds: int) -> None:
     """A sender was killed when it had sent a schema change, and not all rows before it, and was away for so long that
     the change ran: such a row would be left out, or stay in a table that was emptied.  seconds: behind the first row;
-    in the same one only places tell."""
+    in the same one only places tell.  The partition has shown rows before, or none at all."""
     stamp, since = SENDERS[name].stamp, 1_790_000_000_000
-    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)")
     first, second = (
         stamp(row_change(0, "t", ["id"], ["id"], after=[number]), number, since + (number - 1) * seconds * 1000)
         for number in (1, 2)
     )
     change = stamp(schema_change(0, "TRUNCATE TABLE t"), 3, since + 3 * seconds * 1000)
-    events = in_topic([(1, first), (0, change), (1, first), (1, second)])
-    run_all(target, events.slice(0, 3), batch=1, boundary_seconds=0)
+    for sent, again in (([(1, first), (0, change)], [first, second]), ([(0, change)], [second])):
+        stops_at_the_first(target, sent, [(1, row) for row in again])
+
+
+def test_rows_that_come_first_though_dated_later(target: str) -> None:
+    """A schema change has the time of its start.  One that waited for rows is behind them by its place alone; where the
+    bridge was started anew since, that may be one of a binlog that began anew."""
+    since, partitions = 1_790_000_000_000, [("cdc", 0), ("cdc", 1)]
+    for name, has_first in product(("debezium, whole seconds", "debezium, gtids", "canal, gtids"), (True, False)):
+        stamp = SENDERS[name].stamp
+        rows = [(1, stamp(row_change(0, "t", ["id"], ["id"], after=[n]), n, since + 1000 * n)) for n in (1, 2)]
+        change, made = (
+            stamp(schema_change(0, "TRUNCATE TABLE t"), 3, since),
+            stamp(schema_change(0, MAKE), 0, since - 9000),
+        )
+        texts = ("DROP DATABASE IF EXISTS _bridge", "DROP DATABASE IF EXISTS m", "CREATE DATABASE m")
+        sql(target, *texts)
+        events = in_topic([(0, made), *rows[:has_first], (0, change), *rows[not has_first :]])
+        run_all(target, events.slice(0, 1), partitions=partitions, boundary_seconds=0)
+        with opened(target, partitions, boundary_seconds=0, writers=2 * has_first) as pipeline:
+            for at in range(1, events.num_rows - 1):
+                pipeline.take(events.slice(at, 1))
+            pipeline.applier.tick()
+            assert pipeline.changes_run == 1
+            with pytest.raises(SourceError, match="before a schema change that has run already"):
+                pipeline.take(events.slice(events.num_rows - 1))
+        assert sql(target, "SELECT * FROM m.t") == []
+
+
+def stops_at_the_first(target: str, sent: list[Placed], again: list[Placed]) -> None:
+    """The bridge stops at the last row of what was sent again, and the table stays empty."""
+    sql(target, *(f"DROP DATABASE IF EXISTS {schema}" for schema in ("_bridge", "m")), "CREATE DATABASE m")
+    sql(target, "CREATE TABLE m.t (id INT PRIMARY KEY)")
+    events = in_topic([*sent, *again])
+    options: dict[str, Any] = {"batch": 1, "boundary_seconds": 0, "partitions": [("cdc", 0), ("cdc", 1)]}
+    run_all(target, events.slice(0, len(sent)), **options)
     assert sql(target, "SELECT * FROM m.t") == []
     with pytest.raises(SourceError, match="before a schema change that has run already"):
-        run_all(target, events, batch=1, boundary_seconds=0)
+        run_all(target, events, **options)
     assert sql(target, "SELECT * FROM m.t") == []
+
+
+def test_rows_that_come_first_behind_what_takes_nothing(target: str) -> None:
+    """They end as upstream behind a column that was added, so that nothing stops; not where it takes rows as well."""
+    since, stamp = 1_790_000_000_000, SENDERS["debezium, whole seconds"].stamp
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)")
+    row = stamp(row_change(0, "t", ["id"], ["id"], after=[1]), 2, since + 1000)
+    texts = {1: "TRUNCATE TABLE t", 3: "ALTER TABLE t ADD COLUMN n INT DEFAULT 7, ADD INDEX (n)"}
+    changes = [(0, stamp(schema_change(0, text), at, since + 1000 * at)) for at, text in texts.items()]
+    events = in_topic([*changes, (1, row)])
+    for end in (2, 3):
+        run_all(target, events.slice(0, end), boundary_seconds=0, partitions=[("cdc", 0), ("cdc", 1)])
+    assert sql(target, "SELECT * FROM m.t") == [(1, 7)]
 
 
 def test_rows_of_a_server_that_lost_the_last_transaction(target: str) -> None:

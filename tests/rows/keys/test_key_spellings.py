@@ -16,8 +16,8 @@ from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from bridge.protocols.values import literals
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.keys.key_spellings import _PLAIN, are_plain
+from bridge.rows.literal_offsets import TEXT
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change

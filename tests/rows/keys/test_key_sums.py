@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.rows.arrow_images import TEXT
 from bridge.rows.keys import key_sums as module
 from bridge.rows.keys.key_sums import key_sums
+from bridge.rows.literal_offsets import TEXT
 
 MANY = 3_000
 """Enough for the compiled function."""

@@ -13,8 +13,7 @@ from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
-from bridge.verify.compare.dense_keys import DenseKey, dense_key
-from bridge.verify.compare.key_sql import between, in_key_order, key_parts
+from bridge.verify.compare.key_sql import DenseKey, between, dense_key, in_key_order, key_parts
 from tests.support.verify_servers import Pair, execute, said
 
 T = TableName("app", "t")

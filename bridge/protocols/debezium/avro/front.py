@@ -15,8 +15,7 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.events import Code
 from bridge.protocols.debezium.avro.binary import Plan
-from bridge.protocols.debezium.avro.framing import framed, is_framed
-from bridge.protocols.debezium.avro.schemas import WrittenSchema, read_schema
+from bridge.protocols.debezium.avro.schemas import WrittenSchema, framed, is_framed, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, SchemaId, SchemaLookup, explain, shown
 from bridge.protocols.foreign import CLOUD_EVENTS, Unread

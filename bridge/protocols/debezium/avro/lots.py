@@ -16,8 +16,8 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.protocols.debezium.avro.binary import Plan, Record, Union
-from bridge.protocols.debezium.avro.framing import framed
 from bridge.protocols.debezium.avro.front import AvroFront
+from bridge.protocols.debezium.avro.schemas import framed
 from bridge.protocols.decoder import MAX_CACHED, DecodeError
 from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.room import room

@@ -61,7 +61,7 @@ _MOST_DIGITS, _MOST_ZEROS = 15, 4
 _PADDING: Final = ord("=")
 _NO_NUMBER: Final = 1000
 _MANY_DIGITS: Final = 18
-"""A document with a number of so many digits and points is left to its converter (`debezium.json_numbers`)."""
+"""A document with a number of so many digits and points is left to its converter (`debezium.columns`)."""
 _T, _Z, _SEVEN = (ord(character) for character in "TZ7")
 _SHORTEST_ZONED: Final = len("2024-02-29T12:34:56Z")
 _MOST_DAYS_DIGITS, _MOST_MILLIS_DIGITS, _MOST_MICROS_DIGITS = 6, 14, 17
