@@ -136,7 +136,7 @@ class DebeziumConnector(Server):
 
     def ask(self, what: str, config: Mapping[str, str] | None = None) -> None:
         """Has Connect `stop` or `resume` the connector; or, with `config`, changes these of its properties."""
-        body = json.dumps(self._connector | config).encode() if config else None
+        body = json.dumps(self._connector | dict(config)).encode() if config else None
         url = f"http://{HOST}:{self._rest_port}/connectors/{_NAME}/{what}"
         with urlopen(Request(url, body, {"Content-Type": "application/json"}, method="PUT"), timeout=30):
             pass

@@ -135,7 +135,7 @@ is the age of the newest change, which also shows a sender that is late."""
 class StatusReporter:
     """Makes the status from the applier and the writer."""
 
-    def __init__(self, applier: Applier[Any], writer: Writer, ends: Ends, messages_total: int) -> None:
+    def __init__(self, applier: Applier, writer: Writer, ends: Ends, messages_total: int) -> None:
         self._applier, self._writer, self._ends, self._messages_total = applier, writer, ends, messages_total
         self._last_rows, self._last_time = applier.counts.rows, time.monotonic()
         self._last_phases: Mapping[str, float] = applier.phases.seconds()
