@@ -17,7 +17,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_partition, goes_by_transactions
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.consistency import writer_of
+from bridge.mysql.parallel.parallel_writer import writer_of
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable

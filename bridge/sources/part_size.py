@@ -19,11 +19,6 @@ statements.  With 1,000 tables and a slow target, parts of 50,000 took 25 % less
 less of the driver's, than parts of 10,000 (measured)."""
 FIRST_AT_ONCE: Final = 20_000
 """The first part is small: until it is decoded, the target has nothing to do."""
-_AHEAD: Final = 16_000
-"""While there are more, a micro-batch that is taken before Spark takes any has so many messages.  A catch-up of 300,000
-real rows took 11.3 s so, 11.6 with 8,000 and 11.7 with 4,000, and 11.7 where nothing was taken ahead after Spark's
-start (means of four in turn, two cores).  With 1,000 tables it has `OF_A_TABLE` of each: a catch-up of 600,000 rows was
-13 to 24 % faster so than with 16,000 (two pairs)."""
 _NO_LIMIT: Final = 1 << 40
 _FILLED: Final = 0.75
 _GROWTH: Final = 4
@@ -50,11 +45,6 @@ class PartSize:
     def had_tables(self, tables: int) -> None:
         """Notes that the messages of a part were of so many tables."""
         self.by_tables = min(self._most, OF_A_TABLE * tables)
-
-    @property
-    def ahead(self) -> int:
-        """How many messages a micro-batch should have that the driver decodes before Spark takes any."""
-        return min(MOST_AT_ONCE, max(_AHEAD, self.by_tables))
 
     def wanted(self, most: int = MOST_AT_ONCE, *, processes: int = 1, least: int = 0) -> int:
         """Returns how many messages a part should have, `most` at most, when its row changes are divided among so many

@@ -23,8 +23,7 @@ from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.spark.event_transfer import export_events
 from bridge.spark.kept_rows.places import Extent, FileChunk, Given
-from bridge.spark.kept_rows.shards import Shards
-from bridge.spark.kept_rows.statements import Rendered, read_statements
+from bridge.spark.kept_rows.shards import Rendered, Shards, read_statements
 from tests.support.upstreams import events_table, row_change
 
 T = TypeVar("T")

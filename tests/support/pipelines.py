@@ -22,9 +22,8 @@ from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.consistency import writer_of
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.parallel.parallel_writer import Executors
+from bridge.mysql.parallel.parallel_writer import Executors, writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_rules

@@ -19,8 +19,7 @@ from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import parallel_writer
-from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.parallel.fenced_part import Fence
+from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
 from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount

@@ -1,8 +1,9 @@
-"""Writes parts of a step in Spark's tasks, over one connection of each Python worker."""
+"""Writes parts of a step in Spark's tasks, over one connection of each Python worker, in transactions that can only be
+committed while the step is being written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -10,13 +11,15 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import BridgeError
+from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
+from bridge.mysql.apply.run_statement import check_matched, matched_rows
 from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.fenced_part import Fence, FencedError, write_part
 from bridge.mysql.server_errors import LOST, LockConflictError, is_lock_wait, server_words
 from bridge.mysql.state.ownership import mark_connection
+from bridge.mysql.state.progress import ProgressTable
 from bridge.rows.sql.statement import NotWritten, Statement
 
 _ATTEMPTS: Final = 5
@@ -25,6 +28,55 @@ _ATTEMPTS: Final = 5
 _sessions: Final[dict[tuple[str, int, str], Session]] = {}
 """The session of this process, by the lock of its pipeline, the epoch and the server that the driver writes to: after a
 failover, the server before it may go on, with the progress of that time."""
+
+
+class FencedError(Exception):
+    """Raised when a step is no longer written by this owner, or is done."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Tells by the progress row whether a step is still being written: its owner has the epoch, progress is where the
+    step begins, and the row is marked as it was for the step.  A step that begins again with other changes, as after
+    the loss of an executor, mostly ends elsewhere.
+
+    marked_ts: what `ProgressTable.mark` gave for the step: its end, or that of a longer step that was interrupted
+    before.
+    """
+
+    table: ProgressTable
+    epoch: int
+    old_ts: int
+    marked_ts: int
+
+    def hold(self, session: Session, lock: str) -> None:
+        """Keeps the progress row as it is until the session's transaction ends: nobody can take over meanwhile, and the
+        step cannot end.  Raises FencedError when either has happened."""
+        if self.table.standing(session, lock) != (self.epoch, self.old_ts, self.marked_ts):
+            raise FencedError("progress is not where the step begins, or is to go elsewhere")
+
+
+def write_part(
+    session: Session, fence: Fence, statements: Iterable[Statement], trace: Callable[[str], None] = no_trace
+) -> None:
+    """Runs statements in one transaction.
+
+    TiDB has no shared lock: there the connections take turns, one COMMIT long.
+    """
+    session.begin()
+    if not session.is_tidb:
+        fence.hold(session, "LOCK IN SHARE MODE")
+    trace("part begun")
+    for statement in statements:
+        if statement.load is not None:
+            load_data.run(session, statement.sql, statement.load)
+        else:
+            check_matched(statement, matched_rows(session, statement))
+    if session.is_tidb:
+        fence.hold(session, "FOR UPDATE")
+    trace("before part commit")
+    session.commit()
+    trace("part committed")
 
 
 @dataclass(frozen=True)

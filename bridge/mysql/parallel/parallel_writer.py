@@ -18,16 +18,15 @@ from pymysql.err import MySQLError
 
 from bridge.ends.phases import Phase
 from bridge.errors import StoppedError
-from bridge.model import Advance, Table, TableName
+from bridge.model import Advance, Table, TableName, goes_by_partition
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.parallel.fenced_part import Fence
+from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
 from bridge.mysql.parallel.silent_executors import silence_told
 from bridge.mysql.server_errors import LOCK_WAIT, LockConflictError, is_lock_wait
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
@@ -205,3 +204,38 @@ def _tell(error: Exception) -> None:
         raise error
     what, fix = (error.what, error.fix) if isinstance(error, StoppedError) else (str(error), "")
     log.warning("written_again", why=what, fix=fix or _NO_FIX)
+
+
+def writer_of(
+    target: Target,
+    table: ProgressTable,
+    ownership: Ownership,
+    progress: Progress,
+    *,
+    is_parallel: bool,
+    executors: Executors,
+    connections: int,
+    **options: Any,
+) -> Writer:
+    """Makes the writer.  A step of `parallel` that was interrupted is finished as it was begun: one transaction would
+    gain nothing, and the target may refuse it, as it can be much larger than any other.
+
+    executors, connections, options: those of `ParallelWriter`.
+    """
+    is_begun = progress.in_parts and not goes_by_partition(progress.positions)
+    if not is_parallel and not is_begun:
+        return Writer(target, table, ownership, **options)
+    if not is_parallel:
+        log.info(
+            "interrupted_step", up_to=progress.applying_ts, written_by=f"{connections} connections, as it was begun"
+        )
+    return ParallelWriter(
+        target,
+        table,
+        ownership,
+        executors=executors,
+        connections=connections,
+        begun_ts=progress.applying_ts if is_begun else 0,
+        only_begun=not is_parallel,
+        **options,
+    )

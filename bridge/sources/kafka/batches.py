@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange, shares, split_ranges
 from bridge.sources.kafka.range_reader import process_reader
-from bridge.sources.source import Read, Wait
+from bridge.sources.source import Read
 
 Properties = tuple[tuple[str, str], ...]
 """Properties of a Kafka client, sorted."""
-
-
-class KafkaPlanner:
-    """Makes micro-batches of what an `OffsetPlanner` plans (`chunk_stream.Planner`)."""
-
-    def __init__(self, offsets: OffsetPlanner, properties: Properties) -> None:
-        self._offsets, self._properties = offsets, properties
-
-    @property
-    def ends(self) -> Mapping[PartitionId, int]:
-        """Where the partitions ended when they were last looked at."""
-        return self._offsets.ends
-
-    def next(self, wait: Wait, most: Callable[[], int]) -> KafkaBatch | None:
-        """Waits for messages, and plans a micro-batch of them; see `OffsetPlanner.next`."""
-        plan = self._offsets.next(wait, most)
-        return plan and KafkaBatch(plan.ranges, self._properties, plan.is_cut)
 
 
 @dataclass(frozen=True)

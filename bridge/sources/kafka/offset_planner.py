@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
 from bridge.model import PartitionId
+from bridge.sources.kafka.batches import KafkaBatch, Properties
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.topic_guard import attempts_at
 from bridge.sources.source import READING, Guard, Wait
@@ -28,13 +29,6 @@ Ends = Callable[[Iterable[PartitionId]], Mapping[PartitionId, int]]
 """Asks Kafka where partitions end now; raises UnansweredError when it does not answer."""
 
 
-class Plan(NamedTuple):
-    """What a micro-batch holds: ranges, none of them empty.  is_cut: whether partitions hold more."""
-
-    ranges: list[OffsetRange]
-    is_cut: bool
-
-
 class OffsetPlanner:
     """Plans the micro-batches of a stream, one after the other, without a gap.
 
@@ -45,6 +39,7 @@ class OffsetPlanner:
     limit: about the most messages of a micro-batch.
     pace: the seconds between two looks for new messages, of which the last found none; less while they come.
         There is no pause while there are more than a micro-batch may hold.
+    properties: of the Kafka client that reads.
     once: the stream ends where the partitions end when the first micro-batch is planned.
     """
 
@@ -55,11 +50,13 @@ class OffsetPlanner:
         starts: Mapping[PartitionId, int],
         limit: int,
         pace: float,
+        properties: Properties = (),
         *,
         once: bool,
     ) -> None:
         self._ends_of, self._guard, self._next = ends_of, guard, dict(starts)
         self._limit, self._pace, self._once = limit, max(_LEAST_PACE / _WHILE_THEY_COME, pace), once
+        self._properties = properties
         self._last: Mapping[PartitionId, int] | None = None
         self._seen: Mapping[PartitionId, int] = {}
         self._plan_at = self._look_at = time.monotonic()
@@ -70,7 +67,7 @@ class OffsetPlanner:
         """Where the partitions ended when they were last looked at."""
         return self._seen
 
-    def next(self, wait: Wait, most: Callable[[], int]) -> Plan | None:
+    def next(self, wait: Wait, most: Callable[[], int]) -> KafkaBatch | None:
         """Waits until there are messages, and plans the next micro-batch.
 
         wait: see Wait.  most: tells about the most messages of this one, if that is less than the limit.
@@ -86,11 +83,12 @@ class OffsetPlanner:
             except Abandoned:
                 return None
             self._seen = ends
-            plan = planned(self._next, ends, min(most(), self._limit))
-            self._next.update({(r.topic, r.partition): r.end for r in plan.ranges})
-            if plan.ranges:
-                self._plan_at = looked_at + (_LEAST_PACE if plan.is_cut else self._pace * _WHILE_THEY_COME)
-                return plan
+            ranges, is_cut = planned(self._next, ends, min(most(), self._limit))
+            batch = KafkaBatch(ranges, self._properties, is_cut)
+            self._next.update(batch.ends)
+            if ranges:
+                self._plan_at = looked_at + (_LEAST_PACE if is_cut else self._pace * _WHILE_THEY_COME)
+                return batch
             if self._last is not None:
                 return None
         return None
@@ -129,17 +127,19 @@ class OffsetPlanner:
             raise _lost_error(behind[0], self._next[behind[0]], ends[behind[0]])
 
 
-def planned(starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], limit: int) -> Plan:
-    """Plans what lies between `starts` and `ends`.  If they hold more than `limit` messages, each is
-    cut in the same proportion, so that the boundaries of all partitions arrive together; none is cut to nothing, so
-    there may be as many messages as partitions though `limit` is less."""
+def planned(
+    starts: Mapping[PartitionId, int], ends: Mapping[PartitionId, int], limit: int
+) -> tuple[list[OffsetRange], bool]:
+    """Plans what lies between `starts` and `ends`: gives ranges, none of them empty, and whether they are cut.  If they
+    hold more than `limit` messages, each is cut in the same proportion, so that the boundaries of all partitions arrive
+    together; none is cut to nothing, so there may be as many messages as partitions though `limit` is less."""
     whole = [OffsetRange(*where, starts[where], end) for where, end in sorted(ends.items())]
     ranges = [one for one in whole if one.size]
     total = sum(one.size for one in ranges)
     if total > limit:
         room, rest = max(0, limit - len(ranges)), max(1, total - len(ranges))
         ranges = [one._replace(end=one.start + 1 + (one.size - 1) * room // rest) for one in ranges]
-    return Plan(ranges, sum(one.size for one in ranges) < total)
+    return ranges, sum(one.size for one in ranges) < total
 
 
 def _lost_error(where: PartitionId, read: int, end: int) -> SourceError:

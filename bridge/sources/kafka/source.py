@@ -8,20 +8,19 @@ from contextlib import closing, contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.acls import NEEDED, Acls, may_not
-from bridge.sources.kafka.batches import KafkaBatch, KafkaPlanner
+from bridge.sources.kafka.batches import KafkaBatch
 from bridge.sources.kafka.client import check_login, client
 from bridge.sources.kafka.group_offsets import commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
-from bridge.sources.kafka.partition_offsets import end_offsets
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
 from bridge.sources.kafka.read_errors import AWAY, UNKNOWN_TOPIC, unknown_topic_error
 from bridge.sources.kafka.schema_headers import key_and_value
@@ -40,6 +39,7 @@ from bridge.sources.source import (
 
 _T = TypeVar("_T")
 _TIMEOUT_SECONDS = 15
+_ENDS_SECONDS = 10.0
 _GREETING_SECONDS = 3
 _MESSAGES_PER_READ = 1000
 _SAMPLE_SECONDS = 5
@@ -92,8 +92,19 @@ class KafkaSource:
         return read_compacted(self._admin, list(self._topics))
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
-        """Asks where these partitions end now."""
-        return end_offsets(self._admin, partitions, self._properties["isolation.level"])
+        """Asks for the offset after the last message that can be read, of each of these partitions; with the isolation
+        level `read_committed`, that is before a partition's first open transaction.  UnansweredError when Kafka does
+        not answer."""
+        committed = self._properties["isolation.level"] == "read_committed"
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(*where): OffsetSpec.latest() for where in partitions}  # type: ignore[no-untyped-call]
+        if not asked:
+            return {}
+        try:
+            futures = self._admin.list_offsets(asked, isolation_level=level, request_timeout=_ENDS_SECONDS)
+            return {(where.topic, where.partition): end.result().offset for where, end in futures.items()}
+        except KafkaException as error:
+            raise UnansweredError(f"Kafka does not tell the offsets of partitions: {error.args[0].str()}") from error
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, the same at each call."""
@@ -104,8 +115,9 @@ class KafkaSource:
     def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:
         """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
         offsets = {partition: start.offset for partition, start in starts.items()}
-        planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, once=pacing.once)
-        return ChunkStream(KafkaPlanner(planner, self._client_properties()), offsets)
+        reads = self._client_properties()
+        planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, reads, once=pacing.once)
+        return ChunkStream(planner, offsets)
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns `messages_per_batch`: no more messages than that are planned."""

@@ -26,8 +26,7 @@ from bridge.sources.prefetch import prefetched
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import is_file
 from bridge.spark.kept_rows.places import FileChunk, Given, SparkChunks, kept_elsewhere
-from bridge.spark.kept_rows.shards import Shards
-from bridge.spark.kept_rows.statements import Rendered, read_statements
+from bridge.spark.kept_rows.shards import Rendered, Shards, read_statements
 
 _SHARD: Final = Amount(50_000, 64 << 20)
 """About how many row changes one task folds and renders."""

@@ -1,4 +1,5 @@
-"""Divides the row changes of a window into shards by the keys of their rows, and renders each: what tasks do.
+"""Divides the row changes of a window into shards by the keys of their rows, and renders each: what tasks do; the
+statements come to the driver as Arrow data.
 
 An error of the bridge comes to the driver as it is, in the place of a shard: as the error of a Spark task it would
 arrive without its table and code.
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +25,11 @@ from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.net_changes import fold
 from bridge.rows.order_and_slices import RowStatements, in_order, in_stages
+from bridge.rows.sql.load_format import Load
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
-from bridge.spark.event_transfer import export_events, read_events
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
+from bridge.spark.event_transfer import export_events, exported, opened, read_events
 from bridge.spark.kept_rows.row_keys import KeyedRows, divided, keyed, shards_of
-from bridge.spark.kept_rows.statements import Rendered, export_statements
 
 _ERROR: Final = b"E"
 """The first byte of a pickled error in the place of events."""
@@ -36,6 +37,20 @@ Shard = tuple[int, bytes]
 """The number of a shard, and some of its events, or an error."""
 Spread = Callable[[Callable[[Iterator[pa.Table]], Iterable[Shard]]], RDD[Shard]]
 """Has tasks call the function with chunks of row changes, in order each, some for each task."""
+_STATEMENTS: Final = pa.schema([("statement", pa.large_binary()), ("body", pa.large_binary())])
+"""A pickled statement with the number of the rows that it loads, and the body of its load, without a copy of it."""
+
+
+class Rendered(NamedTuple):
+    """The statements of one stage of one shard.
+
+    size: about how many bytes they send.  value: the statements (`event_transfer.exported`).
+    """
+
+    shard: int
+    stage: Stage
+    size: int
+    value: bytes
 
 
 def check_written(failed: Collection[NotWritten]) -> None:
@@ -131,3 +146,45 @@ class Shards:
             if found is not None:
                 yield found
                 return
+
+
+# --- statements as Arrow data, in which they come from tasks to the driver
+
+
+def export_statements(shard: int, statements: Iterator[Statement], folder: str | None) -> Iterator[Rendered]:
+    """Exports statements, which come stage by stage."""
+    for stage, some in groupby(statements, key=lambda one: one.stage):
+        batches, size = [], 0
+        for statement in some:
+            batches.append(_batch(statement))
+            size += statement.size
+
+        def write(sink: pa.NativeFile, batches: list[pa.RecordBatch] = batches) -> None:
+            with pa.ipc.new_stream(sink, _STATEMENTS) as stream:
+                for batch in batches:
+                    stream.write_batch(batch)
+
+        yield Rendered(shard, stage, size, exported(write, size, folder))
+
+
+def read_statements(rendered: Rendered, catalog: Mapping[TableName, Table]) -> Iterator[Statement]:
+    """Reads exported statements, one after the other."""
+    for batch in pa.ipc.open_stream(opened(rendered.value)):
+        pickled, body = (column[0] for column in batch.columns)
+        statement, rows = pickle.loads(pickled.as_buffer())  # of `_batch`
+        load = None if rows is None else Load(catalog[statement.table], rows, body.as_buffer())
+        yield statement._replace(load=load)
+
+
+def _batch(one: Statement) -> pa.RecordBatch:
+    rows, body = (None, None) if one.load is None else (one.load.rows, one.load.body)
+    pickled = pa.array([pickle.dumps((one._replace(load=None), rows))], pa.large_binary())
+    return pa.RecordBatch.from_arrays([pickled, _binary(body)], schema=_STATEMENTS)
+
+
+def _binary(body: pa.Buffer | None) -> pa.Array:
+    """Makes an array of one value, without a copy of it."""
+    if body is None:
+        return pa.nulls(1, pa.large_binary())
+    ends = pa.array([0, body.size], pa.int64()).buffers()[1]
+    return pa.Array.from_buffers(pa.large_binary(), 1, [None, ends, body])

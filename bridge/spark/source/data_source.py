@@ -297,7 +297,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = flat(self.reportLatestOffset() if self._last is None else self._last)
         begins = {**dict.fromkeys(ends, 0), **begins}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNLIMITED
-        reached = {(one.topic, one.partition): one.end for one in planned(begins, ends, most).ranges}
+        reached = {(one.topic, one.partition): one.end for one in planned(begins, ends, most)[0]}
         return nested({**begins, **reached})
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802

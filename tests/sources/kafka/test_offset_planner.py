@@ -14,6 +14,7 @@ from bridge.ends.end import End
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.sources.kafka import offset_planner
+from bridge.sources.kafka.batches import KafkaBatch
 from bridge.sources.kafka.offset_planner import OffsetPlanner, planned
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from tests.support.models import Clock
@@ -111,9 +112,9 @@ def test_a_plan_may_be_smaller_than_the_limit(clock: Clock) -> None:
     """And never larger; it says whether it leaves anything out."""
     planner = _planner(Brokers({A: 150}), {A: 0})
     waits = Waits(5, clock)
-    assert planner.next(waits, lambda: 10) == ([OffsetRange("t", 0, 0, 10)], True)
-    assert planner.next(waits, lambda: 1000) == ([OffsetRange("t", 0, 10, 110)], True)
-    assert planner.next(waits, all_of_it) == ([OffsetRange("t", 0, 110, 150)], False)
+    assert planner.next(waits, lambda: 10) == KafkaBatch([OffsetRange("t", 0, 0, 10)], (), True)
+    assert planner.next(waits, lambda: 1000) == KafkaBatch([OffsetRange("t", 0, 10, 110)], (), True)
+    assert planner.next(waits, all_of_it) == KafkaBatch([OffsetRange("t", 0, 110, 150)], (), False)
 
 
 def test_kafka_is_never_asked_without_a_pause(clock: Clock) -> None:
