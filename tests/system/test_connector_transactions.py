@@ -4,6 +4,7 @@ a part of a transaction."""
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ SUM = "SELECT " + " + ".join(f"(SELECT SUM(balance) FROM bank.{table})" for tabl
 COUNT = "SELECT COUNT(*) FROM bank.ledger"
 BETWEEN = f"{SUM}, (SELECT MIN(applied_ts = applying_ts) FROM _bridge.progress)"
 """The sum, and whether the target is between two steps of `parallel`, as one snapshot."""
+GTIDS = ("--gtid-mode=ON", "--enforce-gtid-consistency")
 MANY = 1_000_000
 USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
 """How many transfers transactions have; of the larger ones several connections write."""
@@ -49,9 +51,9 @@ class Run(NamedTuple):
 
 
 @contextmanager
-def upstream_of(release: Release) -> Iterator[MySQL | MariaDB]:
+def upstream_of(release: Release, *options: str) -> Iterator[MySQL | MariaDB]:
     """A server of the connector's kind, with a bank of three tables, and a ledger without a key."""
-    with (MySQL if release.kind == "mysql" else MariaDB)(options=[*IN_BINLOG]) as server:
+    with (MySQL if release.kind == "mysql" else MariaDB)(options=[*IN_BINLOG, *options]) as server:
         with admin(server.url) as session:
             session.execute("CREATE DATABASE bank")
             for table in "abc":
@@ -270,29 +272,31 @@ def bank_runs(run: Run, stack: ExitStack, kafka: Kafka, target: str, folder: Pat
 
 
 @pytest.mark.soak
-def test_a_pipeline_goes_over_to_whole_transactions(target: str, kafka: Kafka, tmp_path: Path) -> None:
-    """As starting.md says, while the upstream is written to: the connector is stopped in order, the old pipeline comes
-    to the end of the topics, these are emptied, and a new pipeline begins with the setting on."""
+def test_a_new_pipeline_takes_over(target: str, kafka: Kafka, tmp_path: Path) -> None:
+    """As starting.md says: the connector is stopped in order, the old pipeline comes to the end of the topics, these
+    are emptied, and a new pipeline begins: with whole transactions, while the upstream is written to; then with a
+    replica for the upstream, which has everything."""
     servers, prefix = kafka.bootstrap_servers, f"over{time.time_ns()}"
-    topics = [prefix, *(f"{prefix}.bank.{table}" for table in TABLES)]
+    topics = [prefix, f"{prefix}.transaction", *(f"{prefix}.bank.{table}" for table in TABLES)]
     for topic in topics:
-        kafka.create_topic(topic, 1 if topic.endswith("ledger") else 3)
-    kafka.create_topic(f"{prefix}.transaction", 1)
-    arguments = [part for topic in topics[1:] for part in ("--topic", topic)]
+        kafka.create_topic(topic, 1 if topic.endswith(("transaction", "ledger")) else 3)
+    arguments = [part for topic in topics[2:] for part in ("--topic", topic)]
     arguments += ["--protocol", "debezium", "--set", "ddl.source=mysql-8"]
-    whole = [*arguments, "--topic", f"{prefix}.transaction", "--name", "whole"]
+    whole = [*arguments, "--topic", topics[1], "--name", "whole"]
+    behind = [*arguments, "--topic", topics[1], "--name", "behind"]
     reader = Reader(target)
     with (
-        upstream_of(MYSQL) as upstream,
+        upstream_of(MYSQL, *GTIDS) as upstream,
+        MySQL(options=[*IN_BINLOG, *GTIDS, "--server-id=2"]) as replica,
         DebeziumConnector(servers, upstream.port, "bank", prefix, schemas=False, release=MYSQL, more=LOSSLESS) as one,
     ):
+        follow(replica, upstream)
         transfers = Transfers(upstream.url, 3, USUAL)
         with running(tmp_path, servers, prefix, target, *arguments) as process:
             process.wait_for(lambda: total(target) == TOTAL, "the snapshot", 300)
             transfers.start()
             process.wait_for(lambda: count(target) > 100, "transactions", 300)
-            one.ask("stop")
-            wait_for(lambda: one.status()["connector"]["state"] == "STOPPED", "the connector runs", 60)
+            stop(one)
         ended = bridge(*kafka_arguments("replay", servers, prefix, target, *arguments))
         assert ended.code == 0, ended.err
         empty(servers, topics)
@@ -305,14 +309,54 @@ def test_a_pipeline_goes_over_to_whole_transactions(target: str, kafka: Kafka, t
             process.wait_for(lambda: count(target) > there + 100, "more transactions", 300)
             transfers.over.set()
             transfers.join()
-            process.wait_for(
-                lambda: all(contents(upstream.url, name) == contents(target, name) for name in TABLES), "the end", 300
-            )
-            shown = bridge("status", "--name", "whole", "--target", target).out
-            assert "whole upstream transactions" in shown
+            process.wait_for(lambda: are_equal(upstream.url, target), "the end", 300)
+            assert "whole upstream transactions" in bridge("status", "--name", "whole", "--target", target).out
+            stop(one)
+        ended = bridge(*kafka_arguments("replay", servers, prefix, target, *whole))
+        assert ended.code == 0, ended.err
+        empty(servers, topics)
+        wait_for(lambda: are_equal(upstream.url, replica.url), "the replica is behind", 60)
+        sql(replica.url, "STOP REPLICA", "SELECT 1")
+        again = Transfers(replica.url, 4, USUAL)
+        again.done = transfers.done
+        with running(tmp_path, servers, prefix, target, *behind) as process:
+            one.ask("config", {"provide.transaction.metadata": "true", "database.port": str(replica.port)})
+            one.ask("resume")
+            waits = r"waiting_for='the transaction (\S+) lacks rows"
+            process.says(waits, 120)  # the connector sends its END again
+            [id_] = set(re.findall(waits, process.log))
+        with running(
+            tmp_path, servers, prefix, target, *behind, "--set", f"source.incomplete_transactions={id_}"
+        ) as process:
+            again.start()
+            process.wait_for(lambda: count(target) > transfers.done + 100, "transactions", 300)
+            again.over.set()
+            again.join()
+            process.wait_for(lambda: are_equal(replica.url, target), "the end", 300)
         reader.over.set()
         reader.join()
     assert set(reader.sums) == {TOTAL}
+
+
+def follow(replica: MySQL, upstream: MySQL | MariaDB) -> None:
+    """Makes a server the replica of another one, whose files it was begun with."""
+    (replica.folder / "data" / "auto.cnf").unlink()
+    replica.restart()
+    source = f"SOURCE_HOST='{upstream.host}', SOURCE_PORT={upstream.port}, SOURCE_USER='root', SOURCE_AUTO_POSITION=1"
+    sql(replica.url, f"CHANGE REPLICATION SOURCE TO {source}", "START REPLICA", "SELECT 1")
+
+
+def stop(connector: DebeziumConnector) -> None:
+    """Stops it in order."""
+    connector.ask("stop")
+    wait_for(lambda: connector.status()["connector"]["state"] == "STOPPED", "the connector runs", 60)
+
+
+def are_equal(one: str, other: str) -> bool:
+    """Whether the tables have the same rows; False while one is not there."""
+    with suppress(MySQLError):
+        return all(contents(one, name) == contents(other, name) for name in TABLES)
+    return False
 
 
 def empty(servers: str, topics: Sequence[str]) -> None:
