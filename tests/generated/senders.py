@@ -62,6 +62,8 @@ class Sender:
     name: how the names of its topics begin.  partitions: of each topic of rows.  by_table: whether a partition is
     chosen by table; otherwise by the row's key.  has_topics: whether each table has a topic of its own.
     has_gtids: whether the upstream has GTIDs.  restarts: how often it is restarted.
+    stays_away: whether a killed one may stay away, for longer than a schema change waits.
+    away: how many messages it had sent when it did.
     """
 
     random: Random
@@ -71,6 +73,8 @@ class Sender:
     has_topics: bool = False
     has_gtids: bool = False
     restarts: int = 0
+    stays_away: bool = False
+    away: list[int] = field(default_factory=list)
     protocol: ClassVar[str] = ""
     source: ClassVar[str] = "mysql-8"
     compares_bytes: ClassVar[bool] = False
@@ -149,6 +153,16 @@ class Sender:
         del history
         return max(0, at - self.random.randrange(8))
 
+    def sent_in_part(self, batch: Sequence[Message]) -> Iterator[Message]:
+        """What is sent of messages when it is killed: each partition has its first ones."""
+        ends = {(one.topic, one.partition): self.random.randrange(len(batch) + 1) for one in batch}
+        return (one for n, one in enumerate(batch) if n < ends[one.topic, one.partition])
+
+    def is_killed(self, messages: Sequence[Message]) -> None:
+        """Notes that it has sent these when it was killed: it may be away for long."""
+        if self.stays_away and self.random.random() < 0.5:
+            self.away.append(len(messages))
+
 
 def _moves(happened: Happened) -> bool:
     """Whether a row has another key afterwards."""
@@ -188,10 +202,10 @@ class CanalServer(Sender):
                 batch += self.messages(one)
             if restarts and self.random.random() < (0.6 if any(one.text for one in taken) else 0.3):
                 restarts -= 1
-                ends = {(one.topic, one.partition): self.random.randrange(len(batch) + 1) for one in batch}
-                messages += [one for n, one in enumerate(batch) if n < ends[one.topic, one.partition]]
+                messages += self.sent_in_part(batch)
                 if self.random.random() < 0.6:  # killed: the note of what was confirmed may be a second old
                     at, self._batch, self._ms = max(0, at - self.random.randrange(8)), 0, self._ms + 4000
+                    self.is_killed(messages)
                 continue
             messages, at = messages + batch, at + len(taken)
         return messages
@@ -289,6 +303,20 @@ class Debezium(Sender):
 
     protocol, rereads, tells_servers, spreads_keyless = "debezium", True, True, True
 
+    def sent(self, history: Sequence[Happened]) -> list[Message]:
+        """The same; when it is killed, each partition has the first of the last messages."""
+        messages, at, restarts = list[Message](), 0, self.restarts
+        while at < len(history):
+            taken = history[at : at + self.random.choice((1, 2, 5, 20))]
+            batch = [message for one in taken for message in self.messages(one)]
+            if restarts and self.random.random() < (0.4 if any(one.text for one in taken) else 0.2):
+                restarts, at = restarts - 1, self.again_from(history, at)
+                messages += self.sent_in_part(batch)
+                self.is_killed(messages)
+            else:
+                messages, at = messages + batch, at + len(taken)
+        return messages
+
     def schema_change(self, happened: Happened) -> Iterator[Message]:
         value = {
             "source": self._source(happened), "ts_ms": happened.ms + 700, "databaseName": happened.session,
@@ -349,6 +377,7 @@ def drawn(kind: str, random: Random) -> Sender:
         has_topics=sender in (CanalServer, Debezium) and random.random() < 0.5,
         has_gtids=sender in (CanalServer, Debezium) and random.random() < 0.5,
         restarts=random.choice((0, 1, 3)),
+        stays_away=random.random() < 0.5,
     )
 
 
