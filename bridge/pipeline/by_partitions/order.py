@@ -20,7 +20,7 @@ from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
-from bridge.pipeline.by_partitions.repeated_changes import second_run
+from bridge.pipeline.by_partitions.repeated_changes import NEAR, second_run
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import without_left_out
@@ -31,7 +31,6 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch
-from bridge.tso import ms_tso, tso_ms
 
 POSITIONS_SECONDS: Final = 10.0
 """How often positions are recorded that moved without a change, by messages of tables that the filter excludes."""
@@ -228,8 +227,8 @@ class PartitionOrder:
             log.warning(
                 "table_is_not_read", table=str(table), topic=topic, fix=ADD_TOPIC.format(topic, change.commit_ts)
             )
-        millisecond = ms_tso(tso_ms(change.commit_ts))
-        before = self._changes_between(millisecond, millisecond + ms_tso(1))
+        at, near = change.commit_ts, NEAR if by_time else 0
+        before = self._changes_between(at - near, at + near + 1)
         if by_time:
             return second_run(change, before, self._backlog.shown(change), self._backlog.applied_time)
         return None if change.id in {one.id for one in before} else change

@@ -22,13 +22,15 @@ from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
 from bridge.rows.moments import coordinates_of
 from bridge.tso import ms_tso, tso_ms
 
+NEAR: Final = ms_tso(3_600_000)
+"""A schema change is dated by its start, and may have waited for its lock for so long (TSO)."""
 _SECOND_MS: Final = 1000
 _UNCLEAR: Final = (
     "the same statement ran in the same second, and nothing in the message tells whether the producer has sent it again"
     " or it ran a second time upstream, which would {}; skip it if it was sent again, approve it if it ran twice"
 )
 _SWAPS_BACK: Final = "swap back what the first one swapped"
-_MEETS_LATER_ROWS: Final = "come before rows of other partitions that are in the target already"
+_MEETS_LATER_ROWS: Final = "come before rows that are in the target already"
 
 
 def second_run(
@@ -37,14 +39,16 @@ def second_run(
     """Gives a schema change without a commit ts as it is to run; None for one that has run already.
 
     change: as it was read.
-    before: the schema changes on record in the millisecond of its event time, in the order in which they came.
+    before: the schema changes on record of up to NEAR from its event time, in the order in which they came.
     shown: the highest event time of what was applied of its own partition (TSO): the order there is the producer's, so
-        a later time before it tells that it was sent again.
+        a later time before it tells that it was sent again, or, in a later batch of one run of Canal, that it may have
+        waited for a lock since its start, which dates it.
     applied_time: the same of all partitions.
     A second change of one millisecond gets a commit_ts of its own.  One of which nothing tells whether it is a second
     one gets a doubt, if running it once more could do harm.
     """
-    alike = [one for one in before if one.statement_hash == change.statement_hash]
+    at_ms = tso_ms(change.commit_ts)
+    alike = [one for one in before if (tso_ms(one.commit_ts), one.statement_hash) == (at_ms, change.statement_hash)]
     taken = {one.commit_ts for one in alike}
     anew = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in taken))
     if not alike:
@@ -56,7 +60,9 @@ def second_run(
         return anew
     in_other = any(_partition_of(one.position) != _partition_of(change.position) for one in alike)
     later = change.commit_ts + ms_tso(_SECOND_MS)
-    if in_other or tso_ms(change.commit_ts) % _SECOND_MS or shown >= later:
+    if in_other or at_ms % _SECOND_MS:
+        return None
+    if shown >= later and not _is_of_later_batch(change.place, alike[-1].place):
         return None
     again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
     if again is not None and applied_time >= later:
@@ -94,6 +100,13 @@ def is_same_place(one: str, other: str) -> bool | None:
     is_one_batch = not (one_sent ^ other_sent) & ((1 << BATCH_BITS) - 1)
     is_beside = abs((one_sent >> BATCH_BITS) - (other_sent >> BATCH_BITS)) < _SECOND_MS
     return False if is_one_batch and is_beside else None
+
+
+def _is_of_later_batch(place: str, first: str) -> bool:
+    """Tells whether a message of Canal has a higher batch than the first one.  Canal counts anew when it is restarted,
+    so only the batch that Kafka had not confirmed is sent again with a higher number."""
+    numbers = [coordinates_of(one).get(SENT, 0) & ((1 << BATCH_BITS) - 1) if one else 0 for one in (place, first)]
+    return numbers[0] > numbers[1] > 0
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})
