@@ -68,7 +68,8 @@ def unsure(after: Cells, shape_of: Longs, usual: Sequence[Sequence[Usual]]) -> L
 
 _READINESS: Final = Readiness()
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
-_TYPE: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?")
+_TYPE: Final = re.compile(r"(\w+)(?:\((\d+)\b)?")
+_DOUBLE: Final = re.compile(r"double\(\d+,(\d+)\)")
 _ANYTHING: Final = r"[^\x00]*"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _QUOTED: Final = rf"(?:'|x'|NULL){_ANYTHING}"
@@ -87,7 +88,8 @@ class _ImagePattern:
     columns: a pattern for each column.
     usual: what each column surely stores unchanged.
     pattern: the patterns of all columns in one, without those of texts, which are slow; "" when anything fits.
-    texts, chars, floats: the positions of text columns, of the CHAR columns among them, and of FLOAT columns.
+    texts, chars: the positions of text columns, and of the CHAR columns among them.
+    floats: the positions of FLOAT columns with None, and of DOUBLE(M,D) columns with D.
     """
 
     columns: tuple[str, ...]
@@ -95,7 +97,7 @@ class _ImagePattern:
     pattern: str
     texts: tuple[int, ...]
     chars: tuple[int, ...]
-    floats: tuple[int, ...]
+    floats: tuple[tuple[int, int | None], ...]
 
 
 def is_changed_to(name: str, sent: str) -> bool:
@@ -238,14 +240,14 @@ def _first_cut(after: Cells, rows: Longs, fit: _ImagePattern) -> int | None:
 
 
 def _are_numbers(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]:
-    """Tells which images match the pattern of all columns but texts, and then for each FLOAT column which of its
+    """Tells which images match the pattern of all columns but texts, and then for each column of `floats` which of its
     literals it stores."""
     if not fit.pattern and not fit.floats:
         return
     images = after.images if len(rows) == len(after.images) else after.images.take(pa.array(rows))
     if fit.pattern:
         yield to_numpy(pc.match_substring_regex(images, fit.pattern))
-    yield from (to_numpy(_is_float(images, position)) for position in fit.floats)
+    yield from (to_numpy(_is_float(images, *column)) for column in fit.floats)
 
 
 def _are_texts(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]:
@@ -259,13 +261,19 @@ def _are_texts(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]
         yield (characters[ends - 2] != _BLANK) | (characters[ends - 1] != _QUOTE)
 
 
-def _is_float(images: pa.Array, position: int) -> pa.Array:
-    """Tells where a number is a 32-bit float.  The other patterns judge literals that are no numbers."""
+def _is_float(images: pa.Array, position: int, scale: int | None) -> pa.Array:
+    """Tells where a number is a 32-bit float, or has no more decimals than a DOUBLE(M,D), which rounds.  The other
+    patterns judge literals that are no numbers.
+
+    scale: D, None for FLOAT.  MySQL rounds -0.01 to -0.010000000000000009.
+    """
     (literals,) = parts_of(images, [position])
     number = pc.cast(
         pc.if_else(pc.match_substring_regex(literals, "^[-0-9.]+(?:e[-+]?[0-9]+)?$"), literals, None), "double"
     )
     values = pc.fill_null(number, 0.0).to_numpy(zero_copy_only=False)
+    if scale is not None:
+        return pa.array(np.isclose(values, np.round(values, scale), rtol=4e-15, atol=0.0))
     with np.errstate(over="ignore"):  # the server refuses numbers beyond FLOAT
         narrow = values.astype(np.float32)
     return pa.array((narrow == values) | ~np.isfinite(narrow))
@@ -275,7 +283,7 @@ def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit
     """Makes the error for a row that would be changed; it names the column that would change it."""
     literals = str(change["after"]).split(SEP)
     to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
-    floats = (i for i in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0)[0].as_py())
+    floats = (i for i, scale in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0, scale)[0].as_py())
     at = next(chain(to_blame, floats))
     position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
     commit_ts = int(str(change["commit_ts"]))
@@ -302,7 +310,9 @@ def _fit(types: tuple[str, ...]) -> _ImagePattern:
     strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
     texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
     chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
-    floats = tuple(i for i, one in enumerate(types) if one.startswith("float"))
+    scales = enumerate(map(_DOUBLE.match, types))
+    doubles = tuple((i, int(scale[1])) for i, scale in scales if scale)
+    floats = (*((i, None) for i, one in enumerate(types) if one.startswith("float")), *doubles)
     pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
     return _ImagePattern(strict, usual, pattern, texts, chars, floats)
 
@@ -323,10 +333,9 @@ def _plain_pattern(column_type: str) -> tuple[str, Usual]:
     parsed = _TYPE.match(column_type)
     if parsed is None:
         return _ANYTHING, Usual(FITS_ANY)
-    kind, size, scale = parsed[1], int(parsed[2] or 0), parsed[3]
-    if kind == "double" and scale is not None:  # DOUBLE(M,D) rounds
-        pattern = rf"NULL|-?[0-9]+(?:\.[0-9]{{0,{scale}}}0*)?(?:e0)?|-?[0-9.]+e\+[0-9]+"
-        return pattern, Usual(FITS_NULL)
+    kind, size = parsed[1], int(parsed[2] or 0)
+    if _DOUBLE.match(column_type):
+        return _REAL, Usual(FITS_NULL)
     pattern, usual = _KINDS.get(kind, (_ANYTHING, FITS_ANY))
     return pattern.replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?"), Usual(usual, size)
 
