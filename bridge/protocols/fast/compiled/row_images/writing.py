@@ -8,24 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import (
-    BYTES_OF_BASE64,
-    BYTES_OF_LATIN1,
-    CONVERTED,
-    ESCAPED,
-    FROM_DAYS,
-    FROM_MICROS,
-    FROM_MILLIS,
-    FROM_UNSCALED,
-    FROM_ZONED,
-    IN_QUOTES,
-    NOT_READ,
-    NULL,
-    PLAIN,
-    UNSCALED,
-    VALUE,
-    WITH_EXPONENT,
-)
+from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.json_text import (
     BACKSLASH,
     BAD,
@@ -34,6 +17,7 @@ from bridge.protocols.fast.compiled.json_text import (
     ZERO,
     U,
     hexadecimal,
+    number_of,
     wide_end,
 )
 from bridge.protocols.fast.compiled.machine_bytes import (
@@ -95,8 +79,8 @@ def _put_escape(text: Bytes, at: Any, out: Bytes, to: Any) -> Any:
     """Writes the character that a backslash and what follows it stand for; gives where both go on."""
     kind = text[at + 1]
     if kind != U:
-        for known, character in _CONTROLS:
-            if kind == known:
+        for name, character in _CONTROLS:
+            if kind == name:
                 out[to] = character
                 return at + 2, to + 1
         return at + 2, _put_escaped(kind, out, to)
@@ -198,8 +182,8 @@ def _latin1(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
             at += 6
         elif text[at] == BACKSLASH:
             out[to] = text[at + 1]
-            for known, character in _CONTROLS:
-                if text[at + 1] == known:
+            for name, character in _CONTROLS:
+                if text[at + 1] == name:
                     out[to] = character
             at += 2
         elif text[at] < 0x80:
@@ -241,11 +225,9 @@ def _put_unscaled(content: Bytes, size: Any, scale: Any, out: Bytes, to: Any) ->
 
 @inner
 def _put_since_1970(text: Bytes, at: Any, end: Any, way: Any, out: Bytes, to: Any) -> Any:
-    number = np.int64(0)
-    for place in range(at, end):
-        number = 10 * number + (np.int64(text[place]) - ZERO)
-    if way != FROM_DAYS:
-        return put_datetime(1000 * number if way == FROM_MILLIS else number, out, to)
+    number = number_of(text, at, end)
+    if way != codes.FROM_DAYS:
+        return put_datetime(1000 * number if way == codes.FROM_MILLIS else number, out, to)
     out[to] = _APOSTROPHE
     to = put_date(number, out, to + 1)
     out[to] = _APOSTROPHE
@@ -272,8 +254,9 @@ def _put_null(out: Bytes, to: Any) -> Any:
 
 @entry
 def write_images(
-    image: Any, text_at: Any, count: Any, kinds_at: Any, table_at: Any, forms_at: Any, steps_at: Any, values_at: Any,
-    firsts_at: Any, made_numbers_at: Any, made_ends_at: Any, made_at: Any, scratch_at: Any, out_at: Any, ends_at: Any,
+    image: Any, text_at: Any, count: Any, kinds_at: Any, table_at: Any, templates_at: Any, steps_at: Any,
+    values_at: Any, firsts_at: Any, made_numbers_at: Any, made_ends_at: Any, made_at: Any, scratch_at: Any,
+    out_at: Any, ends_at: Any,
 ) -> Any:  # fmt: skip
     """Writes one of the images of each of `count` messages, and gives how many bytes they all have.
 
@@ -287,59 +270,64 @@ def write_images(
     """
     text, literals = bytes_at(text_at), bytes_at(made_at)
     scratch, out = bytes_at(scratch_at), bytes_at(out_at)
-    kinds, table, forms, steps = row_at(kinds_at), rows_at(table_at, 5), rows_at(forms_at, 2), rows_at(steps_at, 4)
+    kinds, table, templates, steps = (
+        row_at(kinds_at),
+        rows_at(table_at, 5),
+        rows_at(templates_at, 2),
+        rows_at(steps_at, 4),
+    )
     values, firsts, made = rows_at(values_at, 3), numbers_at(firsts_at), row_at(made_numbers_at)
     made_ends, ends = numbers_at(made_ends_at), row_at(ends_at)
     to = 0
     for number in range(count):
         begin, cell = to, firsts[number]
-        if cell != NOT_READ:
-            form = table[kinds[number], 0]
-            for step in range(forms[form, 0], forms[form, 1]):
-                if steps[step, 0] != VALUE:
+        if cell != codes.NOT_READ:
+            template = table[kinds[number], 0]
+            for step in range(templates[template, 0], templates[template, 1]):
+                if steps[step, 0] != codes.VALUE:
                     continue
                 if steps[step, 3] == image:
                     if to > begin:
                         out[to] = 0
                         to += 1
                     at, end, way = values[cell, 0], values[cell, 1], values[cell, 2]
-                    if way == NULL:
+                    if way == codes.NULL:
                         to = _put_null(out, to)
-                    elif way == PLAIN:
+                    elif way == codes.PLAIN:
                         to = copied(text, at, end, out, to)
-                    elif way == WITH_EXPONENT:
+                    elif way == codes.WITH_EXPONENT:
                         to = copied(text, at, end, out, to)
                         out[to], out[to + 1] = _E, ZERO
                         to += 2
-                    elif way == BYTES_OF_LATIN1:
+                    elif way == codes.BYTES_OF_LATIN1:
                         to = put_bytes(scratch, _latin1(text, at, end, scratch), out, to)
-                    elif way == BYTES_OF_BASE64:
+                    elif way == codes.BYTES_OF_BASE64:
                         to = put_bytes(scratch, decoded_base64(text, at, end, scratch), out, to)
-                    elif way == FROM_UNSCALED:
+                    elif way == codes.FROM_UNSCALED:
                         size = decoded_base64(text, at, end, scratch)
-                        to = _put_unscaled(scratch, size, steps[step, 1] - UNSCALED, out, to)
-                    elif way == FROM_DAYS or way == FROM_MILLIS or way == FROM_MICROS:
+                        to = _put_unscaled(scratch, size, steps[step, 1] - codes.UNSCALED, out, to)
+                    elif way == codes.FROM_DAYS or way == codes.FROM_MILLIS or way == codes.FROM_MICROS:
                         to = _put_since_1970(text, at, end, way, out, to)
-                    elif way == FROM_ZONED:
+                    elif way == codes.FROM_ZONED:
                         to = _put_zoned(text, at, end, out, to)
-                    elif way != CONVERTED:
+                    elif way != codes.CONVERTED:
                         out[to] = _APOSTROPHE
-                        if way == IN_QUOTES:
+                        if way == codes.IN_QUOTES:
                             to = copied(text, at, end, out, to + 1)
-                        elif way == ESCAPED:
+                        elif way == codes.ESCAPED:
                             to = _put_text(text, at, end, out, to + 1)
                         else:
                             to = _put_decoded(scratch, decoded_base64(text, at, end, scratch), out, to + 1)
                         if to != BAD:
                             out[to] = _APOSTROPHE
                             to += 1
-                    elif made[cell] == NOT_READ:
+                    elif made[cell] == codes.NOT_READ:
                         to = BAD
                     else:
                         start = made_ends[made[cell] - 1] if made[cell] > 0 else 0
                         to = copied(literals, start, made_ends[made[cell]], out, to)
                     if to == BAD:
-                        firsts[number] = NOT_READ
+                        firsts[number] = codes.NOT_READ
                         to = begin
                         break
                 cell += 1
