@@ -136,12 +136,12 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
 
 def _variables(environment: Mapping[str, str], prefix: str) -> Layer:
     names = [name for name, value in environment.items() if name.startswith(prefix) and value]
-    known = {f"{prefix}{name.removeprefix(PREFIX)}": place for name, place in variables().items()}
+    places = {f"{prefix}{name.removeprefix(PREFIX)}": place for name, place in variables().items()}
     strange = sorted(
-        name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
+        name for name in names if name not in places and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
     )
-    problems = [unknown((name,), "the environment", known) for name in strange]
-    given = (Given(known[name], _split(known[name], environment[name]), name) for name in names if name in known)
+    problems = [unknown((name,), "the environment", places) for name in strange]
+    given = (Given(places[name], _split(places[name], environment[name]), name) for name in names if name in places)
     return Layer(given, problems)
 
 
