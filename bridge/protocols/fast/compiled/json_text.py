@@ -56,6 +56,14 @@ def are_digits(text: Bytes, at: Any, end: Any) -> Any:
 
 
 @inner
+def digits_end(text: Bytes, at: Any, end: Any) -> Any:
+    """Of digits, none or more."""
+    while at < end and is_digit(text[at]):
+        at += 1
+    return at
+
+
+@inner
 def number_of(text: Bytes, at: Any, end: Any) -> Any:
     """Gives the number that digits write."""
     number = np.int64(0)

@@ -17,6 +17,7 @@ from bridge.protocols.fast.compiled.json_text import (
     ZERO,
     U,
     are_digits,
+    digits_end,
     hexadecimal,
     is_digit,
     is_integer,
@@ -68,9 +69,7 @@ def _is_decimal(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is a decimal number with so few digits that no type is too short for it."""
     if text[at] == MINUS:
         at += 1
-    dot = at
-    while dot < end and is_digit(text[dot]):
-        dot += 1
+    dot = digits_end(text, at, end)
     if dot == at or dot - at > _MOST_INTEGERS:
         return False
     return dot == end or (text[dot] == _DOT and end - dot - 1 <= _MOST_DECIMALS and are_digits(text, dot + 1, end))
@@ -99,9 +98,7 @@ def is_short_double(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is a number as Python writes a DOUBLE, which is so for decimals of at most 15 digits."""
     if text[at] == MINUS:
         at += 1
-    dot = at
-    while dot < end and is_digit(text[dot]):
-        dot += 1
+    dot = digits_end(text, at, end)
     if dot == at or end - at > _MOST_DIGITS + 1 or (text[at] == ZERO and dot > at + 1):
         return False
     if text[dot] != _DOT or not are_digits(text, dot + 1, end):

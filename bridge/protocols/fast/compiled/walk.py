@@ -17,7 +17,7 @@ from bridge.protocols.fast.compiled.json_text import (
     OPEN_BRACE,
     ZERO,
     are_digits,
-    is_digit,
+    digits_end,
     is_integer,
     is_null,
     is_placeholder,
@@ -185,13 +185,6 @@ def _event_tso(text: Bytes, at: Any, end: Any, in_seconds: Any) -> Any:
 
 
 @inner
-def _digits_end(text: Bytes, at: Any, end: Any) -> Any:
-    while at < end and is_digit(text[at]):
-        at += 1
-    return at
-
-
-@inner
 def _place_number(text: Bytes, at: Any, behind: Any, what: Any) -> Any:
     """Reads a number of a place, or gives BAD."""
     if what == codes.FILE_NUMBER:
@@ -254,13 +247,13 @@ def _walk_one(
                 is_wrong = what == codes.POSITIVE and text[at] == ZERO
                 at = BAD if is_wrong or not is_integer(text, at, behind, what == codes.NUMBER) else behind
         elif codes.COORDINATE <= what <= codes.BATCH:
-            behind = _digits_end(text, at, end)
+            behind = digits_end(text, at, end)
             part = _place_number(text, at, behind, what)
             if part != BAD:
                 places[number, steps[step, 1]] += part
             at = behind if part != BAD else BAD
         elif what == codes.ROW_OF_EVENT:
-            behind = _digits_end(text, at, end)
+            behind = digits_end(text, at, end)
             if behind - at > _LONGEST_ROW or not is_integer(text, at, behind, False):
                 return codes.NOT_READ, count
             places[number, codes.INDEX] = 2 * _natural(text, at, behind, _LONGEST_ROW) + steps[step, 1]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from bridge.protocols.fast.compiled import codes
-from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, is_digit, is_integer, number_of
+from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, digits_end, is_integer, number_of
 from bridge.protocols.fast.compiled.machine_bytes import (
     Bytes,
     bytes_at,
@@ -79,9 +79,7 @@ def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
 def _decimal(out: Bytes, at: Any, end: Any, scale: Any) -> Any:
     """Makes a DECIMAL of a double that has at most `scale` digits behind the point, and an exponent of 0."""
     first = at + 1 if out[at] == MINUS else at
-    dot = first
-    while dot < end and is_digit(out[dot]):
-        dot += 1
+    dot = digits_end(out, first, end)
     exponent = end - 2
     is_short = 0 < dot - first < _EXACT_DIGITS - scale + 1 and (out[first] != ZERO or dot == first + 1)
     if not is_short or out[dot] != _DOT or exponent - dot - 1 > scale or not are_digits(out, dot + 1, exponent):

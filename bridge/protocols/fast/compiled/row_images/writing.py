@@ -14,6 +14,7 @@ from bridge.protocols.fast.compiled.json_text import (
     BAD,
     HIGH_SURROGATE,
     LOW_SURROGATE,
+    SPACE,
     ZERO,
     U,
     hexadecimal,
@@ -41,7 +42,8 @@ from bridge.protocols.fast.compiled.values import six_bits
 
 _APOSTROPHE, _E, _X, _A, _MINUS, _DOT, _SPACE = (ord(character) for character in "'exa-. ")
 _CONTROLS: Final = tuple((ord(name), value) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
-_APOSTROPHES, _BACKSLASHES, _ONES = (in_all(character) for character in (b"'", b"\\", b"\1"))
+_APOSTROPHES, _MARKS, _BACKSLASHES = (in_all(character) for character in (b"'", b'"', b"\\"))
+_ONES, _SPACES = in_all(b"\1"), in_all(b" ")
 _NONE: Final = np.uint64(0)
 _NULL: Final = tuple(b"NULL")
 
@@ -128,18 +130,43 @@ def decoded_base64(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
 
 
 @inner
-def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
-    """Writes text from the beginning of `text` as SQL does, inside of quotation marks; gives BAD if it is not UTF-8."""
-    at = 0
+def _hexadecimal_digit(number: Any) -> Any:
+    return number + ZERO if number < 10 else number - 10 + _A
+
+
+@inner
+def _put_character(character: Any, out: Bytes, to: Any) -> Any:
+    """Writes an ASCII character as JSON does."""
+    if character >= SPACE and character != codes.MARK and character != BACKSLASH:
+        out[to] = character
+        return to + 1
+    out[to] = BACKSLASH
+    out[to + 1] = character
+    if character >= SPACE:
+        return to + 2
+    for name, control in _CONTROLS:
+        if character == control:
+            out[to + 1] = name
+            return to + 2
+    out[to + 1], out[to + 2], out[to + 3] = U, ZERO, ZERO
+    out[to + 4], out[to + 5] = _hexadecimal_digit(character >> 4), _hexadecimal_digit(character & 15)
+    return to + 6
+
+
+@inner
+def put_utf8(text: Bytes, at: Any, end: Any, out: Bytes, to: Any, as_json: Any) -> Any:
+    """Writes text as JSON or as SQL does, inside of quotation marks; gives BAD for what is no UTF-8."""
+    lowest, quotation_marks = (_SPACES, _MARKS) if as_json else (_ONES, _APOSTROPHES)
     while at < end:
         eight = word(text, at)
-        marks = marked_below(eight, _ONES) | marked(eight, _BACKSLASHES) | marked(eight, _APOSTROPHES)
+        marks = marked_below(eight, lowest) | marked(eight, _BACKSLASHES) | marked(eight, quotation_marks)
         usual = min(end - at, 8 if marks == _NONE else first_of(marks))
         put_word(out, to, eight)
         at, to = at + usual, to + usual
         if marks != _NONE and at < end:
             if text[at] < 128:
-                to = _put_escaped(text[at], out, to)
+                character = np.int64(text[at])
+                to = _put_character(character, out, to) if as_json else _put_escaped(character, out, to)
                 at += 1
                 continue
             behind = wide_end(text, at)
@@ -148,12 +175,6 @@ def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
             to = copied(text, at, behind, out, to)
             at = behind
     return to
-
-
-@inner
-def hexadecimal_digit(number: Any) -> Any:
-    """Gives the character of a number below 16."""
-    return number + ZERO if number < 10 else number - 10 + _A
 
 
 @inner
@@ -166,7 +187,7 @@ def put_bytes(content: Bytes, size: Any, out: Bytes, to: Any) -> Any:
     to += 1
     for at in range(size):
         byte = np.int64(content[at])
-        out[to], out[to + 1] = hexadecimal_digit(byte >> 4), hexadecimal_digit(byte & 15)
+        out[to], out[to + 1] = _hexadecimal_digit(byte >> 4), _hexadecimal_digit(byte & 15)
         to += 2
     out[to] = _APOSTROPHE
     return to + 1
@@ -317,7 +338,8 @@ def write_images(
                         elif way == codes.ESCAPED:
                             to = _put_text(text, at, end, out, to + 1)
                         else:
-                            to = _put_decoded(scratch, decoded_base64(text, at, end, scratch), out, to + 1)
+                            size = decoded_base64(text, at, end, scratch)
+                            to = put_utf8(scratch, 0, size, out, to + 1, False)
                         if to != BAD:
                             out[to] = _APOSTROPHE
                             to += 1
