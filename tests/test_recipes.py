@@ -112,13 +112,13 @@ RECIPES = {
                 "from bridge.protocols.protocol import Protocol, Recognised\n\n"
                 "TOY = Protocol(\n"
                 '    "toy",\n'
-                '    "toy_shape:FastToyDecoder",\n'
+                '    "toy:FastToyDecoder",\n'
                 '    "have a toy as their key",\n'
                 '    of_key=lambda key, value: Recognised("toy", "a toy") if key == b"toy" else None,\n'
                 ")\n",
             ),
             Edit(
-                "bridge/protocols/fast/toy_shape.py",
+                "bridge/protocols/fast/toy.py",
                 "",
                 '"""Leaves toys to parsing."""\n\n'
                 "from bridge.protocols.fast.decoder import FastDecoder\n"
@@ -142,7 +142,7 @@ RECIPES = {
                 "# Toys\n\n| file | holds |\n| --- | --- |\n| `decoder.py` | toys |\n| `recognition.py` | facts |\n",
             ),
             Edit("bridge/protocols/README.md", "| [values](values", "| [toy](toy/README.md) | toys |\n"),
-            Edit("bridge/protocols/fast/README.md", "| `canal_shape.py`, ", "| `toy_shape.py` | toys |\n"),
+            Edit("bridge/protocols/fast/README.md", "| `canal.py`, ", "| `toy.py` | toys |\n"),
             Edit("bridge/manual/protocols.md", "| `ckafka` |", "| `toy` | a toy shop | nothing | nothing |\n"),
             Edit("bridge/cli/options.py", "ckafka, debezium or open-protocol.", "toy, "),
             Edit("conf/bridge.toml", "open-protocol", "toy, "),

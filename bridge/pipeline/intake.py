@@ -207,7 +207,7 @@ class Intake:
         try:
             decoded = stream.taken(chunks)
         except TooLargeError as error:
-            self._part_size.did_not_fit(whole.messages or 0, error.found)
+            self._part_size.did_not_fit(whole.messages or 0, error.decoded)
         else:
             yield self._fitting(whole, decoded, is_cut=whole.is_cut)
             return
@@ -217,7 +217,7 @@ class Intake:
             try:
                 decoded = stream.part(part)
             except TooLargeError as error:
-                self._part_size.did_not_fit(part.messages or 0, error.found)
+                self._part_size.did_not_fit(part.messages or 0, error.decoded)
                 continue
             yield self._fitting(part, decoded, is_cut=whole.is_cut or remaining is not None)
             rest = remaining

@@ -1,6 +1,6 @@
 """Decodes wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
 
-A new format is a folder with its plain decoder and its facts, its shape in `fast/`, and one line in `detect.py`.
+A new format is a folder with its plain decoder and its facts, its fast one, and one line in `detect.py`.
 """
 
 from __future__ import annotations

@@ -37,6 +37,10 @@ _CUT: Final = (
 )
 
 
+Contents = Sequence[bytes | None]
+"""The keys, or the values, of messages."""
+
+
 class RowEvents(NamedTuple):
     """Events of many messages.
 
@@ -160,7 +164,7 @@ class Decoder(Protocol):
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
 
-    def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
+    def decode_batch(self, keys: Contents, values: Contents) -> BatchResult:
         """Decodes the messages that it can read together, and leaves the others to `decode`; raises nothing."""
 
 

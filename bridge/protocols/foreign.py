@@ -53,8 +53,7 @@ _BYTES: Final = (
 )
 _MARKS: Final = [(re.compile(mark, re.DOTALL), one) for mark, one in _BYTES]
 _MAXWELL: Final = Foreign(
-    "Maxwell's JSON",
-    "it is not read: send the tables by Debezium's connector for MySQL, or by Canal",
+    "Maxwell's JSON", "it is not read: send the tables by Debezium's connector for MySQL, or by Canal"
 )
 _DMS: Final = Foreign("AWS DMS's JSON", "it is not read: send the tables by Debezium's connector, or by Canal")
 CLOUD_EVENTS: Final = Foreign(

@@ -75,7 +75,7 @@ class SchemaRegistry:
         try:
             text = _memory[self.urls, schema_id] = self._kept(schema_id)
         except DecodeError as error:
-            _memory[self.urls, schema_id] = _Lacking(str(error), time.monotonic() + _LACKING_SECONDS)
+            _memory[self.urls, schema_id] = _Lack(str(error), time.monotonic() + _LACKING_SECONDS)
             raise
         return text
 
@@ -198,7 +198,7 @@ class SchemaRegistry:
 class KeptSchemas:
     """The schemas that a quarantined message was kept with, for those that a registry does not give any more."""
 
-    kept: Mapping[str, str]
+    texts: Mapping[str, str]
     registry: SchemaLookup | None
 
     def text(self, schema_id: SchemaId) -> str:
@@ -207,23 +207,23 @@ class KeptSchemas:
             if self.registry is not None:
                 return self.registry.text(schema_id)
         except (DecodeError, SourceError):
-            if schema_id.name not in self.kept:
+            if schema_id.name not in self.texts:
                 raise
-        if schema_id.name not in self.kept:
+        if schema_id.name not in self.texts:
             raise DecodeError(f"no schema registry is given, and the schema {schema_id.number} was not kept")
-        return self.kept[schema_id.name]
+        return self.texts[schema_id.name]
 
     def changed(self, schema_id: SchemaId) -> str:
         """Does as the registry does."""
         return "" if self.registry is None else self.registry.changed(schema_id)
 
 
-class _Lacking(NamedTuple):
+class _Lack(NamedTuple):
     reason: str
     until: float
 
 
-_memory: dict[tuple[tuple[str, ...], SchemaId], str | _Lacking] = {}
+_memory: dict[tuple[tuple[str, ...], SchemaId], str | _Lack] = {}
 """What this process has asked for: Spark's workers outlive their tasks, and decoders are made again."""
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
@@ -92,8 +92,7 @@ def file_layer(config: Path | None) -> Layer:
     """Reads the settings file.  Raises UsageError for one that cannot be read, or holds a password."""
     if config is None:
         return Layer(())
-    text = _text_of(config)
-    settings = _parsed(config, text)
+    settings = _parsed(config)
     refuse_secrets(settings, f"the configuration {config}")
     return Layer(Given(place, value, str(config)) for place, value in _leaves(settings, ()))
 
@@ -107,23 +106,19 @@ def _leaves(settings: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, 
             yield place, value
 
 
-def _text_of(path: Path) -> str:
+def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         fix = fix_of_reading(error, path, "see --config")
         raise UsageError(f"the configuration {path} cannot be read: {error.strerror}", fix=fix) from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"the configuration {path} is not UTF-8: {error}", fix=_EXAMPLES) from error
-
-
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
+        why = f"UTF-8: {error}"
     except RecursionError as error:
         raise UsageError(f"the configuration {path} is nested too deeply", fix=_EXAMPLES) from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the configuration {path} is not TOML: {error}", fix=_EXAMPLES) from error
+        why = f"TOML: {error}"
+    raise UsageError(f"the configuration {path} is not {why}", fix=_EXAMPLES)
 
 
 def default_layer(environment: Mapping[str, str]) -> Layer:
@@ -141,12 +136,12 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
 
 def _variables(environment: Mapping[str, str], prefix: str) -> Layer:
     names = [name for name, value in environment.items() if name.startswith(prefix) and value]
-    known = {f"{prefix}{name.removeprefix(PREFIX)}": place for name, place in variables().items()}
+    places = {f"{prefix}{name.removeprefix(PREFIX)}": place for name, place in variables().items()}
     strange = sorted(
-        name for name in names if name not in known and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
+        name for name in names if name not in places and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
     )
-    problems = [unknown((name,), "the environment", known) for name in strange]
-    given = (Given(known[name], _split(known[name], environment[name]), name) for name in names if name in known)
+    problems = [unknown((name,), "the environment", places) for name in strange]
+    given = (Given(places[name], _split(places[name], environment[name]), name) for name in names if name in places)
     return Layer(given, problems)
 
 
@@ -291,11 +286,8 @@ def _shown(value: Any) -> Any:
 
 
 def _value_at(settings: Settings, place: Place) -> Any:
-    found: Any = settings
-    for part in place:
-        found = getattr(found, _attribute(type(found), part))
-    return found
-
-
-def _attribute(model: type[BaseModel], key: str) -> str:
-    return next(name for name, field in model.model_fields.items() if (field.alias or name) == key)
+    value: Any = settings
+    for key in place:
+        fields_of = type(value).model_fields
+        value = getattr(value, next(name for name, field in fields_of.items() if (field.alias or name) == key))
+    return value

@@ -128,11 +128,6 @@ def shown_place(place: Iterable[str]) -> str:
     return ".".join(map(shown_name, place))
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """Returns the known name that is most like another one; "" when none is."""
-    return next(iter(get_close_matches(name, known, 1, cutoff=0.7)), "")
-
-
 _KINDS: Final[Mapping[Any, str]] = {
     int: "a whole number",
     float: "a number",
@@ -151,11 +146,11 @@ _BOUNDS: Final[Mapping[str, str]] = {
 }
 
 
-def unknown(place: Place, origin: str, known: Collection[str] | None = None) -> str:
+def unknown(place: Place, origin: str, candidates: Collection[str] | None = None) -> str:
     """Says that there is no such setting, and which one is closest."""
     name = shown_place(place)
-    near = closest(name, names() if known is None else known)
-    help_ = f"did you mean {near}?" if near else "`bridge help settings` lists them all"
+    near = get_close_matches(name, names() if candidates is None else candidates, 1, cutoff=0.7)
+    help_ = f"did you mean {near[0]}?" if near else "`bridge help settings` lists them all"
     return f"unknown setting {name}; {help_} ({origin})"
 
 

@@ -47,8 +47,8 @@ def probe_boundaries(
     decoder = make_decoder(protocol, options)
 
     def decoded(messages: Iterable[KeyAndValue]) -> list[Event]:
-        found = (event for key, value in messages for event in decode_message(decoder, key, value))
-        return [event._replace(before=None, after=None) for event in found]
+        events = (event for key, value in messages for event in decode_message(decoder, key, value))
+        return [event._replace(before=None, after=None) for event in events]
 
     heads = decoded(source.sample(HEAD_MESSAGES))
     tails = source.tails(TAIL_MESSAGES) if PROTOCOLS[protocol].may_lack_boundaries else ()

@@ -19,8 +19,8 @@ from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.chunk_stream import ChunkStream
-from bridge.sources.kafka.schema_headers import ENDS, with_ids
-from bridge.sources.message_chunks import joined_chunks, latest_ms
+from bridge.sources.kafka.schema_headers import SUFFIXES, with_ids
+from bridge.sources.message_lots import joined_lots, latest_ms
 from bridge.sources.source import (
     Extent,
     Guard,
@@ -250,8 +250,9 @@ def _tally(piece: list[_Range]) -> _Tally | UsageError:
     except UsageError as error:
         return error
     lines = sum(map(len, offsets.values()))
-    has_copies = any(len(set(some)) < len(some) for some in offsets.values())
-    return _Tally(lines, has_copies, {where: Extent(min(some), max(some) + 1) for where, some in offsets.items()})
+    has_copies = any(len(set(numbers)) < len(numbers) for numbers in offsets.values())
+    extents = {where: Extent(min(numbers), max(numbers) + 1) for where, numbers in offsets.items()}
+    return _Tally(lines, has_copies, extents)
 
 
 class _Line(NamedTuple):
@@ -265,7 +266,7 @@ class _Line(NamedTuple):
 
 def _read(piece: Iterable[_Range], lows: Mapping[PartitionId, int]) -> Iterator[Messages]:
     """Reads the messages of a piece, each position once."""
-    return joined_chunks(
+    return joined_lots(
         Messages([topic], [partition], [offset], [key], [value], [latest_ms(timestamp)])
         for (topic, partition, offset), key, value, timestamp in _once(chain.from_iterable(starmap(_lines, piece)))
         if offset >= lows.get((topic, partition), 0)
@@ -302,7 +303,7 @@ def _line(path: Path, line: bytes) -> _Line:
         position = Position(str(topic), int(fields["partition"]), int(fields["offset"]))
         key, value = (_decode_base64(fields.get(name)) for name in ("key", "value"))
         if isinstance(headers := fields.get("headers"), dict):
-            ids = {name: _decode_base64(text) for name, text in headers.items() if name.endswith(ENDS)}
+            ids = {name: _decode_base64(text) for name, text in headers.items() if name.endswith(SUFFIXES)}
             key, value = with_ids(key, value, ids)
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise _not_a_message(path, line.decode(errors="replace").strip()[:_SHOWN]) from error

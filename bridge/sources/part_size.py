@@ -57,6 +57,6 @@ class PartSize:
         messages_that_fit = _FILLED * self._most_bytes * messages // max(1, size)
         self.by_memory = max(1, min(int(messages_that_fit), _GROWTH * max(self.by_memory, messages)))
 
-    def did_not_fit(self, messages: int, found: Amount) -> None:
-        """Notes that `messages` took too many bytes.  found: the rows and bytes that were decoded until then."""
-        self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * found.rows // found.bytes)))
+    def did_not_fit(self, messages: int, decoded: Amount) -> None:
+        """Notes that `messages` took too many bytes.  decoded: the rows and bytes that were decoded until then."""
+        self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * decoded.rows // decoded.bytes)))

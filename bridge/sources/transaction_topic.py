@@ -36,19 +36,20 @@ def transaction_topic(
             events = decode_message(decoder, key, value)
             tells[topic] = any(event.kind is Kind.TRANSACTION and event.text for event in events)
             break
-    found = sorted(topic for topic in named if tells.get(topic, is_named_so(topic, topics - {topic})))
-    if not found:
+    candidates = sorted(topic for topic in named if tells.get(topic, is_named_so(topic, topics - {topic})))
+    if not candidates:
         return None
-    of_it = [where for where in partitions if where[0] == found[0]]
-    if len(found) > 1 or len(of_it) > 1:
-        what = f"{len(found)} topics of transactions" if len(found) > 1 else f"{len(of_it)} partitions"
+    numbers = [where for where in partitions if where[0] == candidates[0]]
+    if len(candidates) > 1 or len(numbers) > 1:
+        several = f"{len(candidates)} topics of transactions"
+        what = several if len(candidates) > 1 else f"{len(numbers)} partitions"
         raise UsageError(
             f"the order of transactions needs one topic with one partition, and there are {what}",
-            where=", ".join(found),
+            where=", ".join(candidates),
             fix="give the topics of one connector only, and make its topic of transactions with one partition; without"
             " that topic, changes are applied in the order of their partitions",
         )
-    return of_it[0]
+    return numbers[0]
 
 
 def is_named_so(topic: str, others: Collection[str]) -> bool:

@@ -23,7 +23,7 @@ from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, taken
 from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
 from bridge.spark.event_transfer import Chunk, export_events, import_events, is_file
-from bridge.spark.kept_rows.places import CHUNK_BYTES, Extent, FileChunk, SparkChunks
+from bridge.spark.kept_rows.places import CHUNK_BYTES, FileChunk, Span, SparkChunks
 
 MOST_IN_MEMORY: Final = Amount(500_000, 512 << 20)
 """About how many row changes, and bytes, wait in the driver's memory."""
@@ -36,7 +36,7 @@ class _Outline(NamedTuple):
     file: the name of their file; None where they stay with Spark.
     """
 
-    extent: Extent
+    span: Span
     read: dict[PartitionId, int]
     by_time: bool
     file: bytes | None
@@ -106,7 +106,7 @@ def _staying(events: pa.Table, folder: str | None) -> Chunk:
         return Chunk(others)
     rows = batch.rows.table
     value = export_events(rows, folder)
-    outline = _Outline(Extent.of(rows), dict(batch.read), batch.by_time, value if is_file(value) else None)
+    outline = _Outline(Span.of(rows), dict(batch.read), batch.by_time, value if is_file(value) else None)
     return Chunk(others, None if is_file(value) else value, pickle.dumps(outline))
 
 
@@ -127,9 +127,9 @@ def collected(chunks: DataFrame, *, stay: bool) -> DecodedBatch:
     outlines: list[_Outline] = [pickle.loads(one) for one in columns["outline"].drop_null().to_pylist()]
     if not outlines:
         return batch
-    parts = [Part(FileChunk(one.file, one.extent)) for one in outlines if one.file is not None]
-    if with_spark := [one.extent for one in outlines if one.file is None]:
-        parts.append(Part(SparkChunks(chunks.select("rows").dropna().rdd.map(_value), Extent.total(with_spark))))
+    parts = [Part(FileChunk(one.file, one.span)) for one in outlines if one.file is not None]
+    if with_spark := [one.span for one in outlines if one.file is None]:
+        parts.append(Part(SparkChunks(chunks.select("rows").dropna().rdd.map(_value), Span.total(with_spark))))
     read = dict(batch.read)
     for where, end in (item for one in outlines for item in one.read.items()):
         read[where] = max(end, read.get(where, 0))

@@ -118,12 +118,12 @@ def source_error(error: Exception) -> Exception:
             fix="check whether it was killed; if it ran out of memory, give it more (spark.driver.memory in [spark])"
             " or lower stream.driver_bytes; then start the bridge again",
         )
-    if said := _OF_REGISTRY.search(_text(error)):
-        away, what = said.groups()
+    if match := _OF_REGISTRY.search(_text(error)):
+        away, what = match.groups()
         return (RegistryAwayError if away == "RegistryAwayError" else SourceError)(what[:_MOST_CHARACTERS])
-    if said := _AWAY.search(_text(error)):
+    if match := _AWAY.search(_text(error)):
         return UnansweredError(
-            f"Kafka does not answer: {said.group()[:_MOST_CHARACTERS]}",
+            f"Kafka does not answer: {match.group()[:_MOST_CHARACTERS]}",
             fix="check that Kafka runs and answers; then start the bridge again",
         )
     fix = "check that Kafka answers and still holds the messages; then start the bridge again"

@@ -6,7 +6,7 @@ Spark.  On a cluster, and when there is no room for files, the events themselves
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -46,21 +46,21 @@ class TooLargeError(Exception):
     """The decoded events of a part of a micro-batch do not fit into the driver's memory.  The part must be read again
     in smaller parts.
 
-    found: the rows and bytes that were decoded before the limit was exceeded.
+    decoded: the rows and bytes that were decoded before the limit was exceeded.
     """
 
-    def __init__(self, found: Amount) -> None:
-        super().__init__(f"{found.rows} row changes have {found.bytes} bytes already")
-        self.found = found
+    def __init__(self, decoded: Amount) -> None:
+        super().__init__(f"{decoded.rows} row changes have {decoded.bytes} bytes already")
+        self.decoded = decoded
 
 
 def limited(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
     """Yields the tables while they have at most `most_bytes` together; then raises TooLargeError."""
-    found = Amount(0, 0)
+    decoded = Amount(0, 0)
     for events in tables:
-        found = Amount.total([found, Amount.of(events)])
-        if found.bytes > most_bytes:
-            raise TooLargeError(found)
+        decoded = Amount.total([decoded, Amount.of(events)])
+        if decoded.bytes > most_bytes:
+            raise TooLargeError(decoded)
         yield events
 
 
@@ -73,7 +73,7 @@ def coming_chunks(tables: Iterable[pa.Table], folder: str | None, most_bytes: fl
         for events in limited(tables, most_bytes):
             yield Chunk(export_events(events, folder))
     except TooLargeError as error:
-        yield Chunk(_TOO_LARGE + b" ".join(b"%d" % count for count in error.found))
+        yield Chunk(_TOO_LARGE + b" ".join(b"%d" % count for count in error.decoded))
 
 
 def export_events(events: pa.Table, folder: str | None) -> bytes:
@@ -109,7 +109,10 @@ def exported(write: Write, size: int, folder: str | None) -> bytes:
 
 def has_room(folder: str | None, size: float) -> TypeGuard[str]:
     """Tells whether there is a folder, and so many bytes are free in its file system besides the reserve."""
-    return folder is not None and _free_bytes(folder) >= size + RESERVE_BYTES
+    try:
+        return folder is not None and shutil.disk_usage(folder).free >= size + RESERVE_BYTES
+    except OSError:
+        return False
 
 
 def is_file(value: bytes) -> bool:
@@ -131,14 +134,6 @@ def transfer_folder(spark: SparkSession, checkpoint: str) -> str | None:
     folder = Path(checkpoint, "events")
     folder.mkdir(exist_ok=True)
     return str(folder)
-
-
-def _free_bytes(folder: str) -> int:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return 0
-    return found.f_bavail * found.f_frsize
 
 
 def import_events(values: Iterable[bytes]) -> pa.Table:

@@ -80,7 +80,8 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
     if is_submitted():
         SparkContext._ensure_initialized()
         _forward_signals(SparkContext._gateway)
-    given = {**_submitted_properties(), **settings}
+    submitted = dict(SparkConf().getAll()) if is_submitted() else {}
+    given = {**submitted, **settings}
     defaults = {
         **_DEFAULTS,
         **(_LOCAL_DEFAULTS if _is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
@@ -94,7 +95,8 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
     with tempfile.TemporaryFile("w+") as jvm_output:
         try:
             with _kept_interrupt_handler():
-                importing = threading.Thread(target=_import_what_calls_import, daemon=True)
+                # what PySpark imports at its first call of the JVM, where it looks for NumPy (0.2 s)
+                importing = threading.Thread(target=import_module, args=("pyspark.testing.utils",), daemon=True)
                 importing.start()
                 _start_jvm(properties, jvm_output if log_level == "off" else None)
                 importing.join()
@@ -128,11 +130,6 @@ def _show_log(session: SparkSession, level: str) -> None:
     has a level of its own, whatever `spark.log.level` says."""
     log4j: Any = session.sparkContext._gateway.jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     log4j.core.config.Configurator.setLevel("org.apache.spark", log4j.Level.toLevel(level.upper()))
-
-
-def _import_what_calls_import() -> None:
-    """Imports what PySpark imports at its first call of the JVM, where it looks for NumPy (0.2 s)."""
-    import_module("pyspark.testing.utils")
 
 
 def _start_jvm(properties: Mapping[str, str], output: IO[str] | None) -> None:
@@ -209,11 +206,6 @@ def end_tasks(session: SparkSession) -> None:
         tracker = context._jsc.sc().statusTracker()
         while any(one.numRunningTasks() for one in tracker.getExecutorInfos()) and time.monotonic() < deadline:
             time.sleep(0.05)
-
-
-def _submitted_properties() -> dict[str, str]:
-    """Returns the properties that spark-submit was given; none when the process was started otherwise."""
-    return dict(SparkConf().getAll()) if is_submitted() else {}
 
 
 def _do_not_print(*_: object) -> None:

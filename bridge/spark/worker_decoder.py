@@ -23,8 +23,8 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
     def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
         _keep_zip_directories()
         decoder = decoder_named(name, protocol, options)
-        for some in messages:
-            yield decode_messages(decoder, some, return_freed_memory)
+        for lot in messages:
+            yield decode_messages(decoder, lot, return_freed_memory)
 
     return decode
 
@@ -39,10 +39,10 @@ def decoder_named(name: str, protocol: str, options: DecodeOptions) -> Decoder:
     decoder that was used last is kept.
     """
     if name not in _decoders:
-        made = make_decoder(protocol, options)
+        decoder = make_decoder(protocol, options)
         freeze_loaded_modules()
         _decoders.clear()
-        _decoders[name] = made
+        _decoders[name] = decoder
     return _decoders[name]
 
 

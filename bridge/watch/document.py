@@ -56,7 +56,7 @@ def _highest(first: float | None, second: float | None) -> float | None:
     return max((lag for lag in (first, second) if lag is not None), default=None)
 
 
-class _Moment(NamedTuple):
+class _Reading(NamedTuple):
     at: float
     rows: int
     tables: Mapping[TableName, int]
@@ -67,14 +67,14 @@ class Recent:
     """What has changed in the last 15 seconds."""
 
     def __init__(self) -> None:
-        self._moments: deque[_Moment] = deque()
+        self._readings: deque[_Reading] = deque()
 
     def add(self, at: float, sample: Sample) -> None:
         """Adds a sample.  at: by a clock that is never set back."""
         tables = {name: sum(counts) for name, counts in sample.tables.items()}
-        self._moments.append(_Moment(at, sample.status.rows, tables, sample.phases))
-        while len(self._moments) > 2 and self._moments[1].at <= at - RECENT_SECONDS:
-            self._moments.popleft()
+        self._readings.append(_Reading(at, sample.status.rows, tables, sample.phases))
+        while len(self._readings) > 2 and self._readings[1].at <= at - RECENT_SECONDS:
+            self._readings.popleft()
 
     def rate(self) -> float:
         """Gives the row changes applied per second."""
@@ -92,14 +92,14 @@ class Recent:
         first, last = self._ends()
         return {phase: spent - first.phases.get(phase, 0.0) for phase, spent in last.phases.items()}
 
-    def _ends(self) -> tuple[_Moment, _Moment]:
-        return (self._moments[0], self._moments[-1]) if self._moments else (_NO_MOMENT, _NO_MOMENT)
+    def _ends(self) -> tuple[_Reading, _Reading]:
+        return (self._readings[0], self._readings[-1]) if self._readings else (_NO_READING, _NO_READING)
 
 
-_NO_MOMENT: Final = _Moment(0.0, 0, {}, {})
+_NO_READING: Final = _Reading(0.0, 0, {}, {})
 
 
-def _seconds(first: _Moment, last: _Moment) -> float:
+def _seconds(first: _Reading, last: _Reading) -> float:
     return max(last.at - first.at, 1e-3)
 
 

@@ -119,34 +119,27 @@ class Watch:
         return {
             **pages,
             "/status": self._status,
-            "/history": self._points,
+            "/history": lambda _: _json(history_document(self._history.points())),
             "/metrics": self._metrics,
             "/healthz": self._health,
             "/readyz": self._readiness,
         }
 
-    def _status(self, headers: Mapping[str, str]) -> Answer:
-        del headers
+    def _status(self, _: Mapping[str, str]) -> Answer:
         self._lookups.view()
         return _json(status_document(self._view, self._info))
-
-    def _points(self, headers: Mapping[str, str]) -> Answer:
-        del headers
-        return _json(history_document(self._history.points()))
 
     def _metrics(self, headers: Mapping[str, str]) -> Answer:
         return _encoded(self._registry, headers.get("Accept", ""))
 
-    def _health(self, headers: Mapping[str, str]) -> Answer:
-        del headers
+    def _health(self, _: Mapping[str, str]) -> Answer:
         seconds = time.monotonic() - self._looked_at
         if seconds > _STUCK_SECONDS:
             words = f"the pipeline was last looked at {seconds:.0f} s ago\n"
             return Answer(words.encode(), _PLAIN, HTTPStatus.SERVICE_UNAVAILABLE)
         return Answer(b"ok\n", _PLAIN)
 
-    def _readiness(self, headers: Mapping[str, str]) -> Answer:
-        del headers
+    def _readiness(self, _: Mapping[str, str]) -> Answer:
         reason = self._view.reason
         if reason:
             return Answer(f"{reason}\n".encode(), _PLAIN, HTTPStatus.SERVICE_UNAVAILABLE)

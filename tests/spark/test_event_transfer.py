@@ -78,5 +78,5 @@ def test_more_than_there_is_room_for_is_given_up(tmp_path: Path, with_folder: bo
     assert len(too_much) == 3
     with pytest.raises(TooLargeError) as raised:
         import_events(chunk.events for chunk in [*enough, *too_much])
-    assert raised.value.found == (30, 3 * size)
+    assert raised.value.decoded == (30, 3 * size)
     assert not list(tmp_path.iterdir())

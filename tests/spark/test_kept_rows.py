@@ -22,7 +22,7 @@ from bridge.rows.order_and_slices import Part, RowChanges, TableChunk, Wanted, i
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.spark.event_transfer import export_events
-from bridge.spark.kept_rows.places import Extent, FileChunk, Given
+from bridge.spark.kept_rows.places import FileChunk, Given, Span
 from bridge.spark.kept_rows.shards import Rendered, Shards, read_statements
 from tests.support.upstreams import events_table, row_change
 
@@ -53,7 +53,7 @@ class Elsewhere:
 
     def __init__(self, ordered: pa.Table) -> None:
         self._value = export_events(ordered, None)
-        self.amount, self.first_ts, self.last_ts = Extent.of(ordered)
+        self.amount, self.first_ts, self.last_ts = Span.of(ordered)
 
     def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
         """As in a task."""
@@ -75,7 +75,7 @@ def test_a_chunk_answers_alike_wherever_it_is(tmp_path: Path, monkeypatch: pytes
     random = Random(1)
     put: Callable[[pa.Table], Part] = {
         "memory": lambda rows: Part(TableChunk(rows)),
-        "file": lambda rows: Part(FileChunk(export_events(rows, str(tmp_path)), Extent.of(rows))),
+        "file": lambda rows: Part(FileChunk(export_events(rows, str(tmp_path)), Span.of(rows))),
         "elsewhere": lambda rows: Part(Elsewhere(rows)),
     }[place]
     for most_runs in (1 << 18, 10, 1):
@@ -121,7 +121,7 @@ def test_a_chunk_answers_alike_wherever_it_is(tmp_path: Path, monkeypatch: pytes
 def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
     """A window holds it, too."""
     rows = in_order(some_changes(Random(1), 20))
-    waits = RowChanges((Part(FileChunk(export_events(rows, str(tmp_path)), Extent.of(rows))),))
+    waits = RowChanges((Part(FileChunk(export_events(rows, str(tmp_path)), Span.of(rows))),))
     window = waits.between(0, 120)
     waits = waits.from_ts(1000)
     gc.collect()

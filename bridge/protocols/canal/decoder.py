@@ -27,7 +27,7 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending
 from bridge.protocols.values.json_message import json_object
-from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
+from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
 from bridge.protocols.values.untyped import with_forms, with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
@@ -53,9 +53,6 @@ _ROLLED_BACK: Final = (
 )
 
 _OTHERS: Final = 8
-
-_new_event = tuple.__new__
-"""Makes an event in half the time of Event(...), which matters at one event for each row."""
 
 
 class _TableState:
@@ -100,10 +97,11 @@ class CanalJsonDecoder(PlainDecoder):
             state = self._new_state(message["database"], message["table"], kind, is_official)
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
-    def layout_of(self, message: dict[str, Any]) -> Layout | None:
-        """Gives the layout of the last parsed row of a message's sender, table and type of change; None before the
-        first."""
-        return self._states[message["database"], message["table"], message["type"], is_of_canal(message)].layout
+    def layout_of(self, message: dict[str, Any]) -> Layout:
+        """Gives the layout of a message whose rows were parsed last."""
+        layout = self._states[message["database"], message["table"], message["type"], is_of_canal(message)].layout
+        assert layout is not None
+        return layout
 
     def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
         if len(self._states) >= MAX_CACHED:
@@ -125,17 +123,15 @@ class CanalJsonDecoder(PlainDecoder):
         place = _place(message) if extension is None else None
         layout = state.layout
         # Of TiCDC's messages, sqlType depends on the values, and is not read
-        shape = message.get("mysqlType")
+        types = message.get("mysqlType")
         if state.is_official:
-            shape = shape, message.get("sqlType")
+            types = types, message.get("sqlType")
         handle = message.get("pkNames", _UNSAID)
-        if layout is None or layout.shape != shape or layout.handle != handle:
-            layout = next(
-                (candidate for candidate in state.others if candidate.shape == shape and candidate.handle == handle),
-                None,
-            )
+        if layout is None or layout.types != types or layout.handle != handle:
+            others = (other for other in state.others if other.types == types and other.handle == handle)
+            layout = next(others, None)
             if layout is None:
-                layout = self._layout(message, rows[0], shape)
+                layout = self._layout(message, rows[0], types)
                 state.others.append(layout)
         events = []
         layouts: dict[tuple[str, ...], Layout] = {}
@@ -143,7 +139,7 @@ class CanalJsonDecoder(PlainDecoder):
             names = tuple(row) if type(row) is dict else ()
             if layout.names != names:
                 if names not in layouts:
-                    layouts[names] = self._layout(message, row, shape)
+                    layouts[names] = self._layout(message, row, types)
                 layout = layouts[names]
             before: str | None = None
             after: str | None = image_of(layout, row)
@@ -151,31 +147,30 @@ class CanalJsonDecoder(PlainDecoder):
                 before = image_before(layout, olds[index], row)
             elif kind is Kind.DELETE:
                 before, after = after, None
-            fields = (
-                kind, commit_ts, index, state.schema, state.table, layout.columns, layout.key, before, after, cut,
-                extension is None, place,
-            )  # fmt: skip
-            events.append(_new_event(Event, fields))
+            names_of_row = state.schema, state.table, layout.columns, layout.key
+            fields = (kind, commit_ts, index, *names_of_row, before, after, cut, extension is None, place)
+            events.append(new_event(Event, fields))
         state.layout = layout
         return events
 
-    def _layout(self, message: dict[str, Any], row: object, shape: object) -> Layout:
-        types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
+    def _layout(self, message: dict[str, Any], row: object, types: object) -> Layout:
+        mysql_types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
             raise DecodeError(f"a row of data is {shown(row)}, not an object")
         if not row:
             raise DecodeError(_NO_COLUMNS)
-        if not isinstance(types, dict):
-            raise DecodeError(f"mysqlType is {shown(types)}, not an object: the types of the columns are missing")
+        if not isinstance(mysql_types, dict):
+            raise DecodeError(f"mysqlType is {shown(mysql_types)}, not an object: the types of the columns are missing")
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
         is_official = is_of_canal(message)
         sql_types = sql_types_of(message.get("sqlType")) if is_official else {}
         columns = [
-            column_of(self._types, name, types.get(name), sql_types.get(name), is_official=is_official) for name in row
+            column_of(self._types, name, mysql_types.get(name), sql_types.get(name), is_official=is_official)
+            for name in row
         ]
         layout = make_layout(
-            shape,
+            types,
             handle,
             [(name, column.label, column.convert) for name, column in zip(row, columns, strict=True)],
             "" if handle is _UNSAID else NO_PRIMARY_KEY,

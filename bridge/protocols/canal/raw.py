@@ -15,7 +15,7 @@ from typing import Final
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, unquoted
+from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, of_text, unquoted
 from bridge.protocols.values.literals import NULL
 
 UTF8_FORM: Final = "utf8"
@@ -30,15 +30,10 @@ _WIDE: Final = frozenset({"ucs2", "utf16", "utf16le", "utf32"})
 
 def _converter(_arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
     if column.word in BINARY_WORDS:
-        convert = literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes
-        return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
+        return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
     if column.charset in _UTF8:
         return None
-    return _wide if column.charset in _WIDE else partial(_other, column.charset)
-
-
-def _wide(literal: str) -> str:
-    return NULL if literal == NULL else _bytes(unquoted(literal))
+    return of_text(_bytes) if column.charset in _WIDE else partial(_other, column.charset)
 
 
 def _other(charset: str, literal: str) -> str:

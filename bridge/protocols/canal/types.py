@@ -25,35 +25,16 @@ from bridge.protocols.values.timezones import timestamp_converter
 
 TYPES: Final[dict[str, Converter]] = {
     # TiCDC Canal-JSON, Integer types; official Canal has the same with a width, as in int(11)
-    "tinyint": literals.integer,
-    "boolean": literals.integer,
-    "bool": literals.integer,
-    "smallint": literals.integer,
-    "mediumint": literals.integer,
-    "int": literals.integer,
-    "integer": literals.integer,
-    "bigint": literals.integer,
+    **dict.fromkeys(
+        ("tinyint", "boolean", "bool", "smallint", "mediumint", "int", "integer", "bigint"), literals.integer
+    ),
     # TiCDC Canal-JSON, SQL Type field.  TiCDC never writes an exponent (types-seen); Canal writes Java's notation
     "float": literals.float32,
-    "double": literals.double,
-    "real": literals.double,
-    "decimal": literals.decimal,
-    "numeric": literals.decimal,
-    "dec": literals.decimal,
-    "fixed": literals.decimal,
-    "char": literals.text,
-    "varchar": literals.text,
-    "tinytext": literals.text,
-    "text": literals.text,
-    "mediumtext": literals.text,
-    "longtext": literals.text,
+    **dict.fromkeys(("double", "real"), literals.double),
+    **dict.fromkeys(("decimal", "numeric", "dec", "fixed"), literals.decimal),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "vector"), literals.text),
     # each byte is one ISO-8859-1 character (types-seen; official Canal does the same)
-    "binary": literals.latin1,
-    "varbinary": literals.latin1,
-    "tinyblob": literals.latin1,
-    "blob": literals.latin1,
-    "mediumblob": literals.latin1,
-    "longblob": literals.latin1,
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), literals.latin1),
     "date": literals.date,
     "datetime": literals.datetime,
     "time": literals.time,
@@ -61,20 +42,10 @@ TYPES: Final[dict[str, Converter]] = {
     # numbers, not names (types-seen)
     "enum": literals.unsigned,
     # official Canal prints Java's long, which is negative from 2^63 on
-    "set": literals.UNSIGNED[64],
-    "bit": literals.UNSIGNED[64],
-    "json": literals.text,
-    "vector": literals.text,
+    **dict.fromkeys(("set", "bit"), literals.UNSIGNED[64]),
     # what the server stores: the SRID, then the WKB (official Canal; MySQL, "Internal Geometry Storage Format")
-    "geometry": literals.latin1,
-    "point": literals.latin1,
-    "linestring": literals.latin1,
-    "polygon": literals.latin1,
-    "multipoint": literals.latin1,
-    "multilinestring": literals.latin1,
-    "multipolygon": literals.latin1,
-    "geometrycollection": literals.latin1,
-    "geomcollection": literals.latin1,
+    **dict.fromkeys(("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"), literals.latin1),
+    **dict.fromkeys(("multipolygon", "geometrycollection", "geomcollection"), literals.latin1),
 }
 """The converter of each type; "timestamp" is missing, as it needs the time zone."""
 

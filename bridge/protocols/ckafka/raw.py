@@ -20,9 +20,9 @@ from bridge.protocols.values.column_types import (
     Lost,
     RawConverter,
     enum_names,
-    unquoted,
+    of_text,
 )
-from bridge.protocols.values.literals import NULL, Converter
+from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
 from bridge.protocols.values.usual_values import Usual
 
@@ -51,7 +51,7 @@ def _converter(arguments: str, column: ColumnType, lost: Lost) -> RawConverter |
         return enum_names(column, lost)
     timezone, _, binary = arguments.partition(",")
     convert = _by_column(column, timezone, binary)
-    return None if convert is None else _of_literal(convert)
+    return None if convert is None else of_text(convert)
 
 
 def _by_column(column: ColumnType, timezone: str, binary: str) -> Converter | None:
@@ -71,10 +71,6 @@ def _is_unsigned(column: ColumnType) -> bool:
 
 def _number(convert: Converter) -> Converter:
     return lambda value: _BOOLEANS.get(value) or convert(value)
-
-
-def _of_literal(convert: Converter) -> RawConverter:
-    return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
 
 
 def _base64(value: str) -> str:

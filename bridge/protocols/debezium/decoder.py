@@ -38,7 +38,7 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.fast.compiled.codes import PLACEHOLDERS
 from bridge.protocols.values.event_time import event_ts, place_in_binlog, row_index
-from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
+from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
 from bridge.protocols.values.untyped import with_forms, with_types
 from bridge.tso import ms_tso, tso_ms
 
@@ -77,9 +77,6 @@ _NOT_AVAILABLE: Final = (
     "column {} holds Debezium's placeholder for a value that the binlog did not hold, and may have changed:"
     " binlog_row_image must be FULL"
 )
-
-_new_event = tuple.__new__
-"""Makes an event in half the time of Event(...)."""
 
 
 class _TableState:
@@ -133,9 +130,11 @@ class DebeziumDecoder(PlainDecoder):
             payload = _without_unavailable(payload, state)
         return [self._row(key, payload, source, schema, state)]
 
-    def layout_of(self, source: dict[str, Any], op: str) -> Layout | None:
-        """Gives the layout of the last parsed row of a table, by `source`, and operation; None before the first."""
-        return self._states[source.get("connector"), source["db"], source["table"], op].layout
+    def layout_of(self, source: dict[str, Any], op: str) -> Layout:
+        """Gives the layout of the last parsed row of a table, by `source`, and operation."""
+        layout = self._states[source.get("connector"), source["db"], source["table"], op].layout
+        assert layout is not None
+        return layout
 
     def _value(self, value: bytes) -> Document:
         """Gives a message's payload and schema.  It parses the message at once where the last one had no schema."""
@@ -177,7 +176,7 @@ class DebeziumDecoder(PlainDecoder):
         if (
             layout is None
             or type(row) is not dict
-            or (layout.shape is not schema and layout.shape != schema)
+            or (layout.types is not schema and layout.types != schema)
             or layout.names != tuple(row)
             or layout.handle != handle
         ):
@@ -192,35 +191,21 @@ class DebeziumDecoder(PlainDecoder):
         if type(commit_ts) is not int or not 0 < commit_ts <= MAX_COMMIT_TS:
             commit_ts, by_time = _commit_ts(payload, source)
         if by_time:
-            place = self._transaction_place(payload, source) if self._tells_transactions else _place(source)
-            if place is not None and not self._tells_transactions and not _is_of_snapshot(source):
+            is_of_snapshot = _is_of_snapshot(source)
+            if self._tells_transactions:
+                place = place_of_row(payload, source, is_of_snapshot=is_of_snapshot)
+            elif (place := _place(source)) is not None and not is_of_snapshot:
                 row_fields = (source.get(name) for name in ("row", "connector", "version"))
                 index = row_index(*row_fields, is_deleted=kind is Kind.DELETE)
-        fields = (
-            kind,
-            commit_ts,
-            index,
-            state.schema,
-            state.table,
-            layout.columns,
-            layout.key,
-            before,
-            after,
-            None,
-            by_time,
-            place,
-        )
-        return _new_event(Event, fields)
-
-    @staticmethod
-    def _transaction_place(payload: dict[str, Any], source: dict[str, Any]) -> str:
-        return place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source))
+        names = state.schema, state.table, layout.columns, layout.key
+        return new_event(Event, (kind, commit_ts, index, *names, before, after, None, by_time, place))
 
     def _counted(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
         """Gives the event of a row that is not replicated, where its transaction counts it."""
         if not self._tells_transactions or not payload.get("transaction"):
             return []
-        return [Event(Kind.TRANSACTION, 0, by_time=True, place=self._transaction_place(payload, source))]
+        place = place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source))
+        return [Event(Kind.TRANSACTION, 0, by_time=True, place=place)]
 
     def _without_row(self, payload: dict[str, Any]) -> list[Event]:
         """Gives a schema change, and on request the beginning or end of a transaction; nothing for a heartbeat."""

@@ -58,6 +58,11 @@ _HALF: Final = (
 _Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
 
 
+def _always(convert: RawConverter) -> _Rule:
+    """Makes the rule that converts values so, whatever the modes and the column."""
+    return lambda _modes, _column, _lost: convert
+
+
 def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter | None:
     return _unsigned if column.unsigned else None
 
@@ -90,30 +95,9 @@ def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCo
     return _decimal(replace(modes, decimal="string"), column, lost)
 
 
-def _float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: literals.float32_number(_real(literal))
-
-
-def _double_of_float(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    """Makes the converter of 32 bits for a DOUBLE: the connector sends a column that was made as REAL so (seen with
-    3.0.8)."""
-
-    def convert(literal: str) -> str:
-        raise DecodeError(_HALF.format(shown(literal)), Code.LOST_VALUE)
-
-    return convert
-
-
-def _double(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: literals.double_number(_real(literal))
-
-
-def _year(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: values.year(_number(literal))
-
-
-def _bit(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: values.bits(unquoted(literal)) if is_text(literal) else literal
+def _refuse_half(literal: str) -> str:
+    """Refuses 32 bits for a DOUBLE: the connector sends a column that was made as REAL so (seen with 3.0.8)."""
+    raise DecodeError(_HALF.format(shown(literal)), Code.LOST_VALUE)
 
 
 def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
@@ -142,10 +126,6 @@ def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCon
         return "''"
 
     return convert
-
-
-def _document(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: document(unquoted(literal)) if is_text(literal) else literal
 
 
 def _enum(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter | None:
@@ -204,10 +184,6 @@ def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter
     return _with_zero_dates(column, _temporal(values.date_days), lost)
 
 
-def _timestamp(_modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
-    return lambda literal: values.zoned_timestamp(_string(literal))
-
-
 def _temporal(of_number: Callable[[int], str]) -> RawConverter:
     def convert(literal: str) -> str:
         return values.iso_text(unquoted(literal)) if is_text(literal) else of_number(_number(literal))
@@ -231,20 +207,24 @@ def _epoch(literal: str, lost: Lost) -> str:
 
 
 _INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
-_REALS: Final[dict[str, _Rule]] = {"decimal": _decimal, "float": _float, "double": _double}
+_REALS: Final[dict[str, _Rule]] = {
+    "decimal": _decimal,
+    "float": _always(lambda literal: literals.float32_number(_real(literal))),
+    "double": _always(lambda literal: literals.double_number(_real(literal))),
+}
 _STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary_text)}
 _ENUMS: Final[dict[str, _Rule]] = {"enum": _enum}
 _JSON: Final[dict[str, _Rule]] = {
     **_INTEGERS,
     **_REALS,
     **dict.fromkeys(BINARY_WORDS, _binary),
-    "bit": _bit,
-    "json": _document,
+    "bit": _always(lambda literal: values.bits(unquoted(literal)) if is_text(literal) else literal),
+    "json": _always(lambda literal: document(unquoted(literal)) if is_text(literal) else literal),
     "date": _date,
     "time": _time,
     "datetime": _datetime,
-    "timestamp": _timestamp,
-    "year": _year,
+    "timestamp": _always(lambda literal: values.zoned_timestamp(_string(literal))),
+    "year": _always(lambda literal: values.year(_number(literal))),
     **_ENUMS,
 }
 
@@ -259,12 +239,9 @@ def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: 
     convert = rule(modes, column, lost) if rule else None
     if convert is None:
         return None
-    null = _no_null if not column.nullable and column.word in ("date", "datetime") else _null
-    return lambda literal: null() if literal == NULL else convert(literal)
-
-
-def _null() -> str:
-    return NULL
+    if not column.nullable and column.word in ("date", "datetime"):
+        return lambda literal: _no_null() if literal == NULL else convert(literal)
+    return lambda literal: NULL if literal == NULL else convert(literal)
 
 
 def _no_null() -> str:
@@ -312,17 +289,12 @@ def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
     return _usual_real(arguments, column) or _usual_number(arguments, column)
 
 
-DEBEZIUM_USUAL: Final = {
-    "json": _usual_json,
-    "int64": _usual_number,
-    "float64": _usual_real,
-    "string": _usual_string,
-}
+DEBEZIUM_USUAL: Final = {"json": _usual_json, "int64": _usual_number, "float64": _usual_real, "string": _usual_string}
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "avro": _form({}),
     "int64": _form(_INTEGERS),
-    "float32": _form({"double": _double_of_float}),
+    "float32": _form({"double": _always(_refuse_half)}),
     "float64": _form(_REALS),
     "string": _form(_STRINGS),
     "enum": _form(_ENUMS),

@@ -77,12 +77,12 @@ def mark_of(payload: dict[str, Any]) -> Event:
 
 def place_of_row(payload: dict[str, Any], source: dict[str, Any], *, is_of_snapshot: bool) -> str:
     """Gives the place of a row; raises DecodeError, or any of FAILURES."""
-    told = payload.get("transaction")
-    if told is None:
+    transaction = payload.get("transaction")
+    if transaction is None:
         if not is_of_snapshot:
             raise DecodeError(_OFF)
         return _place(source, 0, NO_TRANSACTION, f"{source['db']}.{source['table']}")
-    id_, order = told["id"], told["total_order"]
+    id_, order = transaction["id"], transaction["total_order"]
     if type(id_) is not str or not id_ or "\n" in id_ or type(order) is not int or order < 0:
         raise DecodeError(f"the row's transaction is {shown(id_)}, its number in it {shown(order)}")
     return _place(source, min(order, LAST_POSITION), id_of(id_), f"{source['db']}.{source['table']}")
@@ -93,8 +93,8 @@ def place_of_change(source: dict[str, Any], *, is_of_snapshot: bool) -> str:
     if is_of_snapshot:
         return _place({**source, "server_id": SNAPSHOT_SERVER}, 0, NO_TRANSACTION, "")
     gtid = source.get("gtid")
-    is_told = type(gtid) is str and text_before_number(gtid) is not None
-    return _place(source, 0, id_of(gtid) if is_told else NO_TRANSACTION, "")
+    has_id = type(gtid) is str and text_before_number(gtid) is not None
+    return _place(source, 0, id_of(gtid) if has_id else NO_TRANSACTION, "")
 
 
 def head_of_place(table: str, source: Mapping[str, Any], base: str) -> str:
@@ -115,21 +115,21 @@ def _place(source: dict[str, Any], order: int, id_: str, table: str) -> str:
 
 
 @lru_cache(maxsize=1024)  # rows and marks of one transaction come together
-def id_of(told: str) -> str:
+def id_of(text: str) -> str:
     """Writes the id of a transaction, a GTID or a file and position, so that the number at its end has NUMBER_DIGITS
     digits; one of another form stays as it is."""
-    if one := _BY_FILE.fullmatch(told):
-        base, number = file_and_position(f"{one[1]}.{one[2]}", min(int(one[3]), LAST_POSITION))
+    if match := _BY_FILE.fullmatch(text):
+        base, number = file_and_position(f"{match[1]}.{match[2]}", min(int(match[3]), LAST_POSITION))
         return f"file={base}{IN_FILE}{number:019}"
-    head = text_before_number(told)
-    number = 0 if head is None else int(told[len(head) :])
-    return f"{head}{number:019}" if 0 < number <= _MOST_NUMBER else told
+    head = text_before_number(text)
+    number = 0 if head is None else int(text[len(head) :])
+    return f"{head}{number:019}" if 0 < number <= _MOST_NUMBER else text
 
 
-def text_before_file_number(told: str) -> str | None:
+def text_before_file_number(id_: str) -> str | None:
     """Gives what stands before the number of the file in the id of a transaction; None for a GTID."""
-    one = _BY_FILE.fullmatch(told)
-    return None if one is None else told[: one.start(2)]
+    match = _BY_FILE.fullmatch(id_)
+    return None if match is None else id_[: match.start(2)]
 
 
 def told_id(id_: str) -> str:

@@ -1,1 +1,1 @@
-"""Decodes messages on the fast path, by forms learned from earlier messages."""
+"""Decodes messages on the fast path, by templates learned from earlier messages."""

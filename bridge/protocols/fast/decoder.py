@@ -1,11 +1,11 @@
 """Decodes on the fast path: `decode_batch` reads the rows of many messages at once, and leaves the rest.
 
-It parses the few messages that it learns from itself, so the plain path knows nothing of forms.
+It parses the few messages that it learns from itself, so the plain path knows nothing of templates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -14,27 +14,27 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.events import Event
-from bridge.protocols.decoder import FAILURES, BatchResult, DecodeError, PlainDecoder, RowEvents
-from bridge.protocols.fast.message_shape import Lesson
+from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, PlainDecoder, RowEvents
+from bridge.protocols.fast.lessons import Lesson
 from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.fast.texts import Numbers, Texts
 
 if TYPE_CHECKING:
     from bridge.protocols.fast.reader import Reader
 
+Missed = Iterable[tuple[Hashable | None, Callable[[], Lesson]]]
+"""The kinds of messages that were not read, and what to learn from them."""
 _FAILED: Final = (*FAILURES, DecodeError, pa.ArrowException)
 """What the fast path may raise on hostile messages; it then leaves them to parsing."""
 
 
-_MOST_FORMS: Final = 8
-"""How often messages that could not be read are tried with another form: a schema change gives a table another one."""
+_MOST_TEMPLATES: Final = 8
+"""How often messages that were not read are tried with another template: a schema change gives a table another one."""
 
 
 class FastDecoder:
-    """A decoder with both paths: `decode` is the plain one, `decode_batch` the fast one.
-
-    This class leaves all messages to parsing; those of the protocols read what they can.
-    """
+    """A decoder with both paths: `decode` is the plain one, `decode_batch` the fast one, which leaves all messages to
+    the plain one where a protocol reads none."""
 
     def __init__(self, plain: PlainDecoder) -> None:
         self._plain = plain
@@ -48,8 +48,8 @@ class FastDecoder:
         return self._plain.protocols
 
     @property
-    def forms_learned(self) -> int:
-        """The number of forms that it has learned."""
+    def templates_learned(self) -> int:
+        """The number of templates that it has learned."""
         return self._reader.learned
 
     @property
@@ -68,8 +68,8 @@ class FastDecoder:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
         return self._plain.decode(key, value)
 
-    def decode_batch(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> BatchResult:
-        """Decodes the messages whose forms it knows, to the events that `decode` gives, and leaves the others to that.
+    def decode_batch(self, keys: Contents, values: Contents) -> BatchResult:
+        """Decodes the messages whose templates it knows, to the events that `decode` gives, and leaves it the others.
 
         Fewer than 512 messages are all left, and so are the first ones in a process that has not loaded the compiled
         functions.  Raises nothing.
@@ -80,47 +80,38 @@ class FastDecoder:
         self._reader.forget()
         keys, values = self._prepared(keys, values)
         events, leftover = self._read(keys, values, leftover)
-        for _ in range(_MOST_FORMS):
+        for _ in range(_MOST_TEMPLATES):
             if not len(leftover) or not self._learns(_those(keys, leftover), _those(values, leftover)):
                 break
             rows, leftover = self._read(keys, values, leftover)
             events += rows
         return BatchResult(events, leftover)
 
-    def _prepared(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+    def _prepared(self, keys: Contents, values: Contents) -> tuple[Contents, Contents]:
         """Gives messages as `_rows` reads them.  Those that cannot be brought into that form stay as they are."""
         return keys, values
 
-    def _read(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], numbers: Numbers
-    ) -> tuple[list[RowEvents], Numbers]:
+    def _read(self, keys: Contents, values: Contents, numbers: Numbers) -> tuple[list[RowEvents], Numbers]:
         """Reads what it can of the messages of these numbers, and gives the numbers of the others."""
         with suppress(*_FAILED):
-            rows_read = self._rows(_those(keys, numbers), _those(values, numbers))
-            if rows_read is not None and len(rows_read.numbers):
-                rows = RowEvents(numbers[rows_read.numbers], rows_read.events)
-                return [rows], np.delete(numbers, rows_read.numbers)
+            rows = self._rows(_those(keys, numbers), _those(values, numbers))
+            if len(rows.numbers):
+                return [RowEvents(numbers[rows.numbers], rows.events)], np.delete(numbers, rows.numbers)
         return [], numbers
 
-    def _learns(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> bool:
-        """Counts messages as missed, and tells whether one of their kinds has another form now."""
+    def _learns(self, keys: Contents, values: Contents) -> bool:
+        """Counts messages as missed, and tells whether one of their kinds has another template now."""
         with suppress(*_FAILED):
             return self._reader.learn(self._missed(keys, values))
         return False
 
-    def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
+    def _rows(self, keys: Contents, values: Contents) -> RowEvents:
         """Reads messages, each whole or not at all; it may raise any of _FAILED."""
-        del keys, values
-        return None
+        raise NotImplementedError
 
-    def _missed(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> Iterable[tuple[Hashable, Callable[[], Lesson]]]:
-        """Gives the kinds of messages that were not read, and what to learn from them."""
-        del keys, values
-        return ()
+    def _missed(self, keys: Contents, values: Contents) -> Missed:
+        """Gives what to learn from messages that were not read."""
+        raise NotImplementedError
 
 
 class FastJsonDecoder(FastDecoder):
@@ -129,28 +120,23 @@ class FastJsonDecoder(FastDecoder):
     _reads_keys: ClassVar[bool] = False
     """Whether the tree of its lessons has the message's key."""
 
-    def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
+    def _rows(self, keys: Contents, values: Contents) -> RowEvents:
         texts, kinds = self._kinds(keys, values)
         numbers = self._reader.numbers_of(kinds, lambda place: self._lesson(keys[place], values[place] or b""))
-        rows = self._reader.read(texts, numbers)
-        return RowEvents(rows.numbers, rows.events)
+        return self._reader.read(texts, numbers)
 
-    def _missed(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> Iterable[tuple[Hashable, Callable[[], Lesson]]]:
+    def _missed(self, keys: Contents, values: Contents) -> Missed:
         for key, value, kind in zip(keys, values, self._kinds(keys, values)[1], strict=True):
-            if value and kind is not None:
+            if value:
                 yield kind, partial(self._lesson, key, value)
 
-    def _kinds(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> tuple[Texts, list[Hashable | None]]:
+    def _kinds(self, keys: Contents, values: Contents) -> tuple[Texts, list[Hashable | None]]:
         """Gives messages as texts without blanks between their tokens, and their kinds."""
         texts = Texts.of(values, keys if self._reads_keys else None)
         compact = texts.without_blanks()
         return compact, self._kinds_of(values if compact is texts else compact.values(), compact)
 
-    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
+    def _kinds_of(self, values: Contents, texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         """Gives for each message what identifies its table and kind of change; None for one that is not read.
 
         texts: the same messages, joined.
@@ -194,7 +180,7 @@ def the_row(events: list[Event]) -> Event:
     return events[0]
 
 
-def _those(messages: Sequence[bytes | None], numbers: Numbers) -> Sequence[bytes | None]:
+def _those(messages: Contents, numbers: Numbers) -> Contents:
     if len(numbers) == len(messages):
         return messages
     return [messages[number] for number in numbers.tolist()]

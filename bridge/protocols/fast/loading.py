@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bridge.protocols.batch_decode
-import bridge.protocols.fast.canal_shape
-import bridge.protocols.fast.ckafka_shape
-import bridge.protocols.fast.debezium_shape
+import bridge.protocols.fast.canal
+import bridge.protocols.fast.ckafka
+import bridge.protocols.fast.debezium
+import bridge.protocols.fast.open_protocol
 import bridge.protocols.fast.open_protocol_frames
-import bridge.protocols.fast.open_protocol_shape
 import bridge.protocols.fast.reader  # noqa: F401
 from bridge.protocols.fast.compiled.native_code import loaded_functions
 

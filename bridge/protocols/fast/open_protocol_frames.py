@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bridge.protocols.fast.compiled.codes import COMMIT_TS, CONSTANT, NOT_READ, PLACE_NUMBERS, TEXT, VALUE
+from bridge.protocols.decoder import Contents
+from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.functions import split, walk
 from bridge.protocols.fast.reader import Outside
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
@@ -25,8 +25,8 @@ _HEAD: Final = np.array(
         step
         for number, constant in enumerate(_CONSTANTS)
         for step in (
-            (CONSTANT, _ENDS[number] - len(constant), len(constant), 0),
-            (COMMIT_TS, 0, 0, 0) if number == 0 else (VALUE, TEXT, TEXT, 0),
+            (codes.CONSTANT, _ENDS[number] - len(constant), len(constant), 0),
+            (codes.COMMIT_TS, 0, 0, 0) if number == 0 else (codes.VALUE, codes.TEXT, codes.TEXT, 0),
         )
     ][:-1],
     np.int32,
@@ -92,7 +92,7 @@ class FramedMessages(NamedTuple):
         return names + start + (b"p" if _WITH_OLD in body else b"")
 
 
-def frames_of(messages: Sequence[bytes | None], behind: int) -> tuple[Frames, Numbers]:
+def frames_of(messages: Contents, behind: int) -> tuple[Frames, Numbers]:
     """Gives the frames of messages, and how many each message has.  The frames begin `behind` bytes into each message.
 
     A message that does not consist of frames has none.
@@ -114,18 +114,18 @@ def heads_of(frames: Frames) -> Heads:
         texts.numbers(), texts.starts, texts.starts, texts.ends, size, np.zeros(size, np.int32),
         np.zeros((1, 5), np.int32),
         np.array([[0, len(_HEAD)]], np.int32), _HEAD, _CONTENT, _NOTHING, np.empty(0, np.int32), np.empty(0, np.int64),
-        values, firsts, _NOTHING, moments, np.zeros((size, PLACE_NUMBERS), np.int64),
+        values, firsts, _NOTHING, moments, np.zeros((size, codes.PLACE_NUMBERS), np.int64),
     )  # fmt: skip
     names: list[bytes | None] = [None] * size
-    rows = np.flatnonzero(firsts != NOT_READ)
+    rows = np.flatnonzero(firsts != codes.NOT_READ)
     starts, ends = values[firsts[rows], 0].tolist(), values[firsts[rows] + 1, 1].tolist()
     for number, start, end in zip(rows.tolist(), starts, ends, strict=True):
         quoted = texts.content[start - 1 : end + 1]  # both strings, and all between them
         names[number] = quoted if quoted.startswith(_MARK) and quoted.endswith(_MARK) else None
-    return Heads(np.where(firsts == NOT_READ, 0, moments[:, 0]), names)
+    return Heads(np.where(firsts == codes.NOT_READ, 0, moments[:, 0]), names)
 
 
-def framed(keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> FramedMessages:
+def framed(keys: Contents, values: Contents) -> FramedMessages:
     """Gives the frames of the messages whose keys have as many as their values."""
     (key_frames, key_counts), (frames, counts) = frames_of(keys, len(OPEN_PROTOCOL_VERSION)), frames_of(values, 0)
     versions = np.fromiter(

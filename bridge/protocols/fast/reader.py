@@ -1,4 +1,4 @@
-"""Reads the rows of many messages at once by the forms of their kinds, and learns forms from parsed messages."""
+"""Reads the rows of many messages at once by the templates of their kinds, and learns these from parsed messages."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import orjson
 import pyarrow as pa
 
 from bridge.events import EVENT_FIELDS, Event, Kind
-from bridge.protocols.decoder import FAILURES, DecodeError
+from bridge.protocols.decoder import FAILURES, DecodeError, RowEvents
 from bridge.protocols.fast.compiled.codes import CONVERTED, INDEX, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
 from bridge.protocols.fast.compiled.functions import walk, write_images, write_places
 from bridge.protocols.fast.compiled.room import room
-from bridge.protocols.fast.forms import IMAGES, Arrays, Forms, Rows
-from bridge.protocols.fast.message_shape import Lesson, likeness
+from bridge.protocols.fast.lessons import Lesson, likeness
+from bridge.protocols.fast.templates import IMAGES, Arrays, Rows, Templates
 from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
 
 _LONGEST_KIND: Final = 1000
 """In bytes; a kind holds two names of 64 characters.  Kinds are remembered, and they come from the wire."""
 _MOST_KINDS: Final = 65_536
 _MOST_HELD: Final = 16 << 20
-"""The most bytes that all forms hold together."""
+"""The most bytes that all templates hold together."""
 _MOST_BYTES: Final = 500 << 20
 """The most bytes that are read together."""
 _MOST_IMAGES: Final = (1 << 31) - 1
@@ -53,35 +53,24 @@ class Outside:
     index: Numbers
 
 
-class Found(NamedTuple):
-    """The rows of texts that were read.
-
-    numbers: the numbers of the texts, ascending.
-    events: their events (EVENT_FIELDS).
-    """
-
-    numbers: Numbers
-    events: pa.RecordBatch
-
-
-class _Made(NamedTuple):
-    """Literals that converters have made.
+class _Literals(NamedTuple):
+    """What converters have made of values.
 
     numbers: for each value, the number of its literal, NOT_READ for those that were not converted, or refused.
-    ends, literals: where each literal ends, and all of them.
+    ends, content: where each literal ends, and all of them.
     size: how many bytes they have where they are written, each as often as it is.
     """
 
     numbers: Rows
     ends: Numbers
-    literals: npt.NDArray[np.uint8]
+    content: npt.NDArray[np.uint8]
     size: int
 
 
 class _Trial(NamedTuple):
     """A number for messages of a kind, which holds if the message of the lesson is read as the plain path does.
 
-    is_new: whether its form was not known before.
+    is_new: whether its template was not known before.
     """
 
     kind: Hashable
@@ -93,24 +82,24 @@ class _Trial(NamedTuple):
 class Reader:
     """Reads messages of the kinds that it knows.
 
-    learned: how many forms it has learned.
+    learned: how many templates it has learned.
     """
 
     def __init__(self, is_wanted: IsWanted) -> None:
         self._is_wanted = is_wanted
         self._numbers: dict[Hashable, int] = {}
-        """The number of each kind, NOT_READ for one without a form."""
+        """The number of each kind, NOT_READ for one without a template."""
         self._missed = Counter[Hashable]()
         """How many messages of a kind could not be read."""
-        self._forms = Forms()
+        self._templates = Templates()
         self.learned = 0
 
     def forget(self) -> None:
         """Forgets all kinds where they are too many.  The numbers of kinds that were given before mean nothing then."""
-        if len(self._numbers) >= _MOST_KINDS or self._forms.size > _MOST_HELD:
+        if len(self._numbers) >= _MOST_KINDS or self._templates.size > _MOST_HELD:
             self._numbers.clear()
             self._missed.clear()
-            self._forms = Forms()
+            self._templates = Templates()
 
     def numbers_of(self, kinds: Sequence[Hashable | None], lesson_of: Callable[[int], Lesson]) -> Rows:
         """Gives the numbers of messages' kinds, NOT_READ for those that cannot be read; kinds that are not known are
@@ -127,7 +116,7 @@ class Reader:
 
     def learn(self, missed: Iterable[tuple[Hashable | None, Callable[[], Lesson]]]) -> bool:
         """Counts messages that could not be read, by kind and with the lesson of each, and learns from the first,
-        second, fourth, eighth and so on of a kind; tells whether one of their kinds has another form now.
+        second, fourth, eighth and so on of a kind; tells whether one of their kinds has another template now.
 
         All of them are tried together: a trial for each kind took eight times as long (1,000 tables, canal-json), and
         more the more kinds there were.  Raises nothing: messages that it cannot learn from, for whatever reason, stay
@@ -151,13 +140,13 @@ class Reader:
         if self._missed[kind] & (self._missed[kind] - 1):
             return None
         with suppress(*_UNREADABLE):
-            message_lesson, form_count = lesson(), len(self._forms.forms)
+            message_lesson, template_count = lesson(), len(self._templates.all)
             _check_is_whole(message_lesson)
             if self._is_wanted(message_lesson.event.schema, message_lesson.event.table):
-                form = self._forms.form_of(message_lesson, likeness(message_lesson))
-                if before == NOT_READ or self._forms.form_of_kind(before) != form:
-                    number = self._forms.add_kind(form, message_lesson.event.schema, message_lesson.event.table)
-                    return _Trial(kind, message_lesson, number, is_new=form == form_count)
+                template = self._templates.template_of(message_lesson, likeness(message_lesson))
+                if before == NOT_READ or self._templates.template_of_kind(before) != template:
+                    number = self._templates.add_kind(template, message_lesson.event.schema, message_lesson.event.table)
+                    return _Trial(kind, message_lesson, number, is_new=template == template_count)
         return None
 
     def _passed(self, trials: Sequence[_Trial]) -> Iterator[_Trial]:
@@ -177,58 +166,59 @@ class Reader:
             if Event(**{**row, "kind": Kind(row["kind"])}) == lessons[number].event:
                 yield trials[number]
 
-    def read(self, texts: Texts, kinds: Rows, outside: Outside | None = None) -> Found:
-        """Reads those texts whose kinds have a number and whose forms are those of their kinds.
+    def read(self, texts: Texts, kinds: Rows, outside: Outside | None = None) -> RowEvents:
+        """Reads those texts whose kinds have a number and whose templates are those of their kinds.
 
         Raises MemoryError where there are too many bytes.
         """
         if len(texts.content) > _MOST_BYTES:
             raise MemoryError("too many bytes to be read together")
-        arrays, size = self._forms.arrays(), len(kinds)
-        cells = np.array([form.cells for form in self._forms.forms], np.int64)
+        arrays, size = self._templates.arrays(), len(kinds)
+        cells = np.array([template.cells for template in self._templates.all], np.int64)
         most = int(cells[arrays.table[kinds[kinds != NOT_READ], 0]].sum())
         values, converted = np.empty((most, 3), np.int32), np.empty((most, 2), np.int32)
         firsts, moments = np.empty(size, np.int64), np.zeros((size, 2), np.int64)
         member_seen = np.full(len(arrays.members), NOT_READ, np.int64)
         content, places = texts.numbers(), np.zeros((size, PLACE_NUMBERS), np.int64)
         count, conversions = walk(
-            content, texts.starts, texts.key_ends, texts.ends, size, kinds, arrays.table, arrays.forms, arrays.steps,
-            arrays.consts, arrays.members, arrays.slots, member_seen, values, firsts, converted, moments, places,
+            content, texts.starts, texts.key_ends, texts.ends, size, kinds, arrays.table, arrays.templates,
+            arrays.steps, arrays.consts, arrays.members, arrays.slots, member_seen, values, firsts, converted, moments,
+            places,
         )  # fmt: skip
         commit_ts = moments[:, 0] if outside is None else outside.commit_ts
-        if self._forms.has_moments:
+        if self._templates.has_moments:
             self._convert_moments(texts.content, kinds, moments, firsts)
-        outcome = self._converted(texts.content, values[:count], converted[:conversions])
+        literals = self._converted(texts.content, values[:count], converted[:conversions])
         images, scratch = [], room(len(texts.content) + _SLACK)
         # A literal that no converter makes has at most twice the bytes of its value; a separator follows each.
         compiled_count = int(np.count_nonzero(values[:count, 2] > CONVERTED))
-        most_bytes = 2 * len(texts.content) + count + outcome.size + LONGEST_MADE * compiled_count + _SLACK
+        most_bytes = 2 * len(texts.content) + count + literals.size + LONGEST_MADE * compiled_count + _SLACK
         if most_bytes > _MOST_IMAGES:
             raise MemoryError("literals beyond Arrow's offsets")
         for number in range(len(IMAGES)):
             out = room(most_bytes)
             ends = np.zeros(size + 1, np.int32)
             size_of_all, _ = write_images(
-                number, content, size, kinds, arrays.table, arrays.forms, arrays.steps, values, firsts, outcome.numbers,
-                outcome.ends, outcome.literals, scratch, out, ends[1:],
+                number, content, size, kinds, arrays.table, arrays.templates, arrays.steps, values, firsts,
+                literals.numbers, literals.ends, literals.content, scratch, out, ends[1:],
             )  # fmt: skip
             images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)
         index = places[:, INDEX] if outside is None else outside.index
-        forms = arrays.table[kinds[numbers], 0]
+        templates = arrays.table[kinds[numbers], 0]
         columns = {
             "commit_ts": pa.array(commit_ts[numbers]),
             "index": pa.array(index[numbers], pa.int32()),
             **self._of_tables(kinds[numbers]),
-            **self._of_forms(forms),
+            **self._of_templates(templates),
         }
-        if arrays.place_sizes[forms].any():
-            columns["place"] = _places(arrays, forms, places[numbers])
+        if arrays.place_sizes[templates].any():
+            columns["place"] = _places(arrays, templates, places[numbers])
         for number, image in enumerate(IMAGES):
-            columns[image] = _images(*images[number], numbers, arrays.has_image[forms, number])
-        return Found(numbers, _events(columns, len(numbers)))
+            columns[image] = _images(*images[number], numbers, arrays.has_image[templates, number])
+        return RowEvents(numbers, _events(columns, len(numbers)))
 
-    def _converted(self, content: bytes, values: Rows, converted: Rows) -> _Made:
+    def _converted(self, content: bytes, values: Rows, converted: Rows) -> _Literals:
         """Has columns convert their values that are not usual; equal values of a column only once.
 
         values: where each value begins and ends.
@@ -242,7 +232,7 @@ class Reader:
             if number is None:
                 number = NOT_READ
                 with suppress(*FAILURES, DecodeError):
-                    literals.append(self._forms.converters[step](_parsed(value)).encode())
+                    literals.append(self._templates.converters[step](_parsed(value)).encode())
                     number = len(literals) - 1
                 numbers_of_values[step][value] = number
             numbers.append(number)
@@ -250,34 +240,34 @@ class Reader:
         of_each[converted[:, 0]] = numbers
         sizes = np.fromiter(map(len, literals), np.int64, len(literals))
         size = int(sizes[of_each[of_each != NOT_READ]].sum())
-        return _Made(of_each, np.cumsum(sizes), np.frombuffer(b"".join([*literals, bytes(BEHIND)]), np.uint8), size)
+        return _Literals(of_each, np.cumsum(sizes), np.frombuffer(b"".join([*literals, bytes(BEHIND)]), np.uint8), size)
 
     def _convert_moments(self, content: bytes, kinds: Rows, moments: Numbers, firsts: Numbers) -> None:
         """Turns the places of moments into their TSOs; messages with a moment that cannot be read become NOT_READ."""
         numbers = np.flatnonzero(firsts != NOT_READ)
-        forms = self._forms.arrays().table[kinds[numbers], 0]
-        converters = [form.moment for form in self._forms.forms]
+        templates = self._templates.arrays().table[kinds[numbers], 0]
+        converters = [template.moment for template in self._templates.all]
         moments_as_sent = list(
-            zip(forms.tolist(), map(content.__getitem__, map(slice, *moments[numbers].T.tolist())), strict=True)
+            zip(templates.tolist(), map(content.__getitem__, map(slice, *moments[numbers].T.tolist())), strict=True)
         )
-        tso_of = {(form, text): _moment(converters[form], text) for form, text in set(moments_as_sent)}
+        tso_of = {(template, text): _moment(converters[template], text) for template, text in set(moments_as_sent)}
         moments[numbers, 0] = np.fromiter(map(tso_of.__getitem__, moments_as_sent), np.int64, len(moments_as_sent))
         firsts[numbers[moments[numbers, 0] == NOT_READ]] = NOT_READ
 
     def _of_tables(self, kinds: Rows) -> dict[str, pa.Array]:
         """Gives the names of the messages' tables."""
         which, of_each = _distinct(kinds)
-        names = [self._forms.names[kind] for kind in which.tolist()]
+        names = [self._templates.names[kind] for kind in which.tolist()]
         numbers = pa.array(of_each)
         return {
             field: pa.array([name[part] for name in names], pa.string()).take(numbers)
             for part, field in enumerate(("schema", "table"))
         }
 
-    def _of_forms(self, forms: Rows) -> dict[str, pa.Array]:
-        """Gives what is the same in all events of a form."""
-        which, of_each = _distinct(forms)
-        events = [self._forms.forms[form].event for form in which.tolist()]
+    def _of_templates(self, templates: Rows) -> dict[str, pa.Array]:
+        """Gives what is the same in all events of a template."""
+        which, of_each = _distinct(templates)
+        events = [self._templates.all[template].event for template in which.tolist()]
         numbers = pa.array(of_each)
         return {
             name: pa.array([getattr(event, name) for event in events], EVENT_FIELDS.field(name).type).take(numbers)
@@ -314,16 +304,18 @@ def _events(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([columns.get(field.name, nothing) for field in EVENT_FIELDS], schema=EVENT_FIELDS)
 
 
-def _places(arrays: Arrays, forms: Rows, places: Numbers) -> pa.StringArray:
+def _places(arrays: Arrays, templates: Rows, places: Numbers) -> pa.StringArray:
     """Gives the places of events, null where there is none.
 
-    forms, places: the form of each, and the numbers of its place.
+    templates, places: the template of each, and the numbers of its place.
     """
-    sizes = arrays.place_sizes[forms]
-    out, ends = np.empty(int(sizes.sum()), np.uint8), np.zeros(len(forms) + 1, np.int32)
-    write_places(forms, len(forms), arrays.place_firsts, arrays.place_parts, arrays.consts, places, out, ends[1:])
+    sizes = arrays.place_sizes[templates]
+    out, ends = np.empty(int(sizes.sum()), np.uint8), np.zeros(len(templates) + 1, np.int32)
+    write_places(
+        templates, len(templates), arrays.place_firsts, arrays.place_parts, arrays.consts, places, out, ends[1:]
+    )
     validity = None if sizes.all() else pa.array(sizes > 0).buffers()[1]
-    return pa.Array.from_buffers(pa.string(), len(forms), [validity, pa.py_buffer(ends), pa.py_buffer(out)])
+    return pa.Array.from_buffers(pa.string(), len(templates), [validity, pa.py_buffer(ends), pa.py_buffer(out)])
 
 
 def _images(ends: Rows, content: bytes, numbers: Numbers, is_there: npt.NDArray[np.bool_]) -> pa.StringArray:
@@ -342,7 +334,7 @@ def _images(ends: Rows, content: bytes, numbers: Numbers, is_there: npt.NDArray[
 
 
 def _check_is_whole(lesson: Lesson) -> None:
-    """Refuses a message that no form tells enough of.  Messages with images that lack columns are seldom alike."""
+    """Refuses a message that no template tells enough of.  Messages with images that lack columns are seldom alike."""
     if any(tuple(image) != lesson.layout.names for image in lesson.images.values()):
         raise DecodeError("an image lacks columns")
     if sum(map(len, lesson.images.values())) > _MOST_CELLS or lesson.event.text:

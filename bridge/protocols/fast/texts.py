@@ -8,6 +8,8 @@ from typing import Final, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from bridge.protocols.decoder import Contents
+
 Numbers = npt.NDArray[np.int64]
 """Numbers of texts, or positions in the buffer, in bytes."""
 BEHIND: Final = 64
@@ -28,10 +30,10 @@ class Texts(NamedTuple):
     key_ends: Numbers
 
     @classmethod
-    def of(cls, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None) -> Texts:
+    def of(cls, values: Contents, keys: Contents | None = None) -> Texts:
         """Joins the values of messages, each with its key before it if keys are given; a null one becomes an empty
         text."""
-        if isinstance(values, Parts):
+        if isinstance(values, TextColumn):
             return values.texts
         present = [value or b"" for value in values]
         if keys is not None:
@@ -77,7 +79,7 @@ class Texts(NamedTuple):
         return [self.content[start:end] for start, end in zip(starts, ends, strict=True)]
 
 
-class Parts(Sequence[bytes | None]):
+class TextColumn(Sequence[bytes | None]):
     """The keys or the values of texts, None for an empty one."""
 
     def __init__(self, texts: Texts, starts: Numbers, ends: Numbers) -> None:
@@ -89,8 +91,8 @@ class Parts(Sequence[bytes | None]):
     @overload
     def __getitem__(self, number: int) -> bytes | None: ...
     @overload
-    def __getitem__(self, number: slice) -> Sequence[bytes | None]: ...
-    def __getitem__(self, number: int | slice) -> bytes | Sequence[bytes | None] | None:
+    def __getitem__(self, number: slice) -> Contents: ...
+    def __getitem__(self, number: int | slice) -> bytes | Contents | None:
         if isinstance(number, slice):
             return [self[place] for place in range(*number.indices(len(self)))]
         return self.texts.content[self._starts[number] : self._ends[number]] or None

@@ -155,10 +155,12 @@ class OpenProtocolDecoder(PlainDecoder):
             return _boundary(commit_ts, index, value)
         raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
 
-    def layout_of(self, schema: str, table: str, kind: Kind) -> Layout | None:
+    def layout_of(self, schema: str, table: str, kind: Kind) -> Layout:
         """Gives the layout of the last parsed row of a table, among its deleted rows or its other rows."""
         state = self._states[schema, table]
-        return state.deleted if kind is Kind.DELETE else state.new
+        layout = state.deleted if kind is Kind.DELETE else state.new
+        assert layout is not None
+        return layout
 
     def _new_state(self, schema: str, table: str) -> _TableState:
         if len(self._states) >= MAX_CACHED:
@@ -190,8 +192,8 @@ class OpenProtocolDecoder(PlainDecoder):
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """Removes the values of an image from `columns`; gives the values, and the layout of what is left."""
-        row = _values_out_of(columns)
-        if layout is None or layout.shape != columns or layout.names != tuple(columns):
+        row = {name: column.pop("v") for name, column in columns.items()}
+        if layout is None or layout.types != columns or layout.names != tuple(columns):
             layout = self._layout(columns)
         return layout, row
 
@@ -204,10 +206,6 @@ class OpenProtocolDecoder(PlainDecoder):
         types = (declared_type(label, columns[name].get("f")) for name, label, _ in converters)
         with_all = with_forms(layout.columns, [form_of(column) for column in columns.values()])
         return layout.raw(with_types(with_all, tuple(types)))
-
-
-def _values_out_of(columns: Columns) -> dict[str, Any]:
-    return {name: column.pop("v") for name, column in columns.items()}
 
 
 def _cut(key: dict[str, Any]) -> Code | None:

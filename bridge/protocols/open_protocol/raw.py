@@ -12,8 +12,7 @@ from typing import Final
 
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, unquoted
-from bridge.protocols.values.literals import NULL
+from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, of_text
 
 _ESCAPE: Final = re.compile(
     rb"\\(?:[abfnrtv\\'\"]|x[0-9a-fA-F]{2}|[0-3][0-7]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|)", re.DOTALL
@@ -62,8 +61,7 @@ QUOTED_FORM: Final = "quoted"
 def _converter(_arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
     if column.word not in BINARY_WORDS:
         return None
-    convert = literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes
-    return lambda literal: NULL if literal == NULL else convert(unquoted(literal))
+    return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
 
 
 def _bytes(value: str) -> str:

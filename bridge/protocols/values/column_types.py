@@ -76,6 +76,11 @@ def is_text(literal: str) -> bool:
     return literal[0] == "'"
 
 
+def of_text(convert: Callable[[str], str]) -> RawConverter:
+    """Makes the converter of raw literals that are strings, or NULL, from that of their texts."""
+    return lambda literal: "NULL" if literal == "NULL" else convert(unquoted(literal))
+
+
 def unquoted(literal: str) -> str:
     """Gives the string from which `literals.text` made a raw literal."""
     if "\\" not in literal:

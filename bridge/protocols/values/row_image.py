@@ -13,18 +13,21 @@ from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
 from bridge.protocols.values.literals import NULL, Converter
 
+new_event = tuple.__new__
+"""Makes an event in half the time of Event(...), which matters at one event for each row."""
+
 
 @dataclass(slots=True)
 class Layout:
     """The columns of an image, in message order.
 
-    shape: what the message tells of the columns, as JSON gave it; messages with equal shapes have equal layouts.
+    types: what the message tells of the columns, as JSON gave it; messages with equal ones have equal layouts.
     handle: the names of the key's columns, as JSON gave them.
     labels: the columns' types in words, for error messages.
     """
 
     names: tuple[str, ...]
-    shape: Any
+    types: Any
     handle: Any
     labels: tuple[str, ...]
     converters: tuple[Converter, ...]
@@ -37,7 +40,7 @@ class Layout:
 
 
 def make_layout(
-    shape: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]], without_names: str = ""
+    types: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]], without_names: str = ""
 ) -> Layout:
     """Makes a layout of columns, given as (name, label, converter).
 
@@ -54,7 +57,7 @@ def make_layout(
     if len({name.lower() for name in names}) < len(names):
         raise DecodeError("two columns have names that differ in case only, which no table has")
     key = SEP.join([check_name(name, "key column") for name in handle]) if handle else without_names
-    return Layout(names, shape, handle, labels, converters, SEP.join(names), key)
+    return Layout(names, types, handle, labels, converters, SEP.join(names), key)
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:

@@ -30,12 +30,12 @@ def commit_offsets(committer: Consumer, group: str, offsets: Mapping[PartitionId
     """Sets the offsets of a consumer group that has no members; SourceError when Kafka does not take them."""
     wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     try:
-        taken = committer.commit(offsets=wanted, asynchronous=False)
+        answers = committer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
         raise _not_taken(group, _complaint(committer) or error.args[0], acls) from error
-    for where in taken or ():
-        if where.error is not None:
-            raise _not_taken(group, where.error, acls)
+    for answer in answers or ():
+        if answer.error is not None:
+            raise _not_taken(group, answer.error, acls)
 
 
 def _complaint(committer: Consumer) -> KafkaError | None:

@@ -20,7 +20,7 @@ from bridge.sources.kafka.client import client
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.read_errors import HARMLESS, SILENCE_SECONDS, refusal_error, silence_error
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
-from bridge.sources.message_chunks import CHUNK_BYTES, READ_AT_ONCE, joined_chunks, latest_ms
+from bridge.sources.message_lots import LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
 from bridge.sources.part_size import FEW
 from bridge.sources.prefetch import prefetched
 
@@ -71,7 +71,7 @@ class RangeReader:
         Raises SourceError when Kafka no longer holds a message, UnansweredError when none comes for 60 s.
         """
         self._reading.close()
-        self._reading = prefetched(joined_chunks(self._read(ranges), self._adapt_request_size), "reading")
+        self._reading = prefetched(joined_lots(self._read(ranges), self._adapt_request_size), "reading")
         return self._reading
 
     def close(self) -> None:
@@ -81,8 +81,8 @@ class RangeReader:
 
     def _read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
         for wanted, received in self._beginnings(list(ranges)):
-            if kept := self._within_range(wanted, wanted.start, received):
-                yield _columns(wanted, kept)
+            if messages := self._within_range(wanted, wanted.start, received):
+                yield _columns(wanted, messages)
             rest = wanted._replace(start=_next_offset(received, wanted.start))
             if rest.size:
                 self._assign(rest)
@@ -104,7 +104,7 @@ class RangeReader:
         count = size = 0
         last_progress = time.monotonic()
         # A partition that is written to gives messages beyond its range for ever, also while another one gives none.
-        while left and size < CHUNK_BYTES and time.monotonic() - last_progress < _POLL_SECONDS:
+        while left and size < LOT_BYTES and time.monotonic() - last_progress < _POLL_SECONDS:
             most = sum(rest.size for rest in left.values())
             for message in self._consumer.consume(min(self._max_request, most), timeout=_POLL_SECONDS):
                 where = (message.topic(), message.partition())
@@ -128,9 +128,9 @@ class RangeReader:
         It moves even past aborted messages, which the client does not return.
         """
         self._fetched = {
-            (topic, int(partition)): found["next_offset"]
-            for topic, known in orjson.loads(statistics)["topics"].items()
-            for partition, found in known["partitions"].items()
+            (topic, int(partition)): counts["next_offset"]
+            for topic, numbers in orjson.loads(statistics)["topics"].items()
+            for partition, counts in numbers["partitions"].items()
         }
 
     def _messages(self, wanted: OffsetRange) -> Iterator[Messages]:
@@ -143,9 +143,8 @@ class RangeReader:
                 last_progress = time.monotonic()
             elif time.monotonic() - last_progress > SILENCE_SECONDS:
                 raise silence_error(wanted, next_offset)
-            kept = self._within_range(wanted, next_offset, received)
-            if kept:
-                yield _columns(wanted, kept)
+            if messages := self._within_range(wanted, next_offset, received):
+                yield _columns(wanted, messages)
             next_offset = _next_offset(received, next_offset)
 
     def _adapt_request_size(self, messages: int, size: int) -> None:

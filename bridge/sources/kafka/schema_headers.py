@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from bridge.sources.source import KeyAndValue
 
-ENDS: Final = ("_schema_id", ".contentId", ".globalId")
+SUFFIXES: Final = ("_schema_id", ".contentId", ".globalId")
 """How the names of such headers end."""
 
 

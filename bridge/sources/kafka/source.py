@@ -73,11 +73,12 @@ class KafkaSource:
         """Looks up every partition of the topics and its present offsets; SourceError when Kafka does not answer."""
         del spark
         with self._consumer() as consumer:
-            return {
-                (topic, partition): Extent(*self._offsets(consumer, topic, partition))
-                for topic in self._topics
-                for partition in self._partitions(consumer, topic)
-            }
+            return self._extents(consumer)
+
+    def _extents(self, consumer: Any) -> dict[PartitionId, Extent]:
+        wheres = [(topic, number) for topic in self._topics for number in self._partitions(consumer, topic)]
+        marks = (consumer.get_watermark_offsets(TopicPartition(*where), timeout=_TIMEOUT_SECONDS) for where in wheres)
+        return {where: Extent(*offsets) for where, offsets in zip(wheres, marks, strict=True)}
 
     def topics(self) -> dict[str, TopicNow]:
         """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises."""
@@ -135,18 +136,12 @@ class KafkaSource:
     def sample(self, count: int) -> list[KeyAndValue]:
         """Reads up to `count` messages from the beginning of the partitions."""
         with self._consumer() as consumer:
-            ends = [
-                TopicPartition(topic, partition, low)
-                for (topic, partition), (low, high) in (
-                    ((t, p), self._offsets(consumer, t, p)) for t in self._topics for p in self._partitions(consumer, t)
-                )
-                if high > low
-            ]
-            if not ends:
+            extents = self._extents(consumer).items()
+            starts = [TopicPartition(*where, extent.low) for where, extent in extents if extent.high > extent.low]
+            if not starts:
                 return []
-            consumer.assign(ends)
-            came = _polled(consumer, count, _SAMPLE_SECONDS)
-            return list(within_sample_bytes(map(key_and_value, came)))
+            consumer.assign(starts)
+            return list(within_sample_bytes(map(key_and_value, _polled(consumer, count, _SAMPLE_SECONDS))))
 
     def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         """Reads the first messages of each partition with a client of its own."""
@@ -157,12 +152,12 @@ class KafkaSource:
         return self._parts(lambda extent: Extent(max(extent.low, extent.high - count), extent.high))
 
     def _parts(self, part: Callable[[Extent], Extent]) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
-        parts = {where: part(extent) for where, extent in self.extents().items()}
+        wheres = {where: part(extent) for where, extent in self.extents().items()}
         with closing(RangeReader(dict(self._client_properties()))) as reader:
-            for where, wanted in parts.items():
+            for where, wanted in wheres.items():
                 if wanted.high > wanted.low:
-                    came = reader.read([OffsetRange(*where, wanted.low, wanted.high)])
-                    yield where, (pair for some in came for pair in zip(some.key, some.value, strict=True))
+                    lots = reader.read([OffsetRange(*where, wanted.low, wanted.high)])
+                    yield where, (pair for lot in lots for pair in zip(lot.key, lot.value, strict=True))
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
         """Reads what the partitions hold at the time of the call."""
@@ -180,8 +175,8 @@ class KafkaSource:
             for wanted in ranges:
                 for start in range(wanted.start, wanted.end, _MESSAGES_PER_READ):
                     part = wanted._replace(start=start, end=min(wanted.end, start + _MESSAGES_PER_READ))
-                    for came in reader.read([part]):
-                        columns = came.topic, came.partition, came.offset, came.key, came.value
+                    for lot in reader.read([part]):
+                        columns = lot.topic, lot.partition, lot.offset, lot.key, lot.value
                         for name, number, at, key, value in zip(*columns, strict=True):
                             yield Message(Position(name, number, at), key, value)
 
@@ -196,20 +191,17 @@ class KafkaSource:
     def _consumer(self) -> Iterator[Any]:
         """Opens a client for metadata and for single messages; SourceError when Kafka does not answer."""
         complaints: list[KafkaError] = []
-        consumer = client(
-            Consumer,
-            {
-                **self._properties,
-                "bootstrap.servers": self._servers,
-                "group.id": "bridge-metadata",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,  # the messages are there, or there are none
-                "queued.max.messages.kbytes": 16 * 1024,
-                "log_level": 0,
-                "error_cb": complaints.append,
-            },
-        )
+        settings = {
+            "bootstrap.servers": self._servers,
+            "group.id": "bridge-metadata",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,  # the messages are there, or there are none
+            "queued.max.messages.kbytes": 16 * 1024,
+            "log_level": 0,
+            "error_cb": complaints.append,
+        }
+        consumer = client(Consumer, {**self._properties, **settings})
         try:
             self._greet(consumer, complaints)
             yield consumer
@@ -236,28 +228,24 @@ class KafkaSource:
 
     def _partitions(self, consumer: Any, topic: str) -> list[int]:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
-        if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        code = None if metadata.error is None else metadata.error.code()
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise may_not(NEEDED, topic, self.acls)
-        if metadata.error is not None and metadata.error.code() in UNKNOWN_TOPIC:
+        if code in UNKNOWN_TOPIC:
             raise unknown_topic_error(topic, consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics)
-        if metadata.error is not None or not metadata.partitions:
-            is_away = metadata.error is not None and metadata.error.code() in AWAY
+        if code is not None or not metadata.partitions:
             why = "it has no partitions" if metadata.error is None else metadata.error.str()
-            raise (UnansweredError if is_away else SourceError)(
+            raise (UnansweredError if code in AWAY else SourceError)(
                 f"the topic {topic!r} cannot be read: {why}",
                 where=self._servers,
                 fix="check --topic and the rights of the Kafka user",
             )
         return sorted(metadata.partitions)
 
-    def _offsets(self, consumer: Any, topic: str, partition: int) -> tuple[int, int]:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_SECONDS)
-        return low, high
-
     def _unreachable(self, words: str, complaints: Iterable[KafkaError]) -> SourceError:
-        for said in complaints:
-            if fix := _refusal_fix(said):
-                return SourceError(f"Kafka refuses the connection: {said.str()}", where=self._servers, fix=fix)
+        for complaint in complaints:
+            if fix := _refusal_fix(complaint):
+                return SourceError(f"Kafka refuses the connection: {complaint.str()}", where=self._servers, fix=fix)
         return UnansweredError(
             f"Kafka does not answer: {words}",
             where=self._servers,

@@ -58,12 +58,12 @@ def read_compacted(admin: AdminClient, topics: list[str]) -> list[str]:
     """Asks Kafka which topics it compacts: of messages with one key it keeps only the last.  A topic whose settings the
     user may not see, or does not get, counts as one that is not compacted."""
     resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-    found = []
-    for resource, asked in admin.describe_configs(resources, request_timeout=_TIMEOUT_SECONDS).items():
+    compacted = []
+    for resource, answer in admin.describe_configs(resources, request_timeout=_TIMEOUT_SECONDS).items():
         with suppress(KafkaException):
-            if "compact" in asked.result()["cleanup.policy"].value:
-                found.append(resource.name)
-    return sorted(found)
+            if "compact" in answer.result()["cleanup.policy"].value:
+                compacted.append(resource.name)
+    return sorted(compacted)
 
 
 def _described(admin: AdminClient, topics: list[str], acls: Acls, **options: bool) -> dict[str, Any]:
@@ -71,9 +71,9 @@ def _described(admin: AdminClient, topics: list[str], acls: Acls, **options: boo
     return {topic: _description(topic, future, acls) for topic, future in futures.items()}
 
 
-def _description(topic: str, asked: Any, acls: Acls) -> Any:
+def _description(topic: str, answer: Any, acls: Acls) -> Any:
     try:
-        return asked.result()
+        return answer.result()
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -98,15 +98,15 @@ def topics_to_keep(progress: Progress, now: Mapping[str, str]) -> dict[str, str]
 
     now: the present ids.  Raises SourceError when one of the topics of the progress was created again.
     """
-    known = _known_ids(progress)
-    _refuse_other_ids(known, now, by_partition=goes_by_partition(progress.positions))
-    return {**known, **now}
+    ids = _ids_of_progress(progress)
+    _refuse_other_ids(ids, now, by_partition=goes_by_partition(progress.positions))
+    return {**ids, **now}
 
 
 def refuse_comparison(progress: Progress, now: Mapping[str, str]) -> None:
     """Raises SourceError when a topic of the progress was created again: its messages do not tell what the target
     should hold.  now: the present ids."""
-    for topic, id_ in _known_ids(progress).items():
+    for topic, id_ in _ids_of_progress(progress).items():
         if now.get(topic, id_) != id_:
             raise SourceError(
                 "the topic was deleted and created again: its messages are not those that the target was made of",
@@ -115,7 +115,7 @@ def refuse_comparison(progress: Progress, now: Mapping[str, str]) -> None:
             )
 
 
-def _known_ids(progress: Progress) -> dict[str, str]:
+def _ids_of_progress(progress: Progress) -> dict[str, str]:
     topics = {topic for topic, _ in progress.positions}
     return {topic: id_ for topic, id_ in progress.topics.items() if topic in topics}
 
@@ -128,12 +128,12 @@ def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, 
     Raises UsageError when the pipeline reads other topics, or began them elsewhere.  Without this check, a topic's rows
     below applied_ts would be dropped as late ones, or a topic would silently no longer be read.
     """
-    known, by_partition = topic_begins(progress.positions), goes_by_partition(progress.positions)
-    is_new = not known and progress.applied_ts == progress.start_ts
+    begins, by_partition = topic_begins(progress.positions), goes_by_partition(progress.positions)
+    is_new = not begins and progress.applied_ts == progress.start_ts
     for topic, begin in given.items():
-        if topic in known:
-            if begin not in {None, known[topic]}:
-                raise _other_beginning_error(progress, topic, known[topic], begin)
+        if topic in begins:
+            if begin not in {None, begins[topic]}:
+                raise _other_beginning_error(progress, topic, begins[topic], begin)
         elif begin is None and not is_new:
             raise _added_topic_error(
                 progress, f"the topic {topic!r} is new to the pipeline", topic, by_partition=by_partition
@@ -141,13 +141,13 @@ def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, 
         elif begin is not None and begin < progress.applied_ts and not by_partition:
             what = f"the topic {topic!r} cannot begin at {begin}, which is below the applied ts"
             raise _added_topic_error(progress, what, topic, by_partition=False)
-    if missing := sorted(known.keys() - given.keys()):
+    if missing := sorted(begins.keys() - given.keys()):
         raise UsageError(
             f"the pipeline reads the topic {missing[0]!r}, which is not given",
             where=f"pipeline {progress.name}",
             fix=f"give it with --topic as well, or remove it for good: bridge reset --topic {missing[0]}",
         )
-    return {topic: known.get(topic, begin or 0) for topic, begin in given.items()}
+    return {topic: begins.get(topic, begin or 0) for topic, begin in given.items()}
 
 
 def _added_topic_error(progress: Progress, what: str, topic: str, *, by_partition: bool) -> UsageError:
@@ -163,8 +163,8 @@ def _added_topic_error(progress: Progress, what: str, topic: str, *, by_partitio
     return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", fix=fix)
 
 
-def _other_beginning_error(progress: Progress, topic: str, known: int, given: int | None) -> UsageError:
-    began = f"at {known}" if known else "with the pipeline"
+def _other_beginning_error(progress: Progress, topic: str, begin: int, given: int | None) -> UsageError:
+    began = f"at {begin}" if begin else "with the pipeline"
     return UsageError(
         f"the topic {topic!r} began {began}, not at {given}",
         where=f"pipeline {progress.name}",
@@ -216,13 +216,13 @@ class TopicGuard:
         return {(topic, partition) for topic, now in topics.items() for partition in range(now.partitions)}
 
 
-def _refuse_other_ids(known: Mapping[str, str], now: Mapping[str, str], *, by_partition: bool) -> None:
-    for topic, id_ in known.items():
+def _refuse_other_ids(ids: Mapping[str, str], now: Mapping[str, str], *, by_partition: bool) -> None:
+    for topic, id_ in ids.items():
         if topic in now and now[topic] != id_:
             raise _created_again_error(topic, id_, now[topic], by_partition=by_partition)
 
 
-def _created_again_error(topic: str, known: str, now: str, *, by_partition: bool) -> SourceError:
+def _created_again_error(topic: str, id_: str, now: str, *, by_partition: bool) -> SourceError:
     copy = "copy the upstream's tables to the target, `bridge reset`, and start with --from the moment of the copy"
     go_on = (
         "if the new topic holds every change at or above the applied ts (`bridge status`; of a schema change still"
@@ -231,7 +231,7 @@ def _created_again_error(topic: str, known: str, now: str, *, by_partition: bool
     )
     return SourceError(
         "the topic was deleted and created again: its messages do not continue what is in the target",
-        where=f"topic {topic}, whose id was {known} and is now {now}",
+        where=f"topic {topic}, whose id was {id_} and is now {now}",
         fix=copy if by_partition else go_on + copy,
     )
 

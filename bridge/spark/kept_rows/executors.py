@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from tempfile import mkdtemp
 from typing import Final, NamedTuple, TypeVar
 
@@ -72,9 +73,9 @@ class Executors:
         self.room, self._transaction = room, transaction
         self.home: Home | None = None
 
-    def rows_of(self, some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
+    def rows_of(self, windows: Iterable[RowChanges], low: int, high: int) -> RowChanges:
         """Gives the window with low <= commit_ts < high."""
-        return replace(RowChanges.joined(some, low, high), large=self)
+        return replace(RowChanges.joined(windows, low, high), large=self)
 
     def write(self, rows: RowChanges) -> bool:
         """Tells whether executors write these rows: the driver does not hold them, or there are more than one
@@ -92,7 +93,7 @@ class Executors:
         home = self._home
         with home.own_folder() as folder:
             parts = ([p] if not p.chunk.is_here else kept_elsewhere(p, home.context, folder) for p in rows.parts)
-            yield replace(rows, parts=tuple(one for some in parts for one in some)), folder
+            yield replace(rows, parts=tuple(chain.from_iterable(parts))), folder
 
     def _spread(self, rows: RowChanges, function: Callable[[Iterator[pa.Table]], Iterable[T]]) -> RDD[T]:
         """Has tasks call the function with chunks, some for each task."""
@@ -106,7 +107,7 @@ class Executors:
         tasks = max(1, min(len(files), _TASKS_PER_CORE * context.defaultParallelism))
         here: RDD[Given] = context.parallelize(files, tasks)
         every = context.union([here, *with_spark]) if with_spark else here
-        return every.mapPartitions(lambda some: function(one.rows() for one in some))
+        return every.mapPartitions(lambda chunks: function(chunk.rows() for chunk in chunks))
 
     # --- what the driver writes
 
@@ -136,8 +137,8 @@ class Executors:
         try:
             at_once = self._at_once(count, catalog)
             groups = (range(start, min(start + at_once, count)) for start in range(0, count, at_once))
-            for made in prefetched((_outlines(rendered, group) for group in groups), "rendering"):
-                for one in _in_stages(made):
+            for outlines in prefetched((_outlines(rendered, group) for group in groups), "rendering"):
+                for one in sorted(outlines, key=lambda outline: (list(Stage).index(outline.stage), outline.shard)):
                     yield from read_statements(one if one.value else _fetched(rendered, one), catalog)
         finally:
             rendered.unpersist()
@@ -165,12 +166,13 @@ class Executors:
 
         if grains.FORCED:
             return dict.fromkeys(rows.tables(), False)
-        found: dict[TableName, grains.Facts] = {}
-        for name, one in (item for some in self._spread(rows, of_chunks).collect() for item in some.items()):
-            found[name] = found[name].and_also(one) if name in found else one
-        return {
-            name: not one.lacks for name, one in found.items() if grains.why_by_transaction(catalog[name], one, wishes)
-        }
+        facts_of: dict[TableName, grains.Facts] = {}
+        for name, one in chain.from_iterable(of_chunk.items() for of_chunk in self._spread(rows, of_chunks).collect()):
+            facts_of[name] = facts_of[name].and_also(one) if name in facts_of else one
+        by_transaction = (
+            item for item in facts_of.items() if grains.why_by_transaction(catalog[item[0]], item[1], wishes)
+        )
+        return {name: not one.lacks for name, one in by_transaction}
 
     # --- what executors write
 
@@ -209,8 +211,8 @@ def _in_order(
 
 def _task_failure(error: Exception) -> NotWritten:
     """What a task that writes reads are row changes that Spark keeps: Kafka has no part in it."""
-    found = source_error(error)
-    return NotWritten(found.what if isinstance(found, BridgeError) else str(found), _TASK_FIX)
+    reason = source_error(error)
+    return NotWritten(reason.what if isinstance(reason, BridgeError) else str(reason), _TASK_FIX)
 
 
 def _outlines(rendered: RDD[Outcome], shards: Sequence[int]) -> list[Rendered]:
@@ -218,25 +220,21 @@ def _outlines(rendered: RDD[Outcome], shards: Sequence[int]) -> list[Rendered]:
 
     Raises the first error of a shard.
     """
-    found = list[Rendered]()
-    for one in rendered.context.runJob(rendered.map(_outline), list, list(shards)):
-        if isinstance(one, BridgeError):
-            raise one
-        found.append(one)
-    return found
+    outlines = list[Rendered]()
+    for outcome in rendered.context.runJob(rendered.map(_outline), list, list(shards)):
+        if isinstance(outcome, BridgeError):
+            raise outcome
+        outlines.append(outcome)
+    return outlines
 
 
-def _outline(made: Outcome) -> Outcome:
-    return made if isinstance(made, BridgeError) or is_file(made.value) else made._replace(value=b"")
+def _outline(outcome: Outcome) -> Outcome:
+    return outcome if isinstance(outcome, BridgeError) or is_file(outcome.value) else outcome._replace(value=b"")
 
 
 def _fetched(rendered: RDD[Outcome], one: Rendered) -> Rendered:
-    def is_it(made: Outcome) -> bool:
-        return isinstance(made, Rendered) and made.stage is one.stage
+    def is_it(outcome: Outcome) -> bool:
+        return isinstance(outcome, Rendered) and outcome.stage is one.stage
 
-    [found] = rendered.context.runJob(rendered.filter(is_it), list, [one.shard])
-    return one._replace(value=found.value)  # type: ignore[union-attr]  # `is_it`
-
-
-def _in_stages(made: Iterable[Rendered]) -> list[Rendered]:
-    return sorted(made, key=lambda one: (list(Stage).index(one.stage), one.shard))
+    [whole] = rendered.context.runJob(rendered.filter(is_it), list, [one.shard])
+    return one._replace(value=whole.value)  # type: ignore[union-attr]  # `is_it`

@@ -33,7 +33,7 @@ class Given(NamedTuple):
         return TableChunk(read_events(self.value)).rows(self.wanted)
 
 
-class Extent(NamedTuple):
+class Span(NamedTuple):
     """How much row changes are, and the first and last commit_ts of them (TSO)."""
 
     amount: Amount
@@ -41,15 +41,15 @@ class Extent(NamedTuple):
     last_ts: int
 
     @classmethod
-    def of(cls, ordered: pa.Table) -> Extent:
+    def of(cls, ordered: pa.Table) -> Span:
         """Measures row changes in order."""
         chunk = TableChunk(ordered)
         return cls(chunk.amount, chunk.first_ts, chunk.last_ts)
 
     @classmethod
-    def total(cls, some: Sequence[Extent]) -> Extent:
+    def total(cls, spans: Sequence[Span]) -> Span:
         """Adds them up; there is at least one."""
-        amounts, first, last = zip(*some, strict=True)
+        amounts, first, last = zip(*spans, strict=True)
         return cls(Amount.total(amounts), min(first), max(last))
 
 
@@ -62,9 +62,9 @@ class FileChunk:
 
     is_here = False
 
-    def __init__(self, name: bytes, extent: Extent) -> None:
+    def __init__(self, name: bytes, span: Span) -> None:
         self.name = name
-        self.amount, self.first_ts, self.last_ts = extent
+        self.amount, self.first_ts, self.last_ts = span
         weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
 
     def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
@@ -99,17 +99,17 @@ class SparkChunks:
 
     is_here = False
 
-    def __init__(self, values: RDD[bytes], extent: Extent) -> None:
+    def __init__(self, values: RDD[bytes], span: Span) -> None:
         self._values = values
-        self.amount, self.first_ts, self.last_ts = extent
+        self.amount, self.first_ts, self.last_ts = span
 
     @classmethod
-    def of(cls, context: SparkContext, values: list[bytes], extent: Extent) -> SparkChunks:
+    def of(cls, context: SparkContext, values: list[bytes], span: Span) -> SparkChunks:
         """Gives chunks to Spark."""
         given = context.parallelize(values, len(values)).persist(StorageLevel.DISK_ONLY)
         given.localCheckpoint()
         given.count()
-        return cls(given, extent)
+        return cls(given, span)
 
     def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
         """Calls the function in tasks, with each chunk."""
@@ -133,5 +133,5 @@ def kept_elsewhere(part: Part, context: SparkContext, folder: str | None) -> lis
     values = [export_events(rows.slice(start, size), folder) for start in range(0, rows.num_rows, size)]
     if all(map(is_file, values)):
         starts = range(0, rows.num_rows, size)
-        return [Part(FileChunk(v, Extent.of(rows.slice(s, size)))) for s, v in zip(starts, values, strict=True)]
-    return [Part(SparkChunks.of(context, values, Extent.of(rows)))]
+        return [Part(FileChunk(v, Span.of(rows.slice(s, size)))) for s, v in zip(starts, values, strict=True)]
+    return [Part(SparkChunks.of(context, values, Span.of(rows)))]

@@ -42,29 +42,29 @@ def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Checke
     An update that moves its row to another key becomes two changes: a delete at the old key, and an insert at the new
     one.
     """
-    for name, mine in by_table(changes).items():
-        yield from _keyed(catalog[name], typed(catalog[name], mine, checked))
+    for name, rows in by_table(changes).items():
+        yield from _keyed(catalog[name], typed(catalog[name], rows, checked))
 
 
 def _keyed(table: Table, changes: pa.Table) -> Iterator[KeyedRows]:
     shapes, shape_of = distinct(changes, ("columns", "key"))
     for number, (columns, handle) in enumerate(shapes):
-        mine = changes if len(shapes) == 1 else changes.filter(pa.array(shape_of == number))
+        rows = changes if len(shapes) == 1 else changes.filter(pa.array(shape_of == number))
         key = choose_key(table, columns, handle)
         if not key:
-            yield KeyedRows(table, key, mine, pa.repeat(pa.scalar("", TEXT), mine.num_rows))
+            yield KeyedRows(table, key, rows, pa.repeat(pa.scalar("", TEXT), rows.num_rows))
             continue
         shape = RowShape.of(table, columns, key)
-        old, new = (_keys(mine, image, shape) for image in ("before", "after"))
+        old, new = (_keys(rows, image, shape) for image in ("before", "after"))
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
         if not moves.any():
-            yield KeyedRows(table, key, mine, pc.coalesce(new, old))
+            yield KeyedRows(table, key, rows, pc.coalesce(new, old))
             continue
         stays, moved = pa.array(~moves), pa.array(moves)
-        gone, come = (_as_kind(mine.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
-        yield KeyedRows(table, key, mine.filter(stays), pc.coalesce(new, old).filter(stays))
-        yield KeyedRows(table, key, gone, old.filter(moved), shape.lacks)
-        yield KeyedRows(table, key, come, new.filter(moved), shape.lacks)
+        deletes, inserts = (_as_kind(rows.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
+        yield KeyedRows(table, key, rows.filter(stays), pc.coalesce(new, old).filter(stays))
+        yield KeyedRows(table, key, deletes, old.filter(moved), shape.lacks)
+        yield KeyedRows(table, key, inserts, new.filter(moved), shape.lacks)
 
 
 def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:

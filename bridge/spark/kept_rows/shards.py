@@ -89,19 +89,19 @@ class Shards:
         """Divides chunks of row changes in order.  An error comes with every shard, so that none is written."""
         for chunk in chunks:
             try:
-                found = list(keyed(self.catalog, chunk, self.rendering.checked_types))
-                self._refuse_torn(found)
+                tables = list(keyed(self.catalog, chunk, self.rendering.checked_types))
+                self._refuse_torn(tables)
             except (BridgeError, NotWrittenError) as error:
                 yield from ((number, _ERROR + pickle.dumps(error)) for number in range(self.count))
                 return
-            rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(some.changes for some in found)])
-            numbers = [shards_of(some.table, some.keys, self.count) for some in found]
-            for number, some in divided(rows, np.concatenate([np.empty(0, np.int64), *numbers])):
-                yield number, export_events(some, self.folder)
+            changes = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(rows.changes for rows in tables)])
+            numbers = [shards_of(rows.table, rows.keys, self.count) for rows in tables]
+            for number, shard in divided(changes, np.concatenate([np.empty(0, np.int64), *numbers])):
+                yield number, export_events(shard, self.folder)
 
-    def _refuse_torn(self, some: Iterable[KeyedRows]) -> None:
+    def _refuse_torn(self, tables: Iterable[KeyedRows]) -> None:
         """Raises NotWrittenError for halves of changes that only one transaction can put together."""
-        torn = next((rows.table.name for rows in some if rows.is_torn), None) if self.is_apart else None
+        torn = next((rows.table.name for rows in tables if rows.is_torn), None) if self.is_apart else None
         if torn is not None:
             raise NotWrittenError(NotWritten(f"rows of {torn} move to other keys, and their messages lack columns"))
 
@@ -132,9 +132,9 @@ class Shards:
 
     def write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
         """Writes shards, each in one transaction; gives why one is not written, and ends then."""
-        for number, some in groupby(sorted(shards, key=itemgetter(0)), key=itemgetter(0)):
+        for number, shard in groupby(sorted(shards, key=itemgetter(0)), key=itemgetter(0)):
             try:
-                statements = list(self._statements(number, some))
+                statements = list(self._statements(number, shard))
             except BridgeError as error:
                 yield NotWritten(error.what, error.fix)
                 return
@@ -142,9 +142,9 @@ class Shards:
                 yield error.reason
                 return
             once = any(one.is_once for one in statements)
-            found = NotWritten("rows may be written only once") if once else write(statements)
-            if found is not None:
-                yield found
+            failure = NotWritten("rows may be written only once") if once else write(statements)
+            if failure is not None:
+                yield failure
                 return
 
 
@@ -153,9 +153,9 @@ class Shards:
 
 def export_statements(shard: int, statements: Iterator[Statement], folder: str | None) -> Iterator[Rendered]:
     """Exports statements, which come stage by stage."""
-    for stage, some in groupby(statements, key=lambda one: one.stage):
+    for stage, of_stage in groupby(statements, key=lambda one: one.stage):
         batches, size = [], 0
-        for statement in some:
+        for statement in of_stage:
             batches.append(_batch(statement))
             size += statement.size
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -59,26 +59,32 @@ class ChunkSource(DataSource):
         return ChunkStreamReader(Planned(self.options[FOLDER]))
 
 
-class ChunkReader(DataSourceReader):
-    """Reads what the driver has planned, once."""
+class _Reading:
+    """What both readers do."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
 
-    def partitions(self) -> Sequence[ChunkTask]:
+    def partitions(self, *_: Offsets) -> Sequence[ChunkTask]:
         """Gives the tasks that were planned last."""
-        return _tasks(self._planned)
+        return [ChunkTask(task) for task in self._planned.ask("tasks")]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads and decodes in a task."""
-        return _chunks(partition)
+        import pyarrow as pa  # not in the process that plans
+
+        if isinstance(partition, ChunkTask):  # where nothing was planned, Spark runs one task without a plan
+            work: Work = pickle.loads(partition.value)
+            for chunk in work():
+                yield pa.record_batch({name: pa.array([value], pa.binary()) for name, value in chunk._asdict().items()})
 
 
-class ChunkStreamReader(DataSourceStreamReader):
+class ChunkReader(_Reading, DataSourceReader):
+    """Reads what the driver has planned, once."""
+
+
+class ChunkStreamReader(_Reading, DataSourceStreamReader):
     """Reads what the driver plans, one micro-batch after the other."""
-
-    def __init__(self, planned: Planned) -> None:
-        self._planned = planned
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Gives where the stream begins."""
@@ -96,32 +102,11 @@ class ChunkStreamReader(DataSourceStreamReader):
         """Gives where the partitions ended when the driver last looked."""
         return self._offsets("known")
 
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[ChunkTask]:  # noqa: ARG002
-        """Gives the tasks of the micro-batch that was planned last."""
-        return _tasks(self._planned)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads and decodes in a task."""
-        return _chunks(partition)
-
     def stop(self) -> None:
         """Ends the process when its query has ended: Spark would print the end of its socket as a failure."""
         if isinstance(sys.exception(), EOFError):
             os._exit(0)
 
     def _offsets(self, question: str) -> Offsets:
-        found: Mapping[str, dict[str, int]] = self._planned.ask(question)
-        return dict(found)
-
-
-def _tasks(planned: Planned) -> list[ChunkTask]:
-    return [ChunkTask(task) for task in planned.ask("tasks")]
-
-
-def _chunks(task: InputPartition) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa  # not in the process that plans
-
-    if isinstance(task, ChunkTask):  # where nothing was planned, Spark runs one task without a plan
-        work: Work = pickle.loads(task.value)
-        for chunk in work():
-            yield pa.record_batch({name: pa.array([value], pa.binary()) for name, value in chunk._asdict().items()})
+        offsets: Offsets = self._planned.ask(question)
+        return offsets

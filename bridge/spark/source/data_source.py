@@ -33,7 +33,7 @@ from bridge.sources.kafka.offset_planner import planned
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
-from bridge.sources.message_chunks import joined_chunks, latest_ms
+from bridge.sources.message_lots import joined_lots, latest_ms
 from bridge.sources.source import Message
 from bridge.spark.source.plans import Offsets, flat, nested
 
@@ -107,8 +107,8 @@ def texts(literals: pa.Array) -> pa.Array:
     return pc.if_else(is_text, inner, pc.if_else(is_binary, binary, plain))
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    return "\0" if found[1] == _ZERO else found[1]
+def _unescaped(escape: re.Match[str]) -> str:
+    return "\0" if escape[1] == _ZERO else escape[1]
 
 
 NAME: Final = "bridge"
@@ -345,7 +345,7 @@ def _events(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordB
 
 def _messages(options: SourceOptions, wanted: OffsetRange | None) -> Iterable[Messages]:
     if wanted is None:
-        return joined_chunks(map(_one, CaptureSource(options.input).messages(None, None)))
+        return joined_lots(map(_one, CaptureSource(options.input).messages(None, None)))
     properties = {**options.properties, "bootstrap.servers": options.bootstrap_servers}
     return process_reader(tuple(sorted(properties.items()))).read([wanted])
 

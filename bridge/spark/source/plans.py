@@ -38,15 +38,15 @@ class Plans(Protocol):
 
 def nested(offsets: Mapping[tuple[str, int], int]) -> Offsets:
     """Puts offsets of partitions into Spark's form."""
-    found: Offsets = {}
+    by_topic: Offsets = {}
     for (topic, partition), offset in sorted(offsets.items()):
-        found.setdefault(topic, {})[str(partition)] = offset
-    return found
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return by_topic
 
 
 def flat(offsets: Offsets) -> dict[tuple[str, int], int]:
     """Reads offsets in Spark's form."""
-    return {(topic, int(partition)): at for topic, some in offsets.items() for partition, at in some.items()}
+    return {(topic, int(partition)): at for topic, ats in offsets.items() for partition, at in ats.items()}
 
 
 @contextmanager

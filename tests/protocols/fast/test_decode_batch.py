@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bridge.protocols import decode_message
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.protocols.fast import forms
+from bridge.protocols.fast import templates
 from bridge.protocols.fast.compiled.codes import TEXT
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.values import literals
@@ -96,10 +96,10 @@ def test_genuine_messages_come_out_equal(golden: Path, protocol: str, variant: s
 
 def test_a_form_that_is_read_otherwise_than_parsed_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried on the message that it was learned from, and must make the same event."""
-    monkeypatch.setitem(forms._USUAL_STRINGS, literals.integer, TEXT)
+    monkeypatch.setitem(templates._USUAL_STRINGS, literals.integer, TEXT)
     decoder = decoder_of("canal-json")
     assert decoded_fast(decoder, [(b"", orjson.dumps(MESSAGE))] * 600) == {}
-    assert not decoder.forms_learned
+    assert not decoder.templates_learned
 
 
 @pytest.mark.parametrize("ts", [1, 10**17, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) + 1, 0, -1, "1", None, 1.0, True])

@@ -21,7 +21,7 @@ from bridge.protocols.debezium.transactions import told_id
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.fast.compiled.codes import INDEX
 from bridge.protocols.fast.decoder import FastDecoder
-from bridge.protocols.fast.message_shape import parts_of_place
+from bridge.protocols.fast.lessons import parts_of_place
 from bridge.protocols.values.event_time import COORDINATES_SEP, GTID, NUMBER_DIGITS
 from tests.support.debezium_wire import CUSTOMER_KEY, NATIVE_SOURCE, connect, named, native, plain
 from tests.support.oracles import ORACLES, Pair, always_tried, decoded_fast, decoder_of, unbase64

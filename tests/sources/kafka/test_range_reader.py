@@ -100,7 +100,7 @@ def test_ranges_of_few_messages_are_read_together(
 ) -> None:  # fmt: skip
     """From partition to partition took 10 ms each.  What is large is read one range after the other, as are many
     messages; all come in the order of the ranges, also past a range that ends with the marker of a transaction."""
-    monkeypatch.setattr(ranges, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(ranges, "LOT_BYTES", chunk_bytes)
     monkeypatch.setattr(ranges, "FEW", few)
     wanted = [OffsetRange(three[0], 0, 8, 12), OffsetRange(three[1], 1, 90, 100), OffsetRange(three[1], 0, 20, 80)]
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
@@ -162,7 +162,7 @@ def test_a_reading_that_was_given_up_ends_with_the_next_one(
 ) -> None:
     """Somebody may still hold it, as an error holds the frames that it passed; its thread would share the client."""
     monkeypatch.setattr(ranges, "READ_AT_ONCE", 2)
-    monkeypatch.setattr("bridge.sources.message_chunks.READ_AT_ONCE", 2)
+    monkeypatch.setattr("bridge.sources.message_lots.READ_AT_ONCE", 2)
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
     given_up = reader.read([OffsetRange(topic, 0, 5, 10)])
     assert next(given_up).offset == [5]

@@ -6,7 +6,7 @@ So everything behind it is the same for both: the plain decoder, the compiled on
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from bridge.events import Code
 from bridge.protocols.debezium.avro.binary import Plan
 from bridge.protocols.debezium.avro.schemas import WrittenSchema, framed, is_framed, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
-from bridge.protocols.decoder import FAILURES, MAX_CACHED, DecodeError, SchemaId, SchemaLookup, explain, shown
+from bridge.protocols.decoder import FAILURES, MAX_CACHED, Contents, DecodeError, SchemaId, SchemaLookup, explain, shown
 from bridge.protocols.foreign import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
@@ -90,9 +90,7 @@ class AvroFront:
             raise
         return key, self._text(payload, schema, id_, whole=whole)
 
-    def all_in_json(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> tuple[list[bytes | None], list[bytes | None]]:
+    def all_in_json(self, keys: Contents, values: Contents) -> tuple[list[bytes | None], list[bytes | None]]:
         """Gives messages in JSON; those that cannot be read become null, and all behind one whose schema cannot be had:
         whoever decodes these one by one learns why."""
         pairs = list[Pair]()
@@ -210,18 +208,19 @@ class AvroFront:
 def in_json(sample: Sequence[Pair], lookup: SchemaLookup | None) -> list[Pair]:
     """Gives messages in JSON, each with its schema, to recognise what they are; those that cannot be read stay as they
     are.  Raises what `lookup` raises."""
-    return [*_in_json(AvroFront(lookup, Envelopes()), sample, whole=True)] if lookup else list(sample)
-
-
-def _in_json(front: AvroFront, messages: Iterable[Pair], *, whole: bool = False) -> Iterator[Pair]:
-    for key, value in messages:
+    if lookup is None:
+        return list(sample)
+    front, pairs = AvroFront(lookup, Envelopes()), list[Pair]()
+    for key, value in sample:
         try:
-            yield front.in_json(key, value, whole=whole)
+            pairs.append(front.in_json(key, value, whole=True))
         except DecodeError as failure:
+            unread = value
             if value is not None and is_framed(value):
-                value = Unread(value)
-                value.why = str(failure)
-            yield key, value
+                unread = Unread(value)
+                unread.why = str(failure)
+            pairs.append((key, unread))
+    return pairs
 
 
 def _names(record: str, table: str) -> bool:

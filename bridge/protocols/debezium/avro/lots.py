@@ -6,7 +6,6 @@ proven, and the function takes no row of another one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -18,10 +17,10 @@ from bridge.errors import BridgeError
 from bridge.protocols.debezium.avro.binary import Plan, Record, Union
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.schemas import framed
-from bridge.protocols.decoder import MAX_CACHED, DecodeError
+from bridge.protocols.decoder import MAX_CACHED, Contents, DecodeError
 from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.room import room
-from bridge.protocols.fast.texts import BEHIND, Numbers, Parts, Texts
+from bridge.protocols.fast.texts import BEHIND, Numbers, TextColumn, Texts
 
 _PRIMITIVES: Final = ("boolean", "int", "long", "float", "double", "string", "bytes")
 """In the order of their steps, from AVRO_BOOLEAN on."""
@@ -33,7 +32,7 @@ _MOST_HELD: Final = 16 << 20
 _NO_ID, _UNREADABLE = 0, np.iinfo(np.int64).min
 _Ids = tuple[int, int]
 """Of the schemas of a key and a value: those of eight bytes are below 0, and a key that is not Avro has none."""
-_Lists = tuple[Sequence[bytes | None], Sequence[bytes | None]]
+_Lists = tuple[Contents, Contents]
 
 
 class AvroLots:
@@ -47,7 +46,7 @@ class AvroLots:
         self._firsts: dict[_Ids, int] = {}
         self._steps = _Steps()
 
-    def in_json(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> _Lists:
+    def in_json(self, keys: Contents, values: Contents) -> _Lists:
         """Gives messages in JSON, as `AvroFront.all_in_json` does."""
         from bridge.protocols.fast.compiled.functions import write_json  # late: its module tells that it pays
 
@@ -60,7 +59,10 @@ class AvroLots:
             texts.numbers(), texts.starts, texts.key_ends, texts.ends, len(values), firsts, steps, consts, out, bounds
         )
         written = Texts.between(out[: size + BEHIND].tobytes(), bounds, have_keys=True)
-        documents = Parts(written, written.starts, written.key_ends), Parts(written, written.key_ends, written.ends)
+        documents = (
+            TextColumn(written, written.starts, written.key_ends),
+            TextColumn(written, written.key_ends, written.ends),
+        )
         leftover = np.flatnonzero(firsts == codes.NOT_READ).tolist()
         pairs = self._front.all_in_json([keys[number] for number in leftover], [values[number] for number in leftover])
         if not any(pairs[1]):
@@ -70,9 +72,7 @@ class AvroLots:
             columns[0][number], columns[1][number] = key, value
         return columns
 
-    def _firsts_of(
-        self, texts: Texts, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> npt.NDArray[np.int32]:
+    def _firsts_of(self, texts: Texts, keys: Contents, values: Contents) -> npt.NDArray[np.int32]:
         """Gives the first step of each message, NOT_READ for one without."""
         of_keys, of_values = _ids(texts, texts.starts, texts.key_ends), _ids(texts, texts.key_ends, texts.ends)
         mixed = of_keys * np.int64(0x9E3779B97F4A7C1) + of_values

@@ -10,30 +10,23 @@ import numpy as np
 
 from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.codes import MARK, NOT_READ
-from bridge.protocols.fast.compiled.json_text import BACKSLASH, BAD, MINUS, SPACE, ZERO, U, wide_end
+from bridge.protocols.fast.compiled.json_text import BAD, MINUS, ZERO
 from bridge.protocols.fast.compiled.machine_bytes import (
     Bytes,
     bytes_at,
     copied,
     copy_bytes,
     entry,
-    first_of,
-    in_all,
     inner,
-    marked,
-    marked_below,
     numbers_at,
-    put_word,
     row_at,
     rows_at,
     same,
     word,
 )
-from bridge.protocols.fast.compiled.row_images.writing import hexadecimal_digit
+from bridge.protocols.fast.compiled.row_images.writing import put_utf8
 
-_MARKS, _BACKSLASHES, _SPACES = (in_all(character) for character in (b'"', b"\\", b" "))
 _NONE, _ONE, _TEN = np.uint64(0), np.uint64(1), np.uint64(10)
-_CONTROLS: Final = tuple((value, ord(name)) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
 _NULL, _TRUE, _FALSE = (tuple(letters) for letters in (b"null", b"true", b"false"))
 _DOT, _PADDING = ord("."), ord("=")
 _MORE: Final = 0x80
@@ -91,47 +84,6 @@ def _put_word(letters: Any, out: Bytes, to: Any) -> Any:
     for index in range(len(letters)):
         out[to + index] = letters[index]
     return to + len(letters)
-
-
-@inner
-def _put_character(character: Any, out: Bytes, to: Any) -> Any:
-    """Writes an ASCII character as JSON does."""
-    if character >= SPACE and character != MARK and character != BACKSLASH:
-        out[to] = character
-        return to + 1
-    out[to] = BACKSLASH
-    out[to + 1] = character
-    if character >= SPACE:
-        return to + 2
-    for control, name in _CONTROLS:
-        if character == control:
-            out[to + 1] = name
-            return to + 2
-    out[to + 1], out[to + 2], out[to + 3] = U, ZERO, ZERO
-    out[to + 4], out[to + 5] = hexadecimal_digit(character >> 4), hexadecimal_digit(character & 15)
-    return to + 6
-
-
-@inner
-def _put_string(text: Bytes, at: Any, end: Any, out: Bytes, to: Any) -> Any:
-    """Writes UTF-8 as a JSON string, without its quotation marks; gives BAD for what is no UTF-8."""
-    while at < end:
-        eight = word(text, at)
-        marks = marked_below(eight, _SPACES) | marked(eight, _MARKS) | marked(eight, _BACKSLASHES)
-        usual = min(end - at, 8 if marks == _NONE else first_of(marks))
-        put_word(out, to, eight)
-        at, to = at + usual, to + usual
-        if marks != _NONE and at < end:
-            if text[at] < 128:
-                to = _put_character(np.int64(text[at]), out, to)
-                at += 1
-                continue
-            behind = wide_end(text, at)
-            if behind == BAD or behind > end:
-                return BAD
-            to = copied(text, at, behind, out, to)
-            at = behind
-    return to
 
 
 @inner
@@ -203,7 +155,7 @@ def _value(kind: Any, text: Bytes, at: Any, end: Any, out: Bytes, to: Any, lette
     at, behind = behind, behind + np.int64(number >> _ONE)
     out[to] = MARK
     if kind == codes.AVRO_STRING:
-        to = _put_string(text, at, behind, out, to + 1)
+        to = put_utf8(text, at, behind, out, to + 1, True)
         if to == BAD:
             return bad
     elif kind == codes.AVRO_BYTES:

@@ -16,22 +16,10 @@ from bridge.protocols.fast.compiled.row_images.writing import write_images
 from bridge.protocols.fast.compiled.searching import find_zeros, split, sum_kinds, sum_texts
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
-_ENTRIES: Final[dict[str, Any]] = {
-    "split": split,
-    "fill_slots": fill_slots,
-    "walk": walk,
-    "write_images": write_images,
-    "convert_images": convert_images,
-    "fit_images": fit_images,
-    "sum_texts": sum_texts,
-    "copy_texts": copy_texts,
-    "find_zeros": find_zeros,
-    "sum_kinds": sum_kinds,
-    "write_places": write_places,
-    "count_spaced": count_spaced,
-    "compact_texts": compact_texts,
-    "write_json": write_json,
-}
+_ENTRIES: Final[tuple[Any, ...]] = (
+    *(split, fill_slots, walk, write_images, convert_images, fit_images, sum_texts, copy_texts, find_zeros, sum_kinds),
+    *(write_places, count_spaced, compact_texts, write_json),
+)
 
 
 def object_code(machine: Any) -> bytes:
@@ -42,8 +30,8 @@ def object_code(machine: Any) -> bytes:
     Raises RuntimeError for a function that needs something of Numba when it runs.
     """
     whole = llvm.parse_assembly("")
-    for name, entry in _ENTRIES.items():
-        module = llvm.parse_assembly(module_of(entry))
+    for entry in _ENTRIES:
+        name, module = entry.py_func.__name__, llvm.parse_assembly(module_of(entry))
         (function,) = (
             one for one in module.functions if one.linkage == llvm.Linkage.external and not one.is_declaration
         )

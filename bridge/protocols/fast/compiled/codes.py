@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-CONSTANT, SCHEMA, TABLE, COMMIT_TS, NUMBER, STRING, MOMENT, SAME, ANY, VALUE = range(10)
-EVENT_MS, EVENT_SECOND, POSITIVE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH = range(
-    10, 20
-)
-OLD: Final = 20
-ROW_OF_EVENT: Final = 21
+CONSTANT, SCHEMA, TABLE, COMMIT_TS, EVENT_MS, EVENT_SECOND, NUMBER, POSITIVE, STRING, MOMENT, SAME, ANY = range(12)
+VALUE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH, OLD, ROW_OF_EVENT = range(12, 22)
 """What a step does.
 
 CONSTANT: compares bytes: where they begin in the constants, and how many they are.
@@ -61,7 +57,7 @@ FITS_YEAR, FITS_DATE, FITS_DATETIME, FITS_TIME, FITS_NULL = range(6, 11)
 the end; integers; numbers; numbers of at most 15 digits; years; dates; with a fraction of so many digits at most, dates
 with a time, and times; none."""
 NOT_READ: Final = -1
-"""Stands for a message that is not of its form, and for a value that its converter refuses."""
+"""Stands for a message that is not of its template, and for a value that its converter refuses."""
 MARK: Final = ord('"')
 """The quotation mark of a JSON string."""
 

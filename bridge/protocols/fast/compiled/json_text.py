@@ -56,6 +56,23 @@ def are_digits(text: Bytes, at: Any, end: Any) -> Any:
 
 
 @inner
+def digits_end(text: Bytes, at: Any, end: Any) -> Any:
+    """Of digits, none or more."""
+    while at < end and is_digit(text[at]):
+        at += 1
+    return at
+
+
+@inner
+def number_of(text: Bytes, at: Any, end: Any) -> Any:
+    """Gives the number that digits write."""
+    number = np.int64(0)
+    for place in range(at, end):
+        number = 10 * number + (np.int64(text[place]) - ZERO)
+    return number
+
+
+@inner
 def hexadecimal(text: Bytes, at: Any) -> Any:
     """Reads four hexadecimal digits as a number, or gives BAD."""
     number = 0
@@ -78,8 +95,8 @@ def _escape_end(text: Bytes, at: Any) -> Any:
     """Of what a backslash begins; a surrogate is read with the other half of its pair."""
     kind = text[at + 1]
     if kind != U:
-        for known in _ESCAPED:
-            if kind == known:
+        for character in _ESCAPED:
+            if kind == character:
                 return at + 2
         return BAD
     code = hexadecimal(text, at + 2)
@@ -162,7 +179,8 @@ def is_integer(text: Bytes, at: Any, end: Any, may_be_negative: Any) -> Any:
 
 
 @inner
-def _is_word(text: Bytes, at: Any, end: Any, letters: Any) -> Any:
+def is_word(text: Bytes, at: Any, end: Any, letters: Any) -> Any:
+    """Tells whether there are these letters and nothing else."""
     if end - at != len(letters):
         return False
     for index in range(len(letters)):
@@ -174,13 +192,13 @@ def _is_word(text: Bytes, at: Any, end: Any, letters: Any) -> Any:
 @inner
 def is_null(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is null."""
-    return _is_word(text, at, end, _NULL)
+    return is_word(text, at, end, _NULL)
 
 
 @inner
 def is_placeholder(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is one of PLACEHOLDERS."""
-    return _is_word(text, at, end, _PLACEHOLDER) or _is_word(text, at, end, _PLACEHOLDER_BASE64)
+    return is_word(text, at, end, _PLACEHOLDER) or is_word(text, at, end, _PLACEHOLDER_BASE64)
 
 
 @inner
@@ -195,8 +213,8 @@ def scalar_end(text: Bytes, at: Any, end: Any) -> Any:
     is_such = (
         is_integer(text, at, behind, True)
         or is_null(text, at, behind)
-        or _is_word(text, at, behind, _TRUE)
-        or _is_word(text, at, behind, _FALSE)
+        or is_word(text, at, behind, _TRUE)
+        or is_word(text, at, behind, _FALSE)
     )
     return behind if is_such else BAD
 
@@ -287,12 +305,8 @@ def compact_texts(text_at: Any, bounds_at: Any, count: Any, out_at: Any, out_bou
 
     bounds, out_bounds: where each text, and its copy, begins, and the one before it ends.
     """
-    text, bounds, out, out_bounds = (
-        bytes_at(text_at),
-        numbers_at(bounds_at),
-        bytes_at(out_at),
-        numbers_at(out_bounds_at),
-    )
+    text, bounds = bytes_at(text_at), numbers_at(bounds_at)
+    out, out_bounds = bytes_at(out_at), numbers_at(out_bounds_at)
     to = 0
     out_bounds[0] = 0
     for number in range(count):

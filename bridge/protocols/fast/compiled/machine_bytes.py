@@ -22,6 +22,7 @@ Bytes = Any
 """The address of bytes in a compiled function: `text[at]` is one of them."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 _njit: Final[Any] = numba.njit
+_intrinsic: Final[Any] = intrinsic
 _make_array: Final[Any] = make_array
 _populate_array: Final[Any] = populate_array
 _raw_memcpy: Final[Any] = cgutils.raw_memcpy
@@ -57,10 +58,6 @@ def module_of(entry_function: Any) -> str:
     takes = (_NUMBER,) * len(signature(entry_function.py_func).parameters)
     entry_function.compile(takes)
     return str(entry_function.inspect_llvm(takes))
-
-
-def _intrinsic(generator: Any) -> Any:
-    return intrinsic(generator)
 
 
 def _pointer_at(pointer: Any) -> Any:

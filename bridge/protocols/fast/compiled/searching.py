@@ -32,22 +32,22 @@ _FNV_PRIME: Final = np.uint64(0x100000001B3)
 def find_zeros(text_at: Any, start: Any, end: Any, room: Any, places_at: Any) -> Any:
     """Writes the places of the bytes of a text that are 0, as far as there is room; gives how many there are."""
     text, places = bytes_at(text_at), numbers_at(places_at)
-    found, at = 0, start
+    count, at = 0, start
     while at + 8 <= end:
         marks = marked_zeros(word(text, at))
         while marks != _NONE:
-            if found < room:
-                places[found] = at + first_of(marks)
-            found += 1
+            if count < room:
+                places[count] = at + first_of(marks)
+            count += 1
             marks &= marks - _ONE
         at += 8
     while at < end:
         if text[at] == 0:
-            if found < room:
-                places[found] = at
-            found += 1
+            if count < room:
+                places[count] = at
+            count += 1
         at += 1
-    return found
+    return count
 
 
 @inner
@@ -103,17 +103,17 @@ _CRC_OF_BYTES: Final = np.array([zlib.crc32(bytes([byte]), _CRC_MASK) ^ _CRC_MAS
 
 
 @entry
-def sum_texts(text_at: Any, offsets_at: Any, count: Any, start: Any, found_at: Any) -> Any:
+def sum_texts(text_at: Any, offsets_at: Any, count: Any, start: Any, sums_at: Any) -> Any:
     """Writes the CRC-32 of texts, which goes on from `start`.
 
     offsets: where each text begins; the next one begins where it ends.
     """
-    text, offsets, found = bytes_at(text_at), numbers_at(offsets_at), numbers_at(found_at)
+    text, offsets, sums = bytes_at(text_at), numbers_at(offsets_at), numbers_at(sums_at)
     for number in range(count):
         crc = start ^ _CRC_MASK
         for at in range(offsets[number], offsets[number + 1]):
             crc = _CRC_OF_BYTES[(crc ^ text[at]) & 0xFF] ^ (crc >> 8)
-        found[number] = crc ^ _CRC_MASK
+        sums[number] = crc ^ _CRC_MASK
     return count
 
 
@@ -140,17 +140,17 @@ def split(text_at: Any, starts_at: Any, ends_at: Any, count: Any, frames_at: Any
     counts: becomes the number of frames of each message, 0 for a message that does not consist of frames.
     """
     text, starts, ends = bytes_at(text_at), numbers_at(starts_at), numbers_at(ends_at)
-    frames, counts, found = long_rows_at(frames_at, 4), numbers_at(counts_at), 0
+    frames, counts, total = long_rows_at(frames_at, 4), numbers_at(counts_at), 0
     for number in range(count):
-        at, first = starts[number], found
+        at, first = starts[number], total
         while at + _LENGTH <= ends[number]:
             start = at + _LENGTH
             at = start + _length(text, at)
             if at > ends[number]:
                 break
-            frames[found, 0], frames[found, 1], frames[found, 2], frames[found, 3] = number, found - first, start, at
-            found += 1
+            frames[total, 0], frames[total, 1], frames[total, 2], frames[total, 3] = number, total - first, start, at
+            total += 1
         if at != ends[number]:
-            found = first
-        counts[number] = found - first
-    return found
+            total = first
+        counts[number] = total - first
+    return total

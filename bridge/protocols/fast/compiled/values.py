@@ -9,39 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import (
-    BASE64,
-    BYTES_IN_BASE64,
-    BYTES_OF_BASE64,
-    BYTES_OF_LATIN1,
-    CONVERTED,
-    DATE,
-    DAYS,
-    DECIMAL,
-    DOUBLE,
-    ESCAPED,
-    FROM_BASE64,
-    FROM_DAYS,
-    FROM_MICROS,
-    FROM_MILLIS,
-    FROM_UNSCALED,
-    FROM_ZONED,
-    IN_QUOTES,
-    INTEGER,
-    INTEGER_OR_DOUBLE,
-    JSON_TEXT,
-    LATIN1,
-    MICROS,
-    MILLIS,
-    NATURAL,
-    PLAIN,
-    TEXT,
-    TIME,
-    UNSCALED,
-    UNUSUAL,
-    WITH_EXPONENT,
-    ZONED,
-)
+from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.json_text import (
     BACKSLASH,
     BAD,
@@ -49,6 +17,7 @@ from bridge.protocols.fast.compiled.json_text import (
     ZERO,
     U,
     are_digits,
+    digits_end,
     hexadecimal,
     is_digit,
     is_integer,
@@ -100,9 +69,7 @@ def _is_decimal(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is a decimal number with so few digits that no type is too short for it."""
     if text[at] == MINUS:
         at += 1
-    dot = at
-    while dot < end and is_digit(text[dot]):
-        dot += 1
+    dot = digits_end(text, at, end)
     if dot == at or dot - at > _MOST_INTEGERS:
         return False
     return dot == end or (text[dot] == _DOT and end - dot - 1 <= _MOST_DECIMALS and are_digits(text, dot + 1, end))
@@ -111,12 +78,12 @@ def _is_decimal(text: Bytes, at: Any, end: Any) -> Any:
 @inner
 def is_moment(text: Bytes, at: Any, end: Any, way: Any) -> Any:
     """Tells whether there is a DATE, DATETIME or TIME; a TIME of 100 hours and more is not told."""
-    if way == TIME:
+    if way == codes.TIME:
         hours = at + 1 if text[at] == MINUS else at
         return _number(text, hours) < _NO_NUMBER and text[hours + 2] == _COLON and _are_minutes(text, hours + 3, end)
     if end - at < 10 or not _is_date(text, at):
         return False
-    if way == DATE:
+    if way == codes.DATE:
         return end - at == 10
     return (
         text[at + 10] == _SPACE
@@ -131,9 +98,7 @@ def is_short_double(text: Bytes, at: Any, end: Any) -> Any:
     """Tells whether there is a number as Python writes a DOUBLE, which is so for decimals of at most 15 digits."""
     if text[at] == MINUS:
         at += 1
-    dot = at
-    while dot < end and is_digit(text[dot]):
-        dot += 1
+    dot = digits_end(text, at, end)
     if dot == at or end - at > _MOST_DIGITS + 1 or (text[at] == ZERO and dot > at + 1):
         return False
     if text[dot] != _DOT or not are_digits(text, dot + 1, end):
@@ -241,39 +206,43 @@ def _is_unscaled(text: Bytes, at: Any, end: Any) -> Any:
 @inner
 def _is_since_1970(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
     """Tells whether there are days, milliseconds or microseconds after 1970-01-01, before the year 5138."""
-    longest = _MOST_DAYS_DIGITS if usual == DAYS else _MOST_MILLIS_DIGITS if usual == MILLIS else _MOST_MICROS_DIGITS
+    longest = _MOST_MILLIS_DIGITS if usual == codes.MILLIS else _MOST_MICROS_DIGITS
+    if usual == codes.DAYS:
+        longest = _MOST_DAYS_DIGITS
     return text[at] != ZERO and end - at <= longest and are_digits(text, at, end)
 
 
 @inner
 def way_of(text: Bytes, at: Any, end: Any, usual: Any) -> Any:
     """Tells how a value that is not null becomes a literal, in a column whose usual values are such."""
-    if usual == TEXT:
-        return ESCAPED
-    if usual == INTEGER or usual == NATURAL:
-        return PLAIN if is_integer(text, at, end, usual == INTEGER) else CONVERTED
-    if usual == DECIMAL:
-        return PLAIN if _is_decimal(text, at, end) else CONVERTED
-    if usual == BASE64 or usual == BYTES_IN_BASE64:
+    if usual == codes.TEXT:
+        return codes.ESCAPED
+    if usual == codes.INTEGER or usual == codes.NATURAL:
+        return codes.PLAIN if is_integer(text, at, end, usual == codes.INTEGER) else codes.CONVERTED
+    if usual == codes.DECIMAL:
+        return codes.PLAIN if _is_decimal(text, at, end) else codes.CONVERTED
+    if usual == codes.BASE64 or usual == codes.BYTES_IN_BASE64:
         if not _is_base64(text, at, end):
-            return CONVERTED
-        return FROM_BASE64 if usual == BASE64 else BYTES_OF_BASE64
-    if usual == LATIN1:
-        return BYTES_OF_LATIN1 if _is_latin1(text, at, end) else CONVERTED
-    if usual == DOUBLE or usual == INTEGER_OR_DOUBLE:
-        if usual == INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
-            return PLAIN
-        return WITH_EXPONENT if is_short_double(text, at, end) else CONVERTED
-    if usual == JSON_TEXT:
-        return ESCAPED if _is_plain_document(text, at, end) else CONVERTED
-    if usual == ZONED:
-        return FROM_ZONED if _is_zoned(text, at, end) else CONVERTED
-    if usual == DAYS or usual == MILLIS or usual == MICROS:
+            return codes.CONVERTED
+        return codes.FROM_BASE64 if usual == codes.BASE64 else codes.BYTES_OF_BASE64
+    if usual == codes.LATIN1:
+        return codes.BYTES_OF_LATIN1 if _is_latin1(text, at, end) else codes.CONVERTED
+    if usual == codes.DOUBLE or usual == codes.INTEGER_OR_DOUBLE:
+        if usual == codes.INTEGER_OR_DOUBLE and is_integer(text, at, end, True):
+            return codes.PLAIN
+        return codes.WITH_EXPONENT if is_short_double(text, at, end) else codes.CONVERTED
+    if usual == codes.JSON_TEXT:
+        return codes.ESCAPED if _is_plain_document(text, at, end) else codes.CONVERTED
+    if usual == codes.ZONED:
+        return codes.FROM_ZONED if _is_zoned(text, at, end) else codes.CONVERTED
+    if usual == codes.DAYS or usual == codes.MILLIS or usual == codes.MICROS:
         if not _is_since_1970(text, at, end, usual):
-            return CONVERTED
-        return FROM_DAYS if usual == DAYS else FROM_MILLIS if usual == MILLIS else FROM_MICROS
-    if usual >= UNSCALED:
-        return FROM_UNSCALED if _is_unscaled(text, at, end) else CONVERTED
-    if usual != UNUSUAL and is_moment(text, at, end, usual):
-        return IN_QUOTES
-    return CONVERTED
+            return codes.CONVERTED
+        if usual == codes.DAYS:
+            return codes.FROM_DAYS
+        return codes.FROM_MILLIS if usual == codes.MILLIS else codes.FROM_MICROS
+    if usual >= codes.UNSCALED:
+        return codes.FROM_UNSCALED if _is_unscaled(text, at, end) else codes.CONVERTED
+    if usual != codes.UNUSUAL and is_moment(text, at, end, usual):
+        return codes.IN_QUOTES
+    return codes.CONVERTED

@@ -1,6 +1,6 @@
-"""Walks through messages along their forms: compares what is the same in all messages of a form, and finds the values.
+"""Walks through messages along their templates: compares what is the same in all of one, and finds the values.
 
-A form is a list of *steps*, rows of four numbers: what to do, and up to three numbers that say with what.
+A template is a list of *steps*, rows of four numbers: what to do, and up to three numbers that say with what.
 """
 
 from __future__ import annotations
@@ -9,35 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import (
-    ANY,
-    BATCH,
-    COMMIT_TS,
-    CONSTANT,
-    CONVERTED,
-    COORDINATE,
-    EVENT_MS,
-    EVENT_SECOND,
-    FILE_NUMBER,
-    FILE_POSITION,
-    INDEX,
-    KEY_END,
-    MARK,
-    MOMENT,
-    NOT_READ,
-    NULL,
-    NUMBER,
-    OLD,
-    PLACE_NUMBERS,
-    POSITIVE,
-    ROW_OF_EVENT,
-    SAME,
-    SCALAR,
-    SCHEMA,
-    SENT_MS,
-    TABLE,
-    VALUE,
-)
+from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.json_text import (
     BAD,
     CLOSE_BRACE,
@@ -45,11 +17,12 @@ from bridge.protocols.fast.compiled.json_text import (
     OPEN_BRACE,
     ZERO,
     are_digits,
-    is_digit,
+    digits_end,
     is_integer,
     is_null,
     is_placeholder,
     member_end,
+    number_of,
     scalar_end,
     string_end,
     token_end,
@@ -85,12 +58,12 @@ _MOST_SLOTS: Final = np.uint64(0xFFFFFFF)
 @inner
 def slot_of(text: Bytes, at: Any, size: Any) -> Any:
     """Gives a number for bytes that is mostly another one for other bytes (Fowler, Noll and Vo, by words)."""
-    found = np.uint64(size)
+    mixed = np.uint64(size)
     while size >= 8:
-        found = (found ^ word(text, at)) * _PRIME
+        mixed = (mixed ^ word(text, at)) * _PRIME
         at, size = at + 8, size - 8
-    found = (found ^ first_bytes(word(text, at), size)) * _PRIME
-    return np.int64((found ^ (found >> np.uint64(29))) & _MOST_SLOTS)
+    mixed = (mixed ^ first_bytes(word(text, at), size)) * _PRIME
+    return np.int64((mixed ^ (mixed >> np.uint64(29))) & _MOST_SLOTS)
 
 
 @entry
@@ -100,7 +73,7 @@ def fill_slots(consts_at: Any, members_at: Any, first: Any, behind: Any, slots_a
     consts, members, slots = bytes_at(consts_at), rows_at(members_at, 2), row_at(slots_at)
     for member in range(first, behind):
         slot = slot_of(consts, members[member, 0], members[member, 1]) & (count - 1)
-        while slots[slot] != NOT_READ:
+        while slots[slot] != codes.NOT_READ:
             slot = (slot + 1) & (count - 1)
         slots[slot] = member
     return behind - first
@@ -110,27 +83,19 @@ def fill_slots(consts_at: Any, members_at: Any, first: Any, behind: Any, slots_a
 def _member_of(text: Bytes, at: Any, size: Any, consts: Bytes, members: Any, slots: Any, first: Any, count: Any) -> Any:
     """Gives the member that these bytes are, of those in `count` slots, or NOT_READ."""
     slot = slot_of(text, at, size) & (count - 1)
-    while slots[first + slot] != NOT_READ:
+    while slots[first + slot] != codes.NOT_READ:
         member = slots[first + slot]
         if members[member, 1] == size and same(text, at, consts, members[member, 0], size):
             return member
         slot = (slot + 1) & (count - 1)
-    return NOT_READ
+    return codes.NOT_READ
 
 
 @inner
 def _object_end(
-    text: Bytes,
-    at: Any,
-    end: Any,
-    steps: Any,
-    step: Any,
-    consts: Bytes,
-    members: Any,
-    slots: Any,
-    seen: Any,
+    text: Bytes, at: Any, end: Any, steps: Any, step: Any, consts: Bytes, members: Any, slots: Any, seen: Any,
     number: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Of an object of a step SAME or ANY.  seen: for each member, the last message that it was found in."""
     if text[at] != OPEN_BRACE:
         return BAD
@@ -140,14 +105,14 @@ def _object_end(
         at = member_end(text, start, end)
         if at == BAD:
             return BAD
-        if steps[step, 0] == SAME:
+        if steps[step, 0] == codes.SAME:
             member = _member_of(text, start, at - start, consts, members, slots, steps[step, 1], steps[step, 3])
-            if member == NOT_READ or seen[member] == number:
+            if member == codes.NOT_READ or seen[member] == number:
                 return BAD
             seen[member] = number
             count += 1
         if text[at] == CLOSE_BRACE:
-            return at + 1 if steps[step, 0] == ANY or count == steps[step, 2] else BAD
+            return at + 1 if steps[step, 0] == codes.ANY or count == steps[step, 2] else BAD
         if text[at] != COMMA:
             return BAD
 
@@ -155,7 +120,7 @@ def _object_end(
 @inner
 def _find_value(text: Bytes, at: Any, end: Any, steps: Any, step: Any, values: Any, cell: Any) -> Any:
     """Notes where a value is, without its quotation marks, and how it becomes a literal; gives where it ends."""
-    if text[at] == MARK:
+    if text[at] == codes.MARK:
         behind = string_end(text, at + 1, end)
         values[cell, 0], values[cell, 1] = at + 1, behind
         if behind == BAD or is_placeholder(text, at + 1, behind):
@@ -165,23 +130,15 @@ def _find_value(text: Bytes, at: Any, end: Any, steps: Any, step: Any, values: A
     behind = token_end(text, at, end)
     values[cell, 0], values[cell, 1] = at, behind
     if behind != BAD:
-        values[cell, 2] = NULL if is_null(text, at, behind) else way_of(text, at, behind, steps[step, 2])
+        values[cell, 2] = codes.NULL if is_null(text, at, behind) else way_of(text, at, behind, steps[step, 2])
     return behind
 
 
 @inner
 def _old_row_end(
-    text: Bytes,
-    at: Any,
-    end: Any,
-    steps: Any,
-    step: Any,
-    consts: Bytes,
-    members: Any,
-    values: Any,
-    first: Any,
+    text: Bytes, at: Any, end: Any, steps: Any, step: Any, consts: Bytes, members: Any, values: Any, first: Any,
     cell: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     """Of an object of a step OLD.  first: the first cell of the message."""
     columns = steps[step, 2]
     for column in range(columns):
@@ -213,10 +170,7 @@ def _natural(text: Bytes, at: Any, end: Any, longest: Any) -> Any:
     """Reads so many digits at most, the first of which may be 0, or gives BAD."""
     if end - at > longest or not are_digits(text, at, end):
         return BAD
-    number = 0
-    for place in range(at, end):
-        number = number * 10 + (text[place] - ZERO)
-    return number
+    return number_of(text, at, end)
 
 
 @inner
@@ -231,32 +185,21 @@ def _event_tso(text: Bytes, at: Any, end: Any, in_seconds: Any) -> Any:
 
 
 @inner
-def _digits_end(text: Bytes, at: Any, end: Any) -> Any:
-    while at < end and is_digit(text[at]):
-        at += 1
-    return at
-
-
-@inner
 def _place_number(text: Bytes, at: Any, behind: Any, what: Any) -> Any:
     """Reads a number of a place, or gives BAD."""
-    if what == FILE_NUMBER:
+    if what == codes.FILE_NUMBER:
         number = _natural(text, at, behind, _LONGEST_FILE)
         return number * _FILE if BAD < number <= _LAST_FILE else BAD
-    if what == FILE_POSITION:
-        return (
-            min(_natural(text, at, behind, _LONGEST_TSO), _LAST_POSITION)
-            if is_integer(text, at, behind, False)
-            else BAD
-        )
     number = _natural(text, at, behind, _LONGEST_TSO)
-    if what == SENT_MS or what == BATCH:
-        if not is_integer(text, at, behind, False):
-            return BAD
-        if what == SENT_MS:
-            return number * _BATCHES if _FIRST_MS <= number <= _LAST_SENT_MS else BAD
-        return number % _BATCHES if number > 0 else BAD
-    return number if number > 0 else BAD
+    if what != codes.COORDINATE and not is_integer(text, at, behind, False):
+        return BAD
+    if what == codes.FILE_POSITION:
+        return min(number, _LAST_POSITION)
+    if what == codes.SENT_MS:
+        return number * _BATCHES if _FIRST_MS <= number <= _LAST_SENT_MS else BAD
+    if number <= 0:
+        return BAD
+    return number % _BATCHES if what == codes.BATCH else number
 
 
 @inner
@@ -273,99 +216,80 @@ def _walk_one(
 ) -> Any:  # fmt: skip
     """Walks through a message; gives the cell and the number of converted values behind its values, or NOT_READ."""
     first_cell, walked = cell, first
-    while walked < last:
+    while at != BAD and walked < last:
         step, walked = walked, walked + 1
         what = steps[step, 0]
-        if what == CONSTANT or what == SCHEMA or what == TABLE:
+        if what <= codes.TABLE:
             start, size = steps[step, 1], steps[step, 2]
-            if what == SCHEMA:
+            if what == codes.SCHEMA:
                 start, size = table[kind, 1], table[kind, 2]
-            elif what == TABLE:
+            elif what == codes.TABLE:
                 start, size = table[kind, 3], table[kind, 4]
-            if end - at < size or not same(text, at, consts, start, size):
-                return NOT_READ, count
-            at += size
-        elif what == VALUE:
+            at = at + size if end - at >= size and same(text, at, consts, start, size) else BAD
+        elif what == codes.VALUE:
             at = _find_value(text, at, end, steps, step, values, cell)
-            if at == BAD:
-                return NOT_READ, count
-            if values[cell, 2] == CONVERTED:
+            if values[cell, 2] == codes.CONVERTED:
                 converted[count, 0], converted[count, 1] = cell, step
                 count += 1
             cell += 1
-        elif what == SAME or what == ANY:
+        elif what == codes.SAME or what == codes.ANY:
             at = _object_end(text, at, end, steps, step, consts, members, slots, seen, number)
-            if at == BAD:
-                return NOT_READ, count
-        elif what == COMMIT_TS or what == NUMBER or what == POSITIVE or what == EVENT_MS or what == EVENT_SECOND:
+        elif what <= codes.POSITIVE:
             behind = token_end(text, at, end)
             if behind == BAD:
-                return NOT_READ, count
-            if what == COMMIT_TS:
-                moments[number, 0] = _tso(text, at, behind)
-                if moments[number, 0] == BAD:
-                    return NOT_READ, count
-            elif what == EVENT_MS or what == EVENT_SECOND:
-                moments[number, 0] = _event_tso(text, at, behind, what == EVENT_SECOND)
-                if moments[number, 0] == BAD:
-                    return NOT_READ, count
-            elif not is_integer(text, at, behind, what == NUMBER) or (what == POSITIVE and text[at] == ZERO):
-                return NOT_READ, count
-            at = behind
-        elif COORDINATE <= what <= BATCH:
-            behind = _digits_end(text, at, end)
+                at = BAD
+            elif what <= codes.EVENT_SECOND:
+                in_seconds = what == codes.EVENT_SECOND
+                tso = _tso(text, at, behind) if what == codes.COMMIT_TS else _event_tso(text, at, behind, in_seconds)
+                moments[number, 0] = tso
+                at = behind if tso != BAD else BAD
+            else:
+                is_wrong = what == codes.POSITIVE and text[at] == ZERO
+                at = BAD if is_wrong or not is_integer(text, at, behind, what == codes.NUMBER) else behind
+        elif codes.COORDINATE <= what <= codes.BATCH:
+            behind = digits_end(text, at, end)
             part = _place_number(text, at, behind, what)
-            if part == BAD:
-                return NOT_READ, count
-            places[number, steps[step, 1]] += part
-            at = behind
-        elif what == ROW_OF_EVENT:
-            behind = _digits_end(text, at, end)
+            if part != BAD:
+                places[number, steps[step, 1]] += part
+            at = behind if part != BAD else BAD
+        elif what == codes.ROW_OF_EVENT:
+            behind = digits_end(text, at, end)
             if behind - at > _LONGEST_ROW or not is_integer(text, at, behind, False):
-                return NOT_READ, count
-            places[number, INDEX] = 2 * _natural(text, at, behind, _LONGEST_ROW) + steps[step, 1]
+                return codes.NOT_READ, count
+            places[number, codes.INDEX] = 2 * _natural(text, at, behind, _LONGEST_ROW) + steps[step, 1]
             at = behind
-        elif what == OLD:
+        elif what == codes.OLD:
             at = _old_row_end(text, at, end, steps, step, consts, members, values, first_cell, cell)
-            if at == BAD:
-                return NOT_READ, count
             walked += steps[step, 2]
             for column in range(steps[step, 2]):
-                if values[cell, 2] == CONVERTED:
+                if values[cell, 2] == codes.CONVERTED:
                     converted[count, 0], converted[count, 1] = cell, step + 1 + column
                     count += 1
                 cell += 1
-        elif what == SCALAR:
+        elif what == codes.SCALAR:
             at = scalar_end(text, at, end)
-            if at == BAD:
-                return NOT_READ, count
-        elif what == KEY_END:
-            if at != key_end:
-                return NOT_READ, count
+        elif what == codes.KEY_END:
+            at = at if at == key_end else BAD
         else:
-            if text[at] != MARK:
-                return NOT_READ, count
-            behind = string_end(text, at + 1, end)
-            if behind == BAD or is_placeholder(text, at + 1, behind):
-                return NOT_READ, count
-            if what == MOMENT:
+            behind = string_end(text, at + 1, end) if text[at] == codes.MARK else BAD
+            if what == codes.MOMENT:
                 moments[number, 0], moments[number, 1] = at + 1, behind
-            at = behind + 1
-    return (cell if at == end else NOT_READ), count
+            at = BAD if behind == BAD or is_placeholder(text, at + 1, behind) else behind + 1
+    return (cell if at == end else codes.NOT_READ), count
 
 
 @entry
 def walk(
     text_at: Any, starts_at: Any, key_ends_at: Any, ends_at: Any, count: Any, kinds_at: Any, table_at: Any,
-    forms_at: Any, steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any,
+    templates_at: Any, steps_at: Any, consts_at: Any, members_at: Any, slots_at: Any, seen_at: Any, values_at: Any,
     firsts_at: Any, converted_at: Any, moments_at: Any, places_at: Any,
 ) -> Any:  # fmt: skip
     """Walks through messages, and gives how many values and how many of `converted` there are.
 
     starts, key_ends, ends: where each of the `count` messages begins, its value begins, and ends.
-    kinds: the kind of each message, a row of `table`: its form, and for each of its names (as JSON) where it is in the
-    constants and how many bytes it has; -1 for messages that are not read.
-    forms: the first step of each form, and the one behind its last.
+    kinds: the kind of each message, a row of `table`: its template, and for each of its names (as JSON) where it is in
+    the constants and how many bytes it has; -1 for messages that are not read.
+    templates: the first step of each template, and the one behind its last.
     members, slots: the members of objects, and the slots that `fill_slots` has put them into.
     seen: a number for each member, all NOT_READ.
     values: room for the values: where each begins and ends, and how it becomes a literal (`codes`).
@@ -375,31 +299,29 @@ def walk(
     places: the numbers of each message's place, all 0; to these is added.
     """
     text, consts = bytes_at(text_at), bytes_at(consts_at)
-    starts, key_ends, ends, kinds, table = (
-        numbers_at(starts_at),
-        numbers_at(key_ends_at),
-        numbers_at(ends_at),
-        row_at(kinds_at),
-        rows_at(table_at, 5),
+    starts, key_ends, ends = numbers_at(starts_at), numbers_at(key_ends_at), numbers_at(ends_at)
+    kinds, table = row_at(kinds_at), rows_at(table_at, 5)
+    templates, steps, members, slots = (
+        rows_at(templates_at, 2),
+        rows_at(steps_at, 4),
+        rows_at(members_at, 2),
+        row_at(slots_at),
     )
-    forms, steps, members, slots = rows_at(forms_at, 2), rows_at(steps_at, 4), rows_at(members_at, 2), row_at(slots_at)
     seen, values, firsts = numbers_at(seen_at), rows_at(values_at, 3), numbers_at(firsts_at)
-    converted, moments, places = (
-        rows_at(converted_at, 2),
-        long_rows_at(moments_at, 2),
-        long_rows_at(places_at, PLACE_NUMBERS),
-    )
-    cell, found = 0, 0
+    converted, moments = rows_at(converted_at, 2), long_rows_at(moments_at, 2)
+    places = long_rows_at(places_at, codes.PLACE_NUMBERS)
+    cell, conversions = 0, 0
     for number in range(count):
-        firsts[number] = NOT_READ
+        firsts[number] = codes.NOT_READ
         if kinds[number] < 0:
             continue
-        form = table[kinds[number], 0]
+        template = table[kinds[number], 0]
         behind, more = _walk_one(
-            text, starts[number], ends[number], key_ends[number], steps, forms[form, 0], forms[form, 1], table,
-            kinds[number], consts, members, slots, seen, number, values, cell, converted, found, moments, places,
+            text, starts[number], ends[number], key_ends[number], steps, templates[template, 0], templates[template, 1],
+            table, kinds[number], consts, members, slots, seen, number, values, cell, converted, conversions, moments,
+            places,
         )  # fmt: skip
-        if behind != NOT_READ:
+        if behind != codes.NOT_READ:
             firsts[number] = cell
-            cell, found = behind, more
-    return cell, found
+            cell, conversions = behind, more
+    return cell, conversions

@@ -10,22 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import (
-    BYTES_OF_BASE64,
-    DECIMAL_OF_DOUBLE,
-    DOCUMENT,
-    DOUBLE_OF_NUMBER,
-    IN_QUOTES,
-    MICROSECONDS,
-    MILLISECONDS,
-    NATURAL_OF_NUMBER,
-    NOT_READ,
-    PLAIN,
-    READY,
-    TEXT_OF,
-    WITH_EXPONENT,
-)
-from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, is_digit, is_integer
+from bridge.protocols.fast.compiled import codes
+from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, digits_end, is_integer, number_of
 from bridge.protocols.fast.compiled.machine_bytes import (
     Bytes,
     bytes_at,
@@ -80,14 +66,12 @@ def _copied_literal(text: Bytes, at: Any, end: Any, behind: Any, out: Bytes, to:
 
 @inner
 def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
-    is_millis = kind == MILLISECONDS
+    is_millis = kind == codes.MILLISECONDS
     if end - at > (_MOST_MILLIS_DIGITS if is_millis else _MOST_MICROS_DIGITS) or not are_digits(out, at, end):
-        return NOT_READ
-    number = np.int64(0)
-    for place in range(at, end):
-        number = 10 * number + (np.int64(out[place]) - ZERO)
+        return codes.NOT_READ
+    number = number_of(out, at, end)
     if number == 0:  # which may be a zero date
-        return NOT_READ
+        return codes.NOT_READ
     return put_datetime(1000 * number if is_millis else number, out, at)
 
 
@@ -95,15 +79,13 @@ def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
 def _decimal(out: Bytes, at: Any, end: Any, scale: Any) -> Any:
     """Makes a DECIMAL of a double that has at most `scale` digits behind the point, and an exponent of 0."""
     first = at + 1 if out[at] == MINUS else at
-    dot = first
-    while dot < end and is_digit(out[dot]):
-        dot += 1
+    dot = digits_end(out, first, end)
     exponent = end - 2
     is_short = 0 < dot - first < _EXACT_DIGITS - scale + 1 and (out[first] != ZERO or dot == first + 1)
     if not is_short or out[dot] != _DOT or exponent - dot - 1 > scale or not are_digits(out, dot + 1, exponent):
-        return NOT_READ
+        return codes.NOT_READ
     if out[exponent] != _E or out[exponent + 1] != ZERO:
-        return NOT_READ
+        return codes.NOT_READ
     for place in range(exponent, dot + 1 + scale):
         out[place] = ZERO
     return dot + 1 + scale
@@ -113,38 +95,38 @@ def _decimal(out: Bytes, at: Any, end: Any, scale: Any) -> Any:
 def _of_text(out: Bytes, at: Any, end: Any, usual: Any, scratch: Bytes) -> Any:
     """Converts the text of a literal in quotation marks as a decoder would that knew its column."""
     if out[at] != _APOSTROPHE:
-        return NOT_READ
+        return codes.NOT_READ
     way = way_of(out, at + 1, end - 1, usual)
-    if way == IN_QUOTES:
+    if way == codes.IN_QUOTES:
         return end
-    if way == BYTES_OF_BASE64:
+    if way == codes.BYTES_OF_BASE64:
         return put_bytes(scratch, decoded_base64(out, at + 1, end - 1, scratch), out, at)
-    if way == PLAIN:
+    if way == codes.PLAIN:
         return copied(out, at + 1, end - 1, out, at)
-    if way == WITH_EXPONENT:
+    if way == codes.WITH_EXPONENT:
         to = copied(out, at + 1, end - 1, out, at)
         out[to], out[to + 1] = _E, ZERO
         return to + 2
-    return NOT_READ
+    return codes.NOT_READ
 
 
 @inner
 def _converted(out: Bytes, at: Any, end: Any, kind: Any, argument: Any, scratch: Bytes) -> Any:
     """Converts a literal that is not NULL; gives where it ends then, or NOT_READ for one that is not usual."""
-    if kind == TEXT_OF:
+    if kind == codes.TEXT_OF:
         return _of_text(out, at, end, argument, scratch)
-    if kind == MILLISECONDS or kind == MICROSECONDS:
+    if kind == codes.MILLISECONDS or kind == codes.MICROSECONDS:
         return _moment(out, at, end, kind)
-    if kind == DECIMAL_OF_DOUBLE:
+    if kind == codes.DECIMAL_OF_DOUBLE:
         return _decimal(out, at, end, argument)
-    if kind == NATURAL_OF_NUMBER:
-        return end if is_integer(out, at, end, False) else NOT_READ
-    if kind == DOUBLE_OF_NUMBER:
+    if kind == codes.NATURAL_OF_NUMBER:
+        return end if is_integer(out, at, end, False) else codes.NOT_READ
+    if kind == codes.DOUBLE_OF_NUMBER:
         has_exponent = end - at > 2 and out[end - 2] == _E and out[end - 1] == ZERO
-        return end if has_exponent and is_short_double(out, at, end - 2) else NOT_READ
-    if kind == DOCUMENT:
-        return NOT_READ if has_long_number(out, at, end) else end
-    return NOT_READ
+        return end if has_exponent and is_short_double(out, at, end - 2) else codes.NOT_READ
+    if kind == codes.DOCUMENT:
+        return codes.NOT_READ if has_long_number(out, at, end) else end
+    return codes.NOT_READ
 
 
 @entry
@@ -167,7 +149,7 @@ def convert_images(
     is_there, shapes, firsts = bytes_at(is_there_at), numbers_at(shapes_at), numbers_at(firsts_at)
     rules, left = rows_at(rules_at, 3), long_rows_at(left_at, 4)
     scratch, out = bytes_at(scratch_at), bytes_at(out_at)
-    behind, to, found = starts[count], 0, 0
+    behind, to, left_count = starts[count], 0, 0
     for number in range(count):
         if is_there[number]:
             at, end = starts[number], starts[number + 1]
@@ -177,11 +159,12 @@ def convert_images(
                 at, to = _copied_literal(text, at, end, behind, out, to)
                 kind = rules[rule, 0]
                 is_null = to - begin == _NULL_SIZE and out[begin] == _N
-                if kind != READY and not (is_null and rules[rule, 2]):
-                    ready = NOT_READ if is_null else _converted(out, begin, to, kind, rules[rule, 1], scratch)
-                    if ready == NOT_READ:
-                        left[found, 0], left[found, 1], left[found, 2], left[found, 3] = number, rule, begin, to
-                        found += 1
+                if kind != codes.READY and not (is_null and rules[rule, 2]):
+                    ready = codes.NOT_READ if is_null else _converted(out, begin, to, kind, rules[rule, 1], scratch)
+                    if ready == codes.NOT_READ:
+                        left[left_count, 0], left[left_count, 1] = number, rule
+                        left[left_count, 2], left[left_count, 3] = begin, to
+                        left_count += 1
                     else:
                         to = ready
                 rule += 1
@@ -191,6 +174,6 @@ def convert_images(
                 out[to] = 0
                 at, to = at + 1, to + 1
             if rule < last or not is_last:
-                return NOT_READ
+                return codes.NOT_READ
         ends[number] = to
-    return found
+    return left_count

@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridge.protocols.fast.compiled.codes import (
-    DATE,
-    DATETIME,
-    FITS_ANY,
-    FITS_CHAR,
-    FITS_DATE,
-    FITS_DATETIME,
-    FITS_NUMBER,
-    FITS_QUOTED,
-    FITS_REAL,
-    FITS_TIME,
-    FITS_WHOLE,
-    FITS_YEAR,
-    TIME,
-)
-from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, is_digit
+from bridge.protocols.fast.compiled import codes
+from bridge.protocols.fast.compiled.json_text import MINUS, ZERO, are_digits, is_digit, is_word
 from bridge.protocols.fast.compiled.machine_bytes import Bytes, bytes_at, entry, inner, numbers_at, rows_at
 from bridge.protocols.fast.compiled.values import is_moment
 
-_APOSTROPHE, _X, _N, _U, _L, _DOT, _BLANK = (ord(character) for character in "'xNUL. ")
+_APOSTROPHE, _X, _DOT, _BLANK = (ord(character) for character in "'x. ")
+_NULL: Final = tuple(b"NULL")
 _REAL_DIGITS: Final = 15
 _DATETIME_SIZE, _TIME_SIZE = len("2024-02-29 12:34:56"), len("12:34:56")
-
-
-@inner
-def _is_null(text: Bytes, at: Any, end: Any) -> Any:
-    return end - at == 4 and text[at] == _N and text[at + 1] == _U and text[at + 2] == _L and text[at + 3] == _L
 
 
 @inner
@@ -59,10 +41,10 @@ def _is_time(text: Bytes, at: Any, end: Any, kind: Any, digits: Any) -> Any:
     if end - at < 2 or text[at] != _APOSTROPHE or text[end - 1] != _APOSTROPHE:
         return False
     at, end = at + 1, end - 1
-    if kind == FITS_DATE:
-        return is_moment(text, at, end, DATE)
-    size = _DATETIME_SIZE if kind == FITS_DATETIME else _TIME_SIZE
-    if end - at < size or not is_moment(text, at, end, DATETIME if kind == FITS_DATETIME else TIME):
+    if kind == codes.FITS_DATE:
+        return is_moment(text, at, end, codes.DATE)
+    size = _DATETIME_SIZE if kind == codes.FITS_DATETIME else _TIME_SIZE
+    if end - at < size or not is_moment(text, at, end, codes.DATETIME if kind == codes.FITS_DATETIME else codes.TIME):
         return False
     while end - at > size + 1 + digits and text[end - 1] == ZERO:
         end -= 1
@@ -71,23 +53,23 @@ def _is_time(text: Bytes, at: Any, end: Any, kind: Any, digits: Any) -> Any:
 
 @inner
 def _surely_fits(text: Bytes, at: Any, end: Any, kind: Any, argument: Any) -> Any:
-    if kind == FITS_ANY or _is_null(text, at, end):
+    if kind == codes.FITS_ANY or is_word(text, at, end, _NULL):
         return True
-    if kind == FITS_QUOTED:
+    if kind == codes.FITS_QUOTED:
         return _is_quoted(text, at, end)
-    if kind == FITS_CHAR:
+    if kind == codes.FITS_CHAR:
         return _is_quoted(text, at, end) and text[end - 1] == _APOSTROPHE and text[end - 2] != _BLANK
     if end == at:
         return False
-    if kind == FITS_WHOLE:
+    if kind == codes.FITS_WHOLE:
         return are_digits(text, at + 1 if text[at] == MINUS else at, end)
-    if kind == FITS_NUMBER:
+    if kind == codes.FITS_NUMBER:
         return text[at] == MINUS or is_digit(text[at])
-    if kind == FITS_REAL:
+    if kind == codes.FITS_REAL:
         return _is_real(text, at, end)
-    if kind == FITS_YEAR:
+    if kind == codes.FITS_YEAR:
         return end - at == 4 and are_digits(text, at, end)
-    if kind == FITS_DATE or kind == FITS_DATETIME or kind == FITS_TIME:
+    if kind == codes.FITS_DATE or kind == codes.FITS_DATETIME or kind == codes.FITS_TIME:
         return _is_time(text, at, end, kind, argument)
     return False
 
@@ -108,7 +90,7 @@ def fit_images(
     text, starts, separators = bytes_at(text_at), numbers_at(starts_at), numbers_at(separators_at)
     places, is_there, shapes = numbers_at(places_at), bytes_at(is_there_at), numbers_at(shapes_at)
     firsts, rules, unsure = numbers_at(firsts_at), rows_at(rules_at, 2), numbers_at(unsure_at)
-    found = 0
+    unsure_count = 0
     for number in range(count):
         if is_there[number]:
             at, place = starts[number], places[number]
@@ -116,8 +98,8 @@ def fit_images(
             while rule < last:
                 end = separators[place] if rule + 1 < last else starts[number + 1]
                 if not _surely_fits(text, at, end, rules[rule, 0], rules[rule, 1]):
-                    unsure[found] = number
-                    found += 1
+                    unsure[unsure_count] = number
+                    unsure_count += 1
                     break
                 at, place, rule = end + 1, place + 1, rule + 1
-    return found
+    return unsure_count

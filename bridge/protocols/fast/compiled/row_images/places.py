@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridge.protocols.fast.compiled.codes import PLACE_NUMBERS
-from bridge.protocols.fast.compiled.json_text import ZERO
 from bridge.protocols.fast.compiled.machine_bytes import (
     bytes_at,
     copy_bytes,
@@ -15,6 +14,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     row_at,
     rows_at,
 )
+from bridge.protocols.fast.compiled.row_images.moments import put_digits
 
 _DIGITS: Final = 19
 """`protocols.values.event_time.NUMBER_DIGITS`."""
@@ -22,28 +22,36 @@ _DIGITS: Final = 19
 
 @entry
 def write_places(
-    forms_at: Any, count: Any, firsts_at: Any, parts_at: Any, consts_at: Any, places_at: Any, out_at: Any, ends_at: Any
+    templates_at: Any,
+    count: Any,
+    firsts_at: Any,
+    parts_at: Any,
+    consts_at: Any,
+    places_at: Any,
+    out_at: Any,
+    ends_at: Any,
 ) -> Any:
     """Writes the place of each of `count` events, and gives how many bytes they all have.
 
-    forms: the form of each event.
-    firsts, parts: for each form (and behind the last one) its first part; for each part where its name is in the
+    templates: the template of each event.
+    firsts, parts: for each template (and behind the last one) its first part; for each part where its name is in the
     constants, how many bytes that has, and which of the numbers follows it.
     places: the numbers of each event's place.
     ends: becomes where the place of each event ends, behind that of the event before.
     """
-    forms, firsts, parts, consts = row_at(forms_at), row_at(firsts_at), rows_at(parts_at, 3), bytes_at(consts_at)
+    templates, firsts, parts, consts = (
+        row_at(templates_at),
+        row_at(firsts_at),
+        rows_at(parts_at, 3),
+        bytes_at(consts_at),
+    )
     places, out, ends = long_rows_at(places_at, PLACE_NUMBERS), bytes_at(out_at), row_at(ends_at)
     to = 0
     for event in range(count):
-        for part in range(firsts[forms[event]], firsts[forms[event] + 1]):
+        for part in range(firsts[templates[event]], firsts[templates[event] + 1]):
             copy_bytes(consts, parts[part, 0], parts[part, 1], out, to)
             to += parts[part, 1]
-            number = places[event, parts[part, 2]]
-            for at in range(to + _DIGITS - 1, to - 1, -1):
-                out[at] = ZERO + number % 10
-                number //= 10
-            to += _DIGITS
+            to = put_digits(places[event, parts[part, 2]], _DIGITS, out, to)
         ends[event] = to
     return to
 

@@ -8,32 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from bridge.protocols.fast.compiled.codes import (
-    BYTES_OF_BASE64,
-    BYTES_OF_LATIN1,
-    CONVERTED,
-    ESCAPED,
-    FROM_DAYS,
-    FROM_MICROS,
-    FROM_MILLIS,
-    FROM_UNSCALED,
-    FROM_ZONED,
-    IN_QUOTES,
-    NOT_READ,
-    NULL,
-    PLAIN,
-    UNSCALED,
-    VALUE,
-    WITH_EXPONENT,
-)
+from bridge.protocols.fast.compiled import codes
 from bridge.protocols.fast.compiled.json_text import (
     BACKSLASH,
     BAD,
     HIGH_SURROGATE,
     LOW_SURROGATE,
+    SPACE,
     ZERO,
     U,
     hexadecimal,
+    number_of,
     wide_end,
 )
 from bridge.protocols.fast.compiled.machine_bytes import (
@@ -57,7 +42,8 @@ from bridge.protocols.fast.compiled.values import six_bits
 
 _APOSTROPHE, _E, _X, _A, _MINUS, _DOT, _SPACE = (ord(character) for character in "'exa-. ")
 _CONTROLS: Final = tuple((ord(name), value) for name, value in zip("nrtbf", (10, 13, 9, 8, 12), strict=True))
-_APOSTROPHES, _BACKSLASHES, _ONES = (in_all(character) for character in (b"'", b"\\", b"\1"))
+_APOSTROPHES, _MARKS, _BACKSLASHES = (in_all(character) for character in (b"'", b'"', b"\\"))
+_ONES, _SPACES = in_all(b"\1"), in_all(b" ")
 _NONE: Final = np.uint64(0)
 _NULL: Final = tuple(b"NULL")
 
@@ -95,8 +81,8 @@ def _put_escape(text: Bytes, at: Any, out: Bytes, to: Any) -> Any:
     """Writes the character that a backslash and what follows it stand for; gives where both go on."""
     kind = text[at + 1]
     if kind != U:
-        for known, character in _CONTROLS:
-            if kind == known:
+        for name, character in _CONTROLS:
+            if kind == name:
                 out[to] = character
                 return at + 2, to + 1
         return at + 2, _put_escaped(kind, out, to)
@@ -144,18 +130,43 @@ def decoded_base64(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
 
 
 @inner
-def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
-    """Writes text from the beginning of `text` as SQL does, inside of quotation marks; gives BAD if it is not UTF-8."""
-    at = 0
+def _hexadecimal_digit(number: Any) -> Any:
+    return number + ZERO if number < 10 else number - 10 + _A
+
+
+@inner
+def _put_character(character: Any, out: Bytes, to: Any) -> Any:
+    """Writes an ASCII character as JSON does."""
+    if character >= SPACE and character != codes.MARK and character != BACKSLASH:
+        out[to] = character
+        return to + 1
+    out[to] = BACKSLASH
+    out[to + 1] = character
+    if character >= SPACE:
+        return to + 2
+    for name, control in _CONTROLS:
+        if character == control:
+            out[to + 1] = name
+            return to + 2
+    out[to + 1], out[to + 2], out[to + 3] = U, ZERO, ZERO
+    out[to + 4], out[to + 5] = _hexadecimal_digit(character >> 4), _hexadecimal_digit(character & 15)
+    return to + 6
+
+
+@inner
+def put_utf8(text: Bytes, at: Any, end: Any, out: Bytes, to: Any, as_json: Any) -> Any:
+    """Writes text as JSON or as SQL does, inside of quotation marks; gives BAD for what is no UTF-8."""
+    lowest, quotation_marks = (_SPACES, _MARKS) if as_json else (_ONES, _APOSTROPHES)
     while at < end:
         eight = word(text, at)
-        marks = marked_below(eight, _ONES) | marked(eight, _BACKSLASHES) | marked(eight, _APOSTROPHES)
+        marks = marked_below(eight, lowest) | marked(eight, _BACKSLASHES) | marked(eight, quotation_marks)
         usual = min(end - at, 8 if marks == _NONE else first_of(marks))
         put_word(out, to, eight)
         at, to = at + usual, to + usual
         if marks != _NONE and at < end:
             if text[at] < 128:
-                to = _put_escaped(text[at], out, to)
+                character = np.int64(text[at])
+                to = _put_character(character, out, to) if as_json else _put_escaped(character, out, to)
                 at += 1
                 continue
             behind = wide_end(text, at)
@@ -164,12 +175,6 @@ def _put_decoded(text: Bytes, end: Any, out: Bytes, to: Any) -> Any:
             to = copied(text, at, behind, out, to)
             at = behind
     return to
-
-
-@inner
-def hexadecimal_digit(number: Any) -> Any:
-    """Gives the character of a number below 16."""
-    return number + ZERO if number < 10 else number - 10 + _A
 
 
 @inner
@@ -182,7 +187,7 @@ def put_bytes(content: Bytes, size: Any, out: Bytes, to: Any) -> Any:
     to += 1
     for at in range(size):
         byte = np.int64(content[at])
-        out[to], out[to + 1] = hexadecimal_digit(byte >> 4), hexadecimal_digit(byte & 15)
+        out[to], out[to + 1] = _hexadecimal_digit(byte >> 4), _hexadecimal_digit(byte & 15)
         to += 2
     out[to] = _APOSTROPHE
     return to + 1
@@ -198,8 +203,8 @@ def _latin1(text: Bytes, at: Any, end: Any, out: Bytes) -> Any:
             at += 6
         elif text[at] == BACKSLASH:
             out[to] = text[at + 1]
-            for known, character in _CONTROLS:
-                if text[at + 1] == known:
+            for name, character in _CONTROLS:
+                if text[at + 1] == name:
                     out[to] = character
             at += 2
         elif text[at] < 0x80:
@@ -241,11 +246,9 @@ def _put_unscaled(content: Bytes, size: Any, scale: Any, out: Bytes, to: Any) ->
 
 @inner
 def _put_since_1970(text: Bytes, at: Any, end: Any, way: Any, out: Bytes, to: Any) -> Any:
-    number = np.int64(0)
-    for place in range(at, end):
-        number = 10 * number + (np.int64(text[place]) - ZERO)
-    if way != FROM_DAYS:
-        return put_datetime(1000 * number if way == FROM_MILLIS else number, out, to)
+    number = number_of(text, at, end)
+    if way != codes.FROM_DAYS:
+        return put_datetime(1000 * number if way == codes.FROM_MILLIS else number, out, to)
     out[to] = _APOSTROPHE
     to = put_date(number, out, to + 1)
     out[to] = _APOSTROPHE
@@ -272,8 +275,9 @@ def _put_null(out: Bytes, to: Any) -> Any:
 
 @entry
 def write_images(
-    image: Any, text_at: Any, count: Any, kinds_at: Any, table_at: Any, forms_at: Any, steps_at: Any, values_at: Any,
-    firsts_at: Any, made_numbers_at: Any, made_ends_at: Any, made_at: Any, scratch_at: Any, out_at: Any, ends_at: Any,
+    image: Any, text_at: Any, count: Any, kinds_at: Any, table_at: Any, templates_at: Any, steps_at: Any,
+    values_at: Any, firsts_at: Any, made_numbers_at: Any, made_ends_at: Any, made_at: Any, scratch_at: Any,
+    out_at: Any, ends_at: Any,
 ) -> Any:  # fmt: skip
     """Writes one of the images of each of `count` messages, and gives how many bytes they all have.
 
@@ -287,59 +291,65 @@ def write_images(
     """
     text, literals = bytes_at(text_at), bytes_at(made_at)
     scratch, out = bytes_at(scratch_at), bytes_at(out_at)
-    kinds, table, forms, steps = row_at(kinds_at), rows_at(table_at, 5), rows_at(forms_at, 2), rows_at(steps_at, 4)
+    kinds, table, templates, steps = (
+        row_at(kinds_at),
+        rows_at(table_at, 5),
+        rows_at(templates_at, 2),
+        rows_at(steps_at, 4),
+    )
     values, firsts, made = rows_at(values_at, 3), numbers_at(firsts_at), row_at(made_numbers_at)
     made_ends, ends = numbers_at(made_ends_at), row_at(ends_at)
     to = 0
     for number in range(count):
         begin, cell = to, firsts[number]
-        if cell != NOT_READ:
-            form = table[kinds[number], 0]
-            for step in range(forms[form, 0], forms[form, 1]):
-                if steps[step, 0] != VALUE:
+        if cell != codes.NOT_READ:
+            template = table[kinds[number], 0]
+            for step in range(templates[template, 0], templates[template, 1]):
+                if steps[step, 0] != codes.VALUE:
                     continue
                 if steps[step, 3] == image:
                     if to > begin:
                         out[to] = 0
                         to += 1
                     at, end, way = values[cell, 0], values[cell, 1], values[cell, 2]
-                    if way == NULL:
+                    if way == codes.NULL:
                         to = _put_null(out, to)
-                    elif way == PLAIN:
+                    elif way == codes.PLAIN:
                         to = copied(text, at, end, out, to)
-                    elif way == WITH_EXPONENT:
+                    elif way == codes.WITH_EXPONENT:
                         to = copied(text, at, end, out, to)
                         out[to], out[to + 1] = _E, ZERO
                         to += 2
-                    elif way == BYTES_OF_LATIN1:
+                    elif way == codes.BYTES_OF_LATIN1:
                         to = put_bytes(scratch, _latin1(text, at, end, scratch), out, to)
-                    elif way == BYTES_OF_BASE64:
+                    elif way == codes.BYTES_OF_BASE64:
                         to = put_bytes(scratch, decoded_base64(text, at, end, scratch), out, to)
-                    elif way == FROM_UNSCALED:
+                    elif way == codes.FROM_UNSCALED:
                         size = decoded_base64(text, at, end, scratch)
-                        to = _put_unscaled(scratch, size, steps[step, 1] - UNSCALED, out, to)
-                    elif way == FROM_DAYS or way == FROM_MILLIS or way == FROM_MICROS:
+                        to = _put_unscaled(scratch, size, steps[step, 1] - codes.UNSCALED, out, to)
+                    elif way == codes.FROM_DAYS or way == codes.FROM_MILLIS or way == codes.FROM_MICROS:
                         to = _put_since_1970(text, at, end, way, out, to)
-                    elif way == FROM_ZONED:
+                    elif way == codes.FROM_ZONED:
                         to = _put_zoned(text, at, end, out, to)
-                    elif way != CONVERTED:
+                    elif way != codes.CONVERTED:
                         out[to] = _APOSTROPHE
-                        if way == IN_QUOTES:
+                        if way == codes.IN_QUOTES:
                             to = copied(text, at, end, out, to + 1)
-                        elif way == ESCAPED:
+                        elif way == codes.ESCAPED:
                             to = _put_text(text, at, end, out, to + 1)
                         else:
-                            to = _put_decoded(scratch, decoded_base64(text, at, end, scratch), out, to + 1)
+                            size = decoded_base64(text, at, end, scratch)
+                            to = put_utf8(scratch, 0, size, out, to + 1, False)
                         if to != BAD:
                             out[to] = _APOSTROPHE
                             to += 1
-                    elif made[cell] == NOT_READ:
+                    elif made[cell] == codes.NOT_READ:
                         to = BAD
                     else:
                         start = made_ends[made[cell] - 1] if made[cell] > 0 else 0
                         to = copied(literals, start, made_ends[made[cell]], out, to)
                     if to == BAD:
-                        firsts[number] = NOT_READ
+                        firsts[number] = codes.NOT_READ
                         to = begin
                         break
                 cell += 1

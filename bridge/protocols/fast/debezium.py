@@ -4,7 +4,7 @@ and MariaDB.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -14,9 +14,9 @@ from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
 from bridge.protocols.debezium.transactions import IN_FILE, head_of_place, id_of, text_before_file_number
-from bridge.protocols.decoder import DecodeError, DecodeOptions
+from bridge.protocols.decoder import Contents, DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
-from bridge.protocols.fast.message_shape import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
+from bridge.protocols.fast.lessons import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
 from bridge.protocols.fast.texts import Texts
 from bridge.protocols.values.event_time import NUMBER_DIGITS, base_of_file, text_before_number
 
@@ -31,7 +31,7 @@ _WRAPPED: Final = {"schema", "payload"}
 
 
 class FastDebeziumDecoder(FastJsonDecoder):
-    """Decodes Debezium's JSON; rows are read by their forms."""
+    """Decodes Debezium's JSON; rows are read by their templates."""
 
     _reads_keys: ClassVar[bool] = True
 
@@ -51,12 +51,10 @@ class FastDebeziumDecoder(FastJsonDecoder):
         """Does as the base says, with messages in Avro as well."""
         return super().decode(*(self._front.in_json(key, value) if self._front else (key, value)))
 
-    def _prepared(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> tuple[Sequence[bytes | None], Sequence[bytes | None]]:
+    def _prepared(self, keys: Contents, values: Contents) -> tuple[Contents, Contents]:
         return self._lots.in_json(keys, values) if self._lots else (keys, values)
 
-    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
+    def _kinds_of(self, values: Contents, texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         return _KINDS.kinds_of(texts)
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:
@@ -66,8 +64,6 @@ class FastDebeziumDecoder(FastJsonDecoder):
         payload = document["payload"] if is_wrapped else document
         source = payload["source"]
         layout = self._debezium.layout_of(source, payload["op"])
-        if layout is None:
-            raise DecodeError("a table without a layout")
         if layout.handle is None:
             raise DecodeError("a key that names no columns")
         rows = {image: row for image in _IMAGES if (row := payload.get(image)) is not None}

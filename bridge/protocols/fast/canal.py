@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from bridge.events import Kind
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message, is_of_canal
-from bridge.protocols.decoder import DecodeError, DecodeOptions
+from bridge.protocols.decoder import Contents, DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
-from bridge.protocols.fast.message_shape import (
+from bridge.protocols.fast.lessons import (
     Hole,
     Lesson,
+    Members,
     Mixed,
     OldRow,
-    Part,
     PlaceHole,
     parts_of_place,
     value_holes,
@@ -31,13 +31,13 @@ _OFFICIAL: Final = KindMarks(b'}],"dat', (b'abase":', b',"'), (b'},"tabl', b',"'
 
 
 class FastCanalDecoder(FastJsonDecoder):
-    """Decodes Canal-JSON; rows are read by their forms."""
+    """Decodes Canal-JSON; rows are read by their templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._canal = CanalJsonDecoder(options)
         super().__init__(self._canal)
 
-    def _kinds_of(self, values: Sequence[bytes | None], texts: Texts) -> list[Hashable | None]:
+    def _kinds_of(self, values: Contents, texts: Texts) -> list[Hashable | None]:
         kinds: list[Hashable | None] = [
             value[: value.find(_KIND_END)] if value and value.startswith(_TICDC) else None for value in values
         ]
@@ -49,8 +49,6 @@ class FastCanalDecoder(FastJsonDecoder):
         message = canal_message(value)
         event = the_row(self._canal.events_of(message))
         layout = self._canal.layout_of(message)
-        if layout is None:
-            raise DecodeError("a table without a layout")
         image = "before" if event.kind is Kind.DELETE else "after"
         rows = {image: message["data"][0]}
         tree = {
@@ -69,7 +67,10 @@ class FastCanalDecoder(FastJsonDecoder):
             return Lesson(value, event, layout, rows, tree, place=parts_of_place(event.place))
         # mysqlType is the same in all, in random order; the codes in sqlType depend on the values, and are not read
         # (golden)
-        tree |= {"sqlType": Part(message["sqlType"], is_same=False), "mysqlType": Part(layout.shape, is_same=True)}
+        tree |= {
+            "sqlType": Members(message["sqlType"], is_same=False),
+            "mysqlType": Members(layout.types, is_same=True),
+        }
         if "_tidb" in message:
             tree["_tidb"] = {"commitTs": Hole.COMMIT_TS}
         if old:

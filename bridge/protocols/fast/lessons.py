@@ -1,9 +1,9 @@
-"""Describes what a form is learned from: a parsed message with holes for all that differs between its messages."""
+"""Describes what a template is learned from: a parsed message with holes for all that differs between its messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from enum import Enum, auto
+from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
@@ -11,47 +11,47 @@ import orjson
 
 from bridge.events import Event
 from bridge.protocols.decoder import DecodeError
-from bridge.protocols.fast.compiled.codes import INDEX
+from bridge.protocols.fast.compiled import codes
 from bridge.protocols.values.event_time import COORDINATES_SEP, NUMBER_DIGITS
 from bridge.protocols.values.row_image import Layout
 
 
-class Hole(Enum):
-    """A place in a message whose content differs from message to message."""
+class Hole(IntEnum):
+    """A place in a message whose content differs from message to message; its step (`compiled.codes`)."""
 
-    SCHEMA = auto()
+    SCHEMA = codes.SCHEMA
     """The schema's name."""
-    TABLE = auto()
+    TABLE = codes.TABLE
     """The table's name."""
-    COMMIT_TS = auto()
+    COMMIT_TS = codes.COMMIT_TS
     """A TSO."""
-    MOMENT = auto()
+    MOMENT = codes.MOMENT
     """A string that `Lesson.moment` turns into a TSO."""
-    NUMBER = auto()
+    NUMBER = codes.NUMBER
     """An integer that no event needs."""
-    TEXT = auto()
+    TEXT = codes.STRING
     """A string that no event needs."""
-    EVENT_MS = auto()
+    EVENT_MS = codes.EVENT_MS
     """The event time, in milliseconds since 1970."""
-    EVENT_SECOND = auto()
+    EVENT_SECOND = codes.EVENT_SECOND
     """The same, of which only the whole second counts."""
-    POSITIVE = auto()
+    POSITIVE = codes.POSITIVE
     """An integer above 0 that no event needs."""
-    SCALAR = auto()
+    SCALAR = codes.SCALAR
     """A string, an integer, a boolean or null that no event needs."""
-    KEY_END = auto()
+    KEY_END = codes.KEY_END
     """Where the message's key ends and its value begins."""
-    COORDINATE = auto()
+    COORDINATE = codes.COORDINATE
     """Digits: a number of the place."""
-    FILE_NUMBER = auto()
+    FILE_NUMBER = codes.FILE_NUMBER
     """Digits: the number of a file of the binlog, which makes one number of the place with FILE_POSITION."""
-    FILE_POSITION = auto()
+    FILE_POSITION = codes.FILE_POSITION
     """An integer: a position in a file of the binlog."""
-    SENT_MS = auto()
+    SENT_MS = codes.SENT_MS
     """An integer: when a message was made (ms since 1970), which makes one number of the place with BATCH."""
-    BATCH = auto()
+    BATCH = codes.BATCH
     """An integer above 0: the number of a batch."""
-    ROW_OF_EVENT = auto()
+    ROW_OF_EVENT = codes.ROW_OF_EVENT
     """An integer: the number of a row in its event of the binlog, of which the event's index is made (`row_index`)."""
 
 
@@ -82,7 +82,7 @@ class WithKey(NamedTuple):
     value: Any
 
 
-class Part:
+class Members:
     """An object in a message whose members may come in any order.
 
     members: its members as JSON writes them, where they are the same in every message; None where they may be any.
@@ -111,7 +111,7 @@ def parts_of_place(place: str | None) -> list[tuple[str, int]]:
     """Gives the parts of an event's place: the text before each number, and which number it is.  Raises DecodeError for
     a place of more numbers than the compiled functions have room for."""
     names = [] if place is None else [part[:-NUMBER_DIGITS] for part in place.split(COORDINATES_SEP)]
-    if len(names) > INDEX:
+    if len(names) > codes.INDEX:
         raise DecodeError("a place of too many numbers")
     return [(COORDINATES_SEP * (number > 0) + name, number) for number, name in enumerate(names)]
 
@@ -121,7 +121,7 @@ class Lesson(NamedTuple):
 
     images: the images "before" and "after", as JSON gave them; a message may lack one, and the old row
         where the tree has an `OldRow`.
-    tree: the message as JSON gave it, with holes and parts for all that differs in other messages of its form.
+    tree: the message as JSON gave it, with holes and parts for all that differs in other messages of its template.
     moment: turns a text into a TSO, where the tree has a `Hole.MOMENT`.
     place: the parts of the event's place: a text, and which of the numbers follows it (`PlaceHole.column`).
     key: the message's key, where the tree has it.
@@ -139,8 +139,8 @@ class Lesson(NamedTuple):
     tells_all: bool = True
 
 
-Node = ValueHole | Hole | Part | PlaceHole | OldRow
-_NODES: Final = {ValueHole, Hole, Part, PlaceHole, OldRow}
+Node = ValueHole | Hole | Members | PlaceHole | OldRow
+_NODES: Final = {ValueHole, Hole, Members, PlaceHole, OldRow}
 
 
 class Flat(NamedTuple):
@@ -204,8 +204,8 @@ def _json(constant: Any) -> str:
 
 
 def likeness(lesson: Lesson) -> Hashable:
-    """Gives what is equal in two messages of one form."""
+    """Gives what is equal in two messages of one template."""
     flat, event = flattened(lesson.tree), lesson.event
-    nodes = tuple(node.says if isinstance(node, Part) else node for node in flat.nodes)
+    nodes = tuple(node.says if isinstance(node, Members) else node for node in flat.nodes)
     stays = blake2b("\0".join(flat.between).encode(), digest_size=32).digest()
     return event.kind, event.columns, event.key, event.by_time, nodes, stays, tuple(lesson.place)

@@ -1,4 +1,4 @@
-"""Joins the messages that are read to chunks that are worth decoding."""
+"""Joins the messages that are read to lots that are worth decoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from bridge.protocols.batch_decode import Messages
 
 READ_AT_ONCE: Final = 10_000
-CHUNK_BYTES: Final = 8 << 20
+LOT_BYTES: Final = 8 << 20
 """Messages whose values have so many bytes are passed on without waiting for more."""
 
 
@@ -20,13 +20,13 @@ def latest_ms(kafka_ms: int) -> int:
     return max(kafka_ms, round(time.time() * 1000))
 
 
-def joined_chunks(
+def joined_lots(
     messages_read: Iterable[Messages], on_size: Callable[[int, int], None] = lambda *_: None
 ) -> Iterator[Messages]:
-    """Joins messages to larger chunks, as long as they take little memory: decoding few messages costs nearly as much
+    """Joins messages to larger lots, as long as they take little memory: decoding few messages costs nearly as much
     as decoding many.
 
-    on_size: is called with the number of messages in the present chunk, and the bytes of their values.
+    on_size: is called with the number of messages in the present lot, and the bytes of their values.
     """
     held: list[Messages] = []
     count = size = 0
@@ -34,7 +34,7 @@ def joined_chunks(
         held.append(messages)
         count, size = count + len(messages.value), size + sum(map(len, filter(None, messages.value)))
         on_size(count, size)
-        if count >= READ_AT_ONCE // 2 or size >= CHUNK_BYTES:
+        if count >= READ_AT_ONCE // 2 or size >= LOT_BYTES:
             yield _join(held)
             held, count, size = [], 0, 0
     if held:
@@ -42,6 +42,6 @@ def joined_chunks(
 
 
 def _join(lots: list[Messages]) -> Messages:
-    return (
-        lots[0] if len(lots) == 1 else Messages(*(list(chain.from_iterable(part)) for part in zip(*lots, strict=True)))
-    )
+    if len(lots) == 1:
+        return lots[0]
+    return Messages(*(list(chain.from_iterable(columns)) for columns in zip(*lots, strict=True)))

@@ -8,7 +8,7 @@ from bridge.protocols.canal.decoder import canal_message
 from bridge.protocols.ckafka.decoder import CkafkaDecoder
 from bridge.protocols.decoder import DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, the_row
-from bridge.protocols.fast.message_shape import Hole, Lesson, value_holes
+from bridge.protocols.fast.lessons import Hole, Lesson, value_holes
 
 _IMAGES: Final = {"before": "OLD_VALUES", "after": "NEW_VALUES"}
 _IN_BINLOG: Final = ("BINLOG_NAME", "BINLOG_POS", "EVENT_SERVER_ID", "GLOBAL_ID", "GROUP_ID")
@@ -23,7 +23,7 @@ def _is_of_texts(row: object) -> bool:
 
 
 class FastCkafkaDecoder(FastJsonDecoder):
-    """Decodes official format 1; its rows are read by their forms."""
+    """Decodes official format 1; its rows are read by their templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._ckafka = CkafkaDecoder(options)
@@ -40,8 +40,6 @@ class FastCkafkaDecoder(FastJsonDecoder):
             raise DecodeError("a message in Canal's form")
         event = the_row(self._ckafka.events_of(message))
         layout = self._ckafka.layout_of(event.schema, event.table)
-        if layout is None:
-            raise DecodeError("a table without a layout")
         rows = {image: row for image, name in _IMAGES.items() if (row := message.get(name)) is not None}
         if not all(map(_is_of_texts, rows.values())) or not message.keys() >= set(_IMAGES.values()):
             raise DecodeError("a row that is no object of texts")

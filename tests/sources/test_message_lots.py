@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.message_chunks import READ_AT_ONCE, joined_chunks
+from bridge.sources.message_lots import READ_AT_ONCE, joined_lots
 
 
 def _nobody(messages: int, size: int) -> None:
@@ -20,7 +20,7 @@ def test_messages_of_small_ranges_come_together(sizes: list[int]) -> None:
         Messages(["t"] * size, [n] * size, list(range(size)), [None] * size, [b"x"] * size)
         for n, size in enumerate(sizes)
     ]
-    lots = list(joined_chunks(some, _nobody))
+    lots = list(joined_lots(some, _nobody))
     places = [place for lot in lots for place in zip(lot.partition, lot.offset, strict=True)]
     assert places == [(n, offset) for n, size in enumerate(sizes) for offset in range(size)]
     assert all(len(lot.value) == len(lot.key) == len(lot.topic) == len(lot.offset) for lot in lots)
@@ -32,4 +32,4 @@ def test_large_messages_wait_for_no_others() -> None:
     large = Messages(["t"], [0], [0], [None], [bytes(9 << 20)])
     small = Messages(["t"] * 2, [0] * 2, [1, 2], [None] * 2, [b"x", None])
     lots = [small, large, small, small, large, large]
-    assert [len(lot.value) for lot in joined_chunks(lots, _nobody)] == [3, 5, 1]
+    assert [len(lot.value) for lot in joined_lots(lots, _nobody)] == [3, 5, 1]

@@ -3,16 +3,15 @@ commit_ts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import orjson
 
-from bridge.protocols.decoder import DecodeError, DecodeOptions, RowEvents
-from bridge.protocols.fast.decoder import FastDecoder, the_row
-from bridge.protocols.fast.message_shape import Lesson, value_holes
+from bridge.protocols.decoder import Contents, DecodeOptions, RowEvents
+from bridge.protocols.fast.decoder import FastDecoder, Missed, the_row
+from bridge.protocols.fast.lessons import Lesson, value_holes
 from bridge.protocols.open_protocol.decoder import OpenProtocolDecoder
 
 if TYPE_CHECKING:
@@ -22,18 +21,18 @@ _IMAGES: Final = {"u": "after", "p": "before", "d": "before"}
 
 
 class FastOpenProtocolDecoder(FastDecoder):
-    """Decodes the Open Protocol; whole rows are read by their forms."""
+    """Decodes the Open Protocol; whole rows are read by their templates."""
 
     def __init__(self, options: DecodeOptions) -> None:
         self._open = OpenProtocolDecoder(options)
         super().__init__(self._open)
 
-    def _framed(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> FramedMessages:
+    def _framed(self, keys: Contents, values: Contents) -> FramedMessages:
         from bridge.protocols.fast.open_protocol_frames import framed  # loads the compiled functions
 
         return framed(keys, values)
 
-    def _rows(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> RowEvents | None:
+    def _rows(self, keys: Contents, values: Contents) -> RowEvents:
         """Reads the messages in which every frame is a whole row."""
         framed = self._framed(keys, values)
         kinds = [framed.kind_of(number) for number in range(len(framed.frames.messages))]
@@ -43,13 +42,10 @@ class FastOpenProtocolDecoder(FastDecoder):
         counts = np.bincount(messages, minlength=len(keys))
         return RowEvents(messages, rows.events).only(counts[messages] == framed.counts[messages])
 
-    def _missed(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
-    ) -> Iterator[tuple[Hashable, Callable[[], Lesson]]]:
+    def _missed(self, keys: Contents, values: Contents) -> Missed:
         framed = self._framed(keys, values)
         for number in range(len(framed.frames.messages)):
-            if (kind := framed.kind_of(number)) is not None:
-                yield kind, partial(self._lesson, framed, number)
+            yield framed.kind_of(number), partial(self._lesson, framed, number)
 
     def _lesson(self, framed: FramedMessages, number: int) -> Lesson:
         body, names = framed.frames.texts.text(number), framed.heads.names[number]
@@ -58,8 +54,6 @@ class FastOpenProtocolDecoder(FastDecoder):
         event = self._open.event_of(head, body, int(framed.frames.index[number]))
         event = the_row([] if event is None else [event])
         layout = self._open.layout_of(event.schema, event.table, event.kind)
-        if layout is None:
-            raise DecodeError("a table without a layout")
         change = orjson.loads(body)
         images = {_IMAGES[part]: {name: column["v"] for name, column in row.items()} for part, row in change.items()}
         tree = {
