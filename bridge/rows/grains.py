@@ -43,8 +43,7 @@ class Facts(NamedTuple):
     lists: the column lists of images.  lacks: whether one of them lacks a column.
     parts: whether such an image is a part of a row: one of an update without a commit ts.
     goes: whether a row may go away; without a key, whether any change is not an insert.
-    is_plain: whether all literals of the key are such that no two of them are one; of a whole window only told where
-        rows go away, of a part of it always, since they may go away in another part.
+    is_plain: whether all literals of the key are such that no two of them are one; only told where rows go away.
     """
 
     key: tuple[str, ...]
@@ -53,17 +52,6 @@ class Facts(NamedTuple):
     parts: bool
     goes: bool
     is_plain: bool
-
-    def and_also(self, other: Facts) -> Facts:
-        """Gives what two parts of a window hold together."""
-        return Facts(
-            self.key,
-            self.lists | other.lists,
-            self.lacks or other.lacks,
-            self.parts or other.parts,
-            self.goes or other.goes,
-            self.is_plain and other.is_plain,
-        )
 
 
 class Wishes(NamedTuple):
@@ -109,14 +97,11 @@ def facts_of(
     before: Cells,
     after: Cells,
     wishes: Wishes = NO_WISHES,
-    *,
-    are_all: bool = True,
 ) -> Mapping[TableName, Facts]:
     """Gives the facts of tables by which the grain has to be found out: not of those with an exact key and whole rows,
     about which there are no wishes.
 
     shapes, shape_of: tables with column lists, and the number of that of each row change.
-    are_all: whether the window has no other changes.
     """
     odd: dict[TableName, list[int]] = {}
     for number, shape in enumerate(shapes):
@@ -146,10 +131,10 @@ def facts_of(
             bool(sample.key) and sample.table.keeps_gone
         )
         is_plain = True
-        if (is_going or not are_all) and sample.key and not is_exact(sample.table, sample.key):
+        if is_going and sample.key and not is_exact(sample.table, sample.key):
             of_table = pa.array(np.isin(shape_of, numbers))
             keys = pa.concat_arrays([image_keys.filter(of_table).drop_null() for image_keys in (old, new)])
-            is_plain = are_plain(sample.table, sample.key, keys, are_all=are_all)
+            is_plain = are_plain(sample.table, sample.key, keys)
         lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
         facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain)
     return facts

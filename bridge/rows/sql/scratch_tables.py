@@ -31,7 +31,7 @@ def copied(column: Column, alias: str = "") -> str:
 class _TemporaryTable(NamedTuple):
     """A temporary table with columns of another table's types.
 
-    Its name is unique for each table, however long the table's name is, for each column list and for each piece.
+    Its name is unique for each table, however long the table's name is, and for each column list.
     """
 
     table: Table
@@ -39,7 +39,7 @@ class _TemporaryTable(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, rendering: Rendering, *purpose: object) -> _TemporaryTable:
-        what = "\0".join(map(str, (*table.name, rendering.piece, *purpose)))
+        what = "\0".join(map(str, (*table.name, *purpose)))
         digest = hashlib.sha1(what.encode(), usedforsecurity=False).hexdigest()
         return cls(table, quote_name(rendering.scratch_schema, f"keep {digest}"))
 

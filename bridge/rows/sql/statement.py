@@ -106,7 +106,6 @@ class Rendering:
         ahead of the log).
     load_bytes: about how many bytes one LOAD DATA sends, where it does what INSERT does; 0: no loads.
     in_order: tables that go by transaction in any case (`rows.grains`).
-    piece: the number of this piece, where several are rendered apart and run by one session.
     loadable: the tables into which the target accepts loads.
     checked_types: the column lists whose types were found to fit.
     by_transaction: the tables that have gone by transaction, and why; rendering adds to it.
@@ -115,7 +114,6 @@ class Rendering:
     scratch_schema: str
     safe_mode: bool = False
     load_bytes: int = 0
-    piece: int = 0
     loadable: frozenset[TableName] = frozenset()
     in_order: frozenset[TableName] = frozenset()
     checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)
