@@ -23,7 +23,6 @@ from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
-from bridge.mysql.parallel.silent_executors import silence_told
 from bridge.mysql.server_errors import LOCK_WAIT, LockConflictError, is_lock_wait
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -145,8 +144,7 @@ class ParallelWriter(Writer):
             if not self._is_told:
                 log.info("executors_write", connections=self._connections)
                 self._is_told = True
-            with silence_told(self._target, self._ownership.others):
-                self._executors.write_apart(source, rendering, write, self._connections)
+            self._executors.write_apart(source, rendering, write, self._connections)
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)
         except NotWrittenError as error:
