@@ -9,8 +9,9 @@ and leave the same rows.
 A table goes by window when all of this holds; otherwise by transaction:
 
 * it has a key; or all changes are inserts, which look for no row;
-* equal keys have equal literals: the key's types compare byte by byte, or no row goes away, or all literals are such
-  that no collation takes two of them for one (lower case, digits and signs of ASCII, no blank at the end);
+* equal keys have equal literals: the key's types compare byte by byte, or all literals are such that no collation
+  takes two of them for one (lower case, digits and signs of ASCII, no blank at the end); or no row goes away, and the
+  one that comes last may overwrite the others (not of TiDB);
 * messages hold whole rows; or they lack only what only the target has, while no row goes away and no further unique
   value could make one go;
 * the target has neither refused rows of it, nor a unique value that is about to be written (safe mode).
@@ -28,7 +29,7 @@ import pyarrow.compute as pc
 from bridge.events import Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.keys.key_spellings import are_plain, is_exact
+from bridge.rows.keys.key_spellings import are_plain, is_exact, is_guarded
 from bridge.rows.keys.key_steps import RowShape, other_uniques
 from bridge.rows.literal_offsets import Cells, to_numpy
 
@@ -43,7 +44,8 @@ class Facts(NamedTuple):
     lists: the column lists of images.  lacks: whether one of them lacks a column.
     parts: whether such an image is a part of a row: one of an update without a commit ts.
     goes: whether a row may go away; without a key, whether any change is not an insert.
-    is_plain: whether all literals of the key are such that no two of them are one; only told where rows go away.
+    is_plain: whether all literals of the key are such that no two of them are one, where rows go away or must not be
+        overwritten under another spelling.
     """
 
     key: tuple[str, ...]
@@ -85,7 +87,7 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
         return "a unique value is taken on the target"
     if facts.lacks and (facts.parts or facts.goes or has_further_uniques or len(facts.lists) > 1):
         return "its messages do not hold all columns of its rows"
-    if facts.goes and not facts.is_plain:
+    if not facts.is_plain:
         return "the target may take keys for one that are spelled otherwise"
     return ""
 
@@ -131,7 +133,8 @@ def facts_of(
             bool(sample.key) and sample.table.keeps_gone
         )
         is_plain = True
-        if is_going and sample.key and not is_exact(sample.table, sample.key):
+        may_be_one = is_going or is_guarded(sample.table, sample.key)
+        if may_be_one and sample.key and not is_exact(sample.table, sample.key):
             of_table = pa.array(np.isin(shape_of, numbers))
             keys = pa.concat_arrays([image_keys.filter(of_table).drop_null() for image_keys in (old, new)])
             is_plain = are_plain(sample.table, sample.key, keys)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from bridge.rows.keys.key_steps import (
     refuse_parts_of_keyless,
     require_key,
 )
-from bridge.rows.literal_offsets import Cells, whole
+from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 
+_NO_KEYS: Final = pa.array([], TEXT)
 _PART_FIX: Final = (
     "the target differs from the upstream, or messages came out of order; copy the row anew, or quarantine such rows"
     " with --on-bad-message quarantine"
@@ -76,15 +77,14 @@ class KeyedChanges:
     """Net changes of a table with a key.
 
     key: lower-case column names.  absent: keys that must have no row.
-    expected: keys that a row of the target must have as they are spelled, if it is there; None where any spelling is
-        right (`key_spellings`).
+    expected: keys that a row of the target must have as they are spelled, if it is there (`key_spellings`).
     """
 
     table: Table
     key: tuple[str, ...]
     absent: pa.Array
     written: tuple[WrittenRows, ...]
-    expected: pa.Array | None = None
+    expected: pa.Array = field(default_factory=lambda: _NO_KEYS)
 
 
 class Image(NamedTuple):
@@ -289,7 +289,7 @@ class _Keyed:
             shape.key,
             absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
             rows_by_list,
-            expected=self.expected.get(shape.table.name),
+            expected=self.expected.get(shape.table.name, _NO_KEYS),
         )
 
     def _slice(self, state: int, number: int) -> pa.Array:

@@ -30,7 +30,7 @@ from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql import members
-from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves
+from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, set_by_themselves
 from bridge.rows.sql.copied_zeros import zero_of_copy, zero_table
 from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
@@ -308,30 +308,10 @@ class Moment:
         if not is_guarded(self.table, self.key):
             return
         but = "".join(f" AND NOT ({self._has_key(key)})" for key in self._gone)
-        for key, change in self._images.items():
-            if change.old is not None or change.kind != Kind.UPDATE:  # otherwise nothing says which key its row had
-                yield from self._guard(change.number, self.key, key, but)
-
-    def _guard(self, number: int, unique: tuple[str, ...], values: Sequence[str], but: str = "") -> Iterator[Numbered]:
-        """Asks for a row whose value is one with this to the server, and whose texts have other bytes.
-
-        TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds
-        are one.
-        """
-        texts, equal, same_bytes = spelled_texts(self.table, unique), list[str](), list[str]()
-        for part, value, length in zip(unique, values, self._lengths(unique), strict=True):
-            name = quote_name(self.table.columns[part].name)
-            column, literal = (f"LEFT({name},{length})", f"LEFT({value},{length})") if length else (name, value)
-            if part in texts:
-                own = column if value.startswith("x'") else f"CONVERT({column} USING utf8mb4)"
-                equal.append(f"{column}>={literal} AND {column}<={literal}")
-                same_bytes.append(f"CAST({own} AS BINARY)=CAST({literal} AS BINARY)")
-            else:
-                equal.append(f"{column}={literal}")
-        names = ",".join(quote_name(self.table.columns[part].name) for part in unique)
-        where = f"{' AND '.join(equal)} AND NOT ({' AND '.join(same_bytes)}){but}"
-        sql = f"SELECT {names} FROM {self._target} WHERE {where} LIMIT 1"
-        yield number, self._statement(Stage.DELETE, sql, expect=0)
+        # Of an update without its old row nothing says which key that had.
+        keys = [key for key, one in self._images.items() if one.old is not None or one.kind != Kind.UPDATE]
+        for sql in guards(self.table, self.key, keys, but):
+            yield self.changes[0].number, self._statement(Stage.DELETE, sql, expect=0)
 
     def _freeing(self, *, stays: bool) -> Iterator[Numbered]:
         """Deletes rows that have a unique value which is about to be written.  stays: whether the rows that are written
@@ -344,7 +324,8 @@ class Moment:
                 if "NULL" in literals or (unique == self.key and unique not in self.table.prefixes):
                     continue
                 if self.table.guards_spelling and spelled_texts(self.table, unique):
-                    yield from self._guard(change.number, unique, literals)
+                    for sql in guards(self.table, unique, [literals]):
+                        yield change.number, self._statement(Stage.DELETE, sql, expect=0)
                 sql = f"DELETE FROM {self._target} WHERE {self._is_one(tuple(literals), unique)}{but}"
                 yield change.number, self._statement(Stage.DELETE, sql)
 

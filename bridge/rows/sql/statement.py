@@ -44,8 +44,6 @@ class Statement(NamedTuple):
     joins: whether it may be sent together with others, in one exchange: any number of rows is right.
     otherwise: the statements that are tried one after the other where this one, and those before, match no row.
     is_part: whether the messages hold only parts of its rows.
-    guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
-        spelled otherwise; "" where there is none.
     """
 
     stage: Stage
@@ -55,7 +53,6 @@ class Statement(NamedTuple):
     is_once: bool = True
     load: Load | None = None
     is_part: bool = False
-    guarded: str = ""
     otherwise: tuple[bytes, ...] = ()
     joins: bool = False
 
