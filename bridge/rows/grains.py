@@ -14,6 +14,7 @@ A table goes by window when all of this holds; otherwise by transaction:
   one that comes last may overwrite the others (not of TiDB);
 * messages hold whole rows; or they lack only what only the target has, while no row goes away and no further unique
   value could make one go;
+* values can be written over others by ON DUPLICATE KEY UPDATE (`Table.writes_anew`);
 * the target has neither refused rows of it, nor a unique value that is about to be written (safe mode).
 """
 
@@ -85,6 +86,8 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
     has_further_uniques = bool(other_uniques(table, key))
     if wishes.safe_mode and (has_further_uniques or key in table.prefixes):
         return "a unique value is taken on the target"
+    if table.writes_anew:
+        return "the target cannot write values of it over those that are there"
     if facts.lacks and (facts.parts or facts.goes or has_further_uniques or len(facts.lists) > 1):
         return "its messages do not hold all columns of its rows"
     if not facts.is_plain:
@@ -145,4 +148,4 @@ def facts_of(
 
 def is_odd(shape: RowShape) -> bool:
     """Tells whether the grain of a table has to be found out by its changes, if there are no wishes."""
-    return not shape.key or shape.lacks or not is_exact(shape.table, shape.key)
+    return not shape.key or shape.lacks or shape.table.writes_anew or not is_exact(shape.table, shape.key)

@@ -3,9 +3,8 @@
 A *moment* is what has no order within itself: the changes of one commit ts, or one change by event time.  Moments come
 in order, each as statements that give the same rows when they run again:
 
-1. keys from which rows go are deleted, and keys whose further unique values may change, so that a write can
-   conflict only on its own key;
-2. rows are written: anew where they were deleted, otherwise over the row that has their key.
+1. keys from which rows go, and those to which rows come, are deleted, so that a write conflicts with nothing;
+2. rows are written.
 
 Where messages lack columns, the row is updated in place, so that it keeps their values, and is inserted if it is not
 there.  A change by event time that lacks columns holds a part of its row, which must be there.
@@ -26,7 +25,7 @@ from bridge.events import SEP, Kind
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
-from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
+from bridge.rows.keys.key_steps import RowShape, other_uniques
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql import members
@@ -39,10 +38,6 @@ _ROWS_AT_ONCE: Final = 5_000
 """So many row changes are Python objects at once."""
 _KEYS: Final = 200
 """So many keys one DELETE names."""
-_FEW: Final = 3
-"""So many rows of one moment are deleted and inserted together; fewer are written over those that are there."""
-_LONG: Final = 64 * 1024
-"""So many characters of a row are not written twice in one statement."""
 Numbered = tuple[int, Statement]
 """A statement with the number of the row change that it writes."""
 
@@ -59,11 +54,6 @@ class _List:
         self.key_at = self.shape.at(key)
         left_alone = (name for name in set_by_themselves(table) if name not in self.written.names)
         self.stay = [f"{quote_name(name)}={quote_name(name)}" for name in left_alone]
-        self.others: dict[bool, list[list[int]]] = {
-            by_time: [compared(self.shape, unique, by_time=by_time) for unique in other_uniques(table, key)]
-            for by_time in (False, True)
-        }
-        """Where the further unique values are, by whether changes go by event time; [] where messages do not tell."""
         self.uniques = {
             unique: self.shape.at(unique) for unique in table.uniques if set(unique) <= set(self.shape.names)
         }
@@ -123,17 +113,6 @@ class Change(NamedTuple):
         """The row after it, where there is one."""
         assert self.new is not None
         return self.new
-
-    @property
-    def frees(self) -> bool:
-        """Whether a further unique value may change."""
-        old, new = self.old, self.new
-        others = new.of.others[self.by_time] if new is not None else ()
-        if new is None or not others:
-            return False
-        if old is None or self.moves:
-            return True
-        return any(not places or any(old.literals[i] != new.literals[i] for i in places) for places in others)
 
 
 def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
@@ -236,22 +215,14 @@ class Moment:
     def _whole(self, rendering: Rendering, *, is_single: bool) -> Iterator[Numbered]:
         """Writes whole rows."""
         images, first = self._images, self.changes[0].number
-        freed = {change.row_after.key for change in self.changes if change.new is not None and change.frees}
-        is_safe = rendering.safe_mode and bool(other_uniques(self.table, self.key))
-        is_long = any(sum(map(len, change.row_after.literals)) > _LONG for change in images.values())
-        if is_safe or is_long or len(images) >= _FEW or self.table.copies_zeros:
-            freed = set(images)
-        for sql in self._deleting([key for key in self._gone if key not in images or key in freed]):
+        for sql in self._deleting(self._gone):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._guards()
-        for sql in self._deleting([key for key in images if key in freed]):
+        for sql in self._deleting([key for key in images if key not in self._gone]):
             yield first, self._statement(Stage.DELETE, sql)
         if rendering.safe_mode:
             yield from self._freeing(stays=False)
-        yield from self._inserting([change for key, change in images.items() if key in freed], is_single=is_single)
-        for key, change in images.items():
-            if key not in freed:
-                yield change.number, self._statement(Stage.WRITE, self._upsert(change.row_after))
+        yield from self._inserting(list(images.values()), is_single=is_single)
 
     def _in_place(self, rendering: Rendering) -> Iterator[Numbered]:
         """Writes rows of which messages do not hold all columns."""
@@ -356,9 +327,6 @@ class Moment:
 
     def _insert(self, row: _Row) -> str:
         return f"{row.of.insert}{','.join(self._values(row))})"
-
-    def _upsert(self, row: _Row) -> str:
-        return f"{self._insert(row)} ON DUPLICATE KEY UPDATE {','.join(self._assigned(row))}"
 
     def _update(self, row: _Row, condition: str) -> str:
         return f"UPDATE {self._target} SET {','.join([*self._assigned(row), *row.of.stay])} WHERE {condition}"

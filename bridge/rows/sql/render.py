@@ -70,17 +70,16 @@ def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterato
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    written = [_all_freed(rows) for rows in net.written] if table.writes_anew else net.written
-    keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
+    keepings = [keeping for rows in net.written if (keeping := KeptValues.of(net, rendering, rows))]
     for keeping in keepings:
         yield from keeping.keep()
-    gone = (keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))
+    gone = (keys_of(rows.columns, rows.freed, net.key) for rows in net.written if len(rows.freed))
     target = quote_name(*table.name)
     for sql in guards(table, net.key, [key.split(SEP) for key in net.expected.to_pylist()]):
         yield Statement(Stage.DELETE, table.name, sql.encode(), expect=0)
     for condition in key_conditions(table, net.key, pa.concat_arrays([net.absent, *gone])):
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {target} WHERE {condition}".encode())
-    for rows in written:
+    for rows in net.written:
         yield from _write(net, rendering, rows)
     for keeping in keepings:
         yield from keeping.restore()
@@ -98,10 +97,6 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
         changed = tuple(name for name in into.names if name.lower() not in net.key) or into.names[:1]
     updates = ",".join(f"{quote_name(name)}=VALUES({quote_name(name)})" for name in changed)
     yield from _multi_row(table, into, images, f" ON DUPLICATE KEY UPDATE {updates}")
-
-
-def _all_freed(rows: WrittenRows) -> WrittenRows:
-    return WrittenRows(rows.columns, rows.images.slice(0, 0), pa.concat_arrays([rows.images, rows.freed]))
 
 
 def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str) -> Iterator[Statement]:
