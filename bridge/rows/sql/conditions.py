@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -104,17 +103,6 @@ def guards(table: Table, unique: tuple[str, ...], values: Sequence[Sequence[str]
         else:
             where = f"({' OR '.join(map(is_other, batch))})"
         yield f"SELECT {','.join(names)} FROM {quote_name(*table.name)} WHERE {where}{but} LIMIT 1"
-
-
-def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index supports that."""
-    sides: list[list[str]] = []
-    for part, length in zip(unique, table.prefixes[unique], strict=True):
-        name = quote_name(table.columns[part].name)
-        sides.append([f"LEFT({name},{length})=LEFT(", f",{length})"] if length else [f"{name}=", ""])
-    ends = [f"{end} AND {begin}" for (_, end), (begin, _) in pairwise(sides)]
-    template = [f"({sides[0][0]}", *ends, f"{sides[-1][1]})"]
-    yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(unique)))), " OR ", KEYS_PER_DELETE)
 
 
 def binary_match(table: Table, image: Image) -> str:

@@ -37,7 +37,7 @@ def zero_table(table: TableName, scratch_schema: str) -> Iterator[Statement]:
         f"CREATE TEMPORARY TABLE {name} (n INT PRIMARY KEY, zero ENUM('x') NOT NULL)",
         f"INSERT IGNORE INTO {name} VALUES (1,NULL)",
     ):
-        yield Statement(Stage.KEEP, table, sql.encode())
+        yield Statement(Stage.DELETE, table, sql.encode())
 
 
 class CopiedZeros(NamedTuple):

@@ -16,22 +16,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
 
 from bridge.events import SEP, Kind
 from bridge.model import Column, Table
-from bridge.quoting import quote_name
+from bridge.quoting import free_name, quote_name
 from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
 from bridge.rows.keys.key_steps import RowShape, other_uniques
-from bridge.rows.literal_offsets import TEXT
-from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
+from bridge.rows.net_changes import Image, OrderedChanges
 from bridge.rows.sql import members
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, set_by_themselves
 from bridge.rows.sql.copied_zeros import zero_of_copy, zero_table
-from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
 
 _ROWS_AT_ONCE: Final = 5_000
@@ -125,13 +121,7 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
         yield from zero_table(net.table.name, rendering.scratch_schema)
     for moment in moments(net, rendering):
         for _, statement in moment.statements(rendering):
-            is_plain = (
-                net.key
-                and statement.expect is None
-                and not statement.otherwise
-                and statement.stage in {Stage.DELETE, Stage.WRITE}
-            )
-            yield statement._replace(joins=True) if is_plain else statement
+            yield statement._replace(joins=moment.is_plain and statement.expect is None)
 
 
 def _note(net: OrderedChanges, rendering: Rendering) -> None:
@@ -179,9 +169,14 @@ class Moment:
         """Gives its statements.  is_single: whether each writes one row."""
         if not self.key:
             return self._keyless(is_single=is_single)
-        if any(change.new is not None and change.row_after.of.shape.lacks for change in self.changes):
-            return self._in_place(rendering)
-        return self._whole(rendering, is_single=is_single)
+        return self._whole(rendering, is_single=is_single) if self.is_plain else self._in_place(rendering)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether they are of whole rows that have a key."""
+        return bool(self.key) and all(
+            change.new is None or not change.row_after.of.shape.lacks for change in self.changes
+        )
 
     def without(self, number: int, stage: Stage) -> tuple[Moment, Change]:
         """Takes out the change that the target refuses at a stage.  Gives the others, and the refused one.  Of a change
@@ -215,10 +210,11 @@ class Moment:
     def _whole(self, rendering: Rendering, *, is_single: bool) -> Iterator[Numbered]:
         """Writes whole rows."""
         images, first = self._images, self.changes[0].number
+        gone = set(self._gone)
         for sql in self._deleting(self._gone):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._guards()
-        for sql in self._deleting([key for key in images if key not in self._gone]):
+        for sql in self._deleting([key for key in images if key not in gone]):
             yield first, self._statement(Stage.DELETE, sql)
         if rendering.safe_mode:
             yield from self._freeing(stays=False)
@@ -254,25 +250,46 @@ class Moment:
             yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
 
     def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
-        """Writes such rows where they may trade unique values: they are deleted and inserted, and get back what the
-        messages do not hold."""
-        first, by_list = self.changes[0].number, dict[str, list[Change]]()
-        for change in self._images.values():
-            by_list.setdefault(change.row_after.of.shape.columns, []).append(change)
-        nothing = pa.array([], TEXT)
-        written = [
-            WrittenRows(columns, nothing, pa.array([change.row_after.image.literals for change in changes], TEXT))
-            for columns, changes in by_list.items()
-        ]
-        net = KeyedChanges(self.table, self.key, nothing, tuple(written))
-        keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
-        for statement in chain.from_iterable(keeping.keep() for keeping in keepings):
-            yield first, statement
+        """Writes such rows where they may trade unique values: they are deleted and inserted, and get back from
+        temporary tables what the messages do not hold."""
+        first, restoring = self.changes[0].number, list[str]()
+        for number, of in enumerate({change.row_after.of for change in self._images.values()}):
+            keys = [key for key, change in self._images.items() if change.row_after.of is of]
+            extra = [c for name, c in self.table.columns.items() if name not in of.shape.names and not c.generated]
+            kept = quote_name(rendering.scratch_schema, f"kept values {number}")
+            for sql in self._keeping(kept, keys, extra) if extra else ():
+                yield first, self._statement(Stage.DELETE, sql)
+            restoring += self._restoring(kept, extra) if extra else ()
         for sql in self._deleting(list(self._images), by_one=True):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._inserting(list(self._images.values()), is_single=True)
-        for statement in chain.from_iterable(keeping.restore() for keeping in keepings):
-            yield first, statement
+        for sql in restoring:
+            yield first, self._statement(Stage.WRITE, sql)
+
+    def _keeping(self, kept: str, keys: Sequence[tuple[str, ...]], extra: Sequence[Column]) -> Iterator[str]:
+        """Copies the keys of rows, and what messages do not hold of them.  TiDB has no CREATE TABLE ... AS SELECT, and
+        servers with sql_require_primary_key want a primary key, which the rows' own may not be (a prefix)."""
+        columns = [*(self.table.columns[part] for part in self.key), *extra]
+        names = ",".join(quote_name(column.name) for column in columns)
+        number = quote_name(free_name("kept number", [column.name for column in columns]))
+        lines = [f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY", *map(_definition, columns)]
+        yield f"DROP TEMPORARY TABLE IF EXISTS {kept}"
+        yield f"CREATE TEMPORARY TABLE {kept} ({','.join(lines)})"
+        copied = f"SELECT {','.join(map(_copied, columns))} FROM {self._target}"
+        for where in self._conditions(keys, by_one=True):
+            yield f"INSERT INTO {kept} ({names}) {copied} WHERE {where}"
+
+    def _restoring(self, kept: str, extra: Sequence[Column]) -> Iterator[str]:
+        """Writes what was copied back, and keeps columns as they are which the server would otherwise set."""
+        on = " AND ".join(
+            f"LEFT(t.{name},{length})=LEFT(kept.{name},{length})" if length else f"t.{name}=kept.{name}"
+            for name, length in zip(self._names, self._lengths(self.key), strict=True)
+        )
+        values = [f"t.{quote_name(column.name)}={_copied(column, 'kept.')}" for column in extra]
+        names = [quote_name(name) for name in set_by_themselves(self.table) if name not in {c.name for c in extra}]
+        values += [f"t.{name}=t.{name}" for name in names]
+        yield f"UPDATE {self._target} t JOIN {kept} kept ON {on} SET {','.join(values)}"
+        yield f"DROP TEMPORARY TABLE {kept}"
 
     def _guards(self) -> Iterator[Numbered]:
         """Asks for rows that would be overwritten although their keys are spelled otherwise, but for those that go."""
@@ -301,15 +318,19 @@ class Moment:
                 yield change.number, self._statement(Stage.DELETE, sql)
 
     def _deleting(self, keys: Sequence[tuple[str, ...]], but: str = "", *, by_one: bool = False) -> Iterator[str]:
-        """Deletes the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them
-        by their values."""
+        """Deletes the rows of keys.  by_one: as of `_conditions`."""
+        for where in self._conditions(keys, by_one=by_one):
+            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
+
+    def _conditions(self, keys: Sequence[tuple[str, ...]], *, by_one: bool) -> Iterator[str]:
+        """Finds the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them by
+        their values."""
         for start in range(0, len(keys), _KEYS):
             batch = keys[start : start + _KEYS]
             if len(self.key) == 1 and not (by_one and self.key in self.table.prefixes):
-                where = f"{self._names[0]} IN ({','.join([key[0] for key in batch])})"
+                yield f"{self._names[0]} IN ({','.join([key[0] for key in batch])})"
             else:
-                where = " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in batch)
-            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
+                yield " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in batch)
 
     def _inserting(self, changes: Sequence[Change], *, is_single: bool) -> Iterator[Numbered]:
         """Inserts rows, several by one statement where they have the same columns."""
@@ -387,6 +408,18 @@ class Moment:
 
     def _statement(self, stage: Stage, sql: str, **fields: Any) -> Statement:
         return Statement(stage, self.table.name, sql.encode(), **fields)
+
+
+def _definition(column: Column) -> str:
+    """Gives the line of CREATE TABLE for a column of another table's type."""
+    text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
+    return f"{quote_name(column.name)} {column.type}{text} {'NULL' if column.nullable else 'NOT NULL'}"
+
+
+def _copied(column: Column, alias: str = "") -> str:
+    """Writes the value of a column that is copied to another one of its type.  alias: of the table, with its point."""
+    name = f"{alias}{quote_name(column.name)}"
+    return f"CAST({name} AS UNSIGNED)" if column.has_nameless_member else name
 
 
 def _from_the_end(updates: Sequence[Change]) -> Iterator[Change]:

@@ -2,10 +2,8 @@
 
 The order within a target transaction:
 
-1. the values of target-only columns that a delete would lose go into a scratch table;
-2. deleted keys, and keys whose other unique values change, are deleted: so a write can conflict only on its own key;
-3. rows are written;
-4. the values of the scratch table are written back.
+1. deleted keys, and keys whose other unique values change, are deleted: so a write can conflict only on its own key;
+2. rows are written.
 
 Changes that go by transaction are turned into SQL by `in_order`.
 """
@@ -44,7 +42,6 @@ from bridge.rows.sql.conditions import (
 from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
-from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
 
 
@@ -70,9 +67,6 @@ def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterato
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    keepings = [keeping for rows in net.written if (keeping := KeptValues.of(net, rendering, rows))]
-    for keeping in keepings:
-        yield from keeping.keep()
     gone = (keys_of(rows.columns, rows.freed, net.key) for rows in net.written if len(rows.freed))
     target = quote_name(*table.name)
     for sql in guards(table, net.key, [key.split(SEP) for key in net.expected.to_pylist()]):
@@ -81,8 +75,6 @@ def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {target} WHERE {condition}".encode())
     for rows in net.written:
         yield from _write(net, rendering, rows)
-    for keeping in keepings:
-        yield from keeping.restore()
 
 
 def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterator[Statement]:

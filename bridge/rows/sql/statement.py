@@ -26,10 +26,8 @@ STATEMENT_BYTES = 512 * 1024
 class Stage(IntEnum):
     """When a statement runs within its transaction."""
 
-    KEEP = 0
-    DELETE = 1
-    WRITE = 2
-    RESTORE = 3
+    DELETE = 0
+    WRITE = 1
 
 
 class Statement(NamedTuple):
