@@ -14,7 +14,8 @@ A table goes by window when all of this holds; otherwise by transaction:
   one that comes last may overwrite the others (not of TiDB);
 * messages hold whole rows; or they lack only what only the target has, while no row goes away and no further unique
   value could make one go;
-* values can be written over others by ON DUPLICATE KEY UPDATE (`Table.writes_anew`);
+* values can be written over others by ON DUPLICATE KEY UPDATE (`Table.writes_anew`), and none is an ENUM's error value
+  on TiDB;
 * the target has neither refused rows of it, nor a unique value that is about to be written (safe mode).
 """
 
@@ -33,6 +34,7 @@ from bridge.rows.grouping import Bools, Longs
 from bridge.rows.keys.key_spellings import are_plain, is_exact, is_guarded
 from bridge.rows.keys.key_steps import RowShape, other_uniques
 from bridge.rows.literal_offsets import Cells, to_numpy
+from bridge.rows.sql.members import with_zeros
 
 FORCED: str = ""
 """Tests set it to "transaction", by which every table goes then."""
@@ -55,6 +57,7 @@ class Facts(NamedTuple):
     parts: bool
     goes: bool
     is_plain: bool
+    zeros: bool = False
 
 
 class Wishes(NamedTuple):
@@ -81,6 +84,8 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
         return "a test wants it"
     if table.name in wishes.in_order:
         return "the target has refused rows of it"
+    if facts.zeros:
+        return "TiDB takes the error value of an ENUM from another column alone"
     if not key:
         return "it has no key, so that its rows are found by all their values" if facts.goes else ""
     has_further_uniques = bool(other_uniques(table, key))
@@ -111,7 +116,11 @@ def facts_of(
     odd: dict[TableName, list[int]] = {}
     for number, shape in enumerate(shapes):
         odd.setdefault(shape.table.name, []).append(number)
-    odd = {n: numbers for n, numbers in odd.items() if wishes.concern(n) or any(is_odd(shapes[i]) for i in numbers)}
+    odd = {
+        n: numbers
+        for n, numbers in odd.items()
+        if wishes.concern(n) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
+    }
     if not odd:
         return {}
     positions: list[Sequence[int]] = [()] * len(shapes)
@@ -142,8 +151,16 @@ def facts_of(
             keys = pa.concat_arrays([image_keys.filter(of_table).drop_null() for image_keys in (old, new)])
             is_plain = are_plain(sample.table, sample.key, keys)
         lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
-        facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain)
+        zeros = any(_has_zeros(shapes[n], after.images.filter(pa.array(shape_of == n))) for n in numbers)
+        facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain, zeros)
     return facts
+
+
+def _has_zeros(shape: RowShape, images: pa.Array) -> bool:
+    if not shape.table.copies_zeros:
+        return False
+    images = images.drop_null()
+    return with_zeros(images, [shape.table.columns[name].type for name in shape.names]) is not images
 
 
 def is_odd(shape: RowShape) -> bool:

@@ -20,20 +20,20 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from bridge.events import SEP, Kind
-from bridge.model import Column, Table
+from bridge.model import Column, Table, TableName
 from bridge.quoting import free_name, quote_name
 from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
 from bridge.rows.keys.key_steps import RowShape, other_uniques
 from bridge.rows.net_changes import Image, OrderedChanges
 from bridge.rows.sql import members
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, set_by_themselves
-from bridge.rows.sql.copied_zeros import zero_of_copy, zero_table
 from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
 
 _ROWS_AT_ONCE: Final = 5_000
 """So many row changes are Python objects at once."""
 _KEYS: Final = 200
 """So many keys one DELETE names."""
+_ZERO_TABLE: Final = "enum zero"
 Numbered = tuple[int, Statement]
 """A statement with the number of the row change that it writes."""
 
@@ -118,7 +118,7 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
     """
     _note(net, rendering)
     if net.table.copies_zeros:
-        yield from zero_table(net.table.name, rendering.scratch_schema)
+        yield from _zero_table(net.table.name, rendering.scratch_schema)
     for moment in moments(net, rendering):
         for _, statement in moment.statements(rendering):
             yield statement._replace(joins=moment.is_plain and statement.expect is None)
@@ -134,7 +134,7 @@ def _note(net: OrderedChanges, rendering: Rendering) -> None:
 
 def moments(net: OrderedChanges, rendering: Rendering) -> Iterator[Moment]:
     """Gives the moments of row changes of one table, in order."""
-    zero = zero_of_copy(rendering.scratch_schema) if net.table.copies_zeros else ""
+    zero = _zero_of_copy(rendering.scratch_schema) if net.table.copies_zeros else ""
     for _, changes in groupby(_changes(net), key=lambda change: change.moment):
         yield Moment(net.table, net.key, tuple(changes), zero)
 
@@ -408,6 +408,23 @@ class Moment:
 
     def _statement(self, stage: Stage, sql: str, **fields: Any) -> Statement:
         return Statement(stage, self.table.name, sql.encode(), **fields)
+
+
+def _zero_of_copy(scratch_schema: str) -> str:
+    """Gives what the error value of an ENUM is copied from."""
+    return f"(SELECT zero FROM {quote_name(scratch_schema, _ZERO_TABLE)})"
+
+
+def _zero_table(table: TableName, scratch_schema: str) -> Iterator[Statement]:
+    """Makes it, for TiDB, which takes the error value from a column alone: there NULL has become it, in a column that
+    is NOT NULL, which INSERT IGNORE allows with a warning of its own (tried on v8.5)."""
+    name = quote_name(scratch_schema, _ZERO_TABLE)
+    for sql in (
+        f"DROP TEMPORARY TABLE IF EXISTS {name}",
+        f"CREATE TEMPORARY TABLE {name} (n INT PRIMARY KEY, zero ENUM('x') NOT NULL)",
+        f"INSERT IGNORE INTO {name} VALUES (1,NULL)",
+    ):
+        yield Statement(Stage.DELETE, table, sql.encode())
 
 
 def _definition(column: Column) -> str:

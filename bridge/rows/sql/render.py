@@ -11,7 +11,6 @@ Changes that go by transaction are turned into SQL by `in_order`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +38,6 @@ from bridge.rows.sql.conditions import (
     keys_of,
     set_by_themselves,
 )
-from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
@@ -52,14 +50,6 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     """
     if isinstance(net, OrderedChanges):
         return ordered(net, rendering)
-    copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
-    if copied is not None:
-        statements = chain(copied.made, _render(copied.net, rendering))
-        return (statement._replace(is_once=True) for statement in statements)
-    return _render(net, rendering)
-
-
-def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterator[Statement]:
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
     return (statement._replace(is_once=False) for statement in _render_keyed(net, rendering))

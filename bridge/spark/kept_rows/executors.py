@@ -136,7 +136,7 @@ class Executors:
         are_alone = all(map(is_alone, shards.catalog.values()))
         for stages in (tuple(Stage),) if are_alone else ((stage,) for stage in Stage):
             for _, some in groupby(divided.toLocalIterator(prefetchPartitions=True), key=itemgetter(0)):
-                yield from (statement for statement in shards.statements(some) if statement.stage in stages)
+                yield from shards.statements(some, stages)
 
     # --- what executors write
 

@@ -22,10 +22,10 @@ from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
-from bridge.rows.net_changes import fold
+from bridge.rows.net_changes import OrderedChanges, fold
 from bridge.rows.order_and_slices import RowStatements, in_order
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
+from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.spark.event_transfer import export_events, read_events
 from bridge.spark.kept_rows.row_keys import divided, keyed, shards_of
 
@@ -76,15 +76,19 @@ class Shards:
             for number, some in divided(rows, np.concatenate([np.empty(0, np.int64), *numbers])):
                 yield number, export_events(some, self.folder)
 
-    def statements(self, shard: Iterable[Shard]) -> Iterator[Statement]:
-        """Folds and renders one shard.  Raises an error of `divide`."""
+    def statements(self, shard: Iterable[Shard], stages: Collection[Stage] = tuple(Stage)) -> Iterator[Statement]:
+        """Folds and renders one shard; tables that go by transaction have all their statements in the last stage.
+        Raises an error of `divide`."""
         values = [value for _, value in shard]
         for value in values:
             if value.startswith(_ERROR):
                 raise pickle.loads(value[len(_ERROR) :])  # of `divide`
         changes = in_order(pa.concat_tables([EVENT_SCHEMA.empty_table(), *map(read_events, values)]))
         for net in fold(self.catalog, changes):
-            yield from render(net, self.rendering)
+            at_once = isinstance(net, OrderedChanges)
+            for statement in render(net, self.rendering):
+                if (Stage.WRITE if at_once else statement.stage) in stages:
+                    yield statement
 
     def written(self, spread: Spread, write: WritePart, connections: int) -> None:
         """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Raises
