@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 from pymysql.err import MySQLError
@@ -18,7 +18,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
-from bridge.mysql.apply.conditional_apply import apply_if_unchanged
+from bridge.mysql.apply.run_statement import refused_changes
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -36,8 +36,10 @@ from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, ma
 from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
+from bridge.quoting import quote_name
 from bridge.registry.client import KeptSchemas
-from bridge.rows.net_changes import fold
+from bridge.rows.net_changes import Image, OrderedChanges, fold
+from bridge.rows.sql.conditions import binary_match
 from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
@@ -230,14 +232,28 @@ class Quarantine:
         return table, rows, change
 
     def _apply(self, session: Session, position: Position, change: Event) -> None:
+        """Applies a row change as one of a table without a key: its row is the one that equals the old image."""
         table, rows, change = self._typed(session, position, change)
-        [net] = fold({table.name: table}, rows)
+        fold({table.name: table}, rows)  # which refuses what cannot be written
+        if change.before is None and (why := self._why_no_insert(session, table, change)):
+            raise _KeptError(why)
+        found = OrderedChanges(table, (), rows, "")
         try:
-            reason = apply_if_unchanged(session, net, change, Rendering(self._table.schema))
+            refused = refused_changes(session, found, Rendering(self._table.schema), only_first=True)
         except MySQLError as error:
             raise _KeptError(f"the target refuses it: {server_words(error)}") from error
-        if reason:
-            raise _KeptError(reason)
+        if refused:
+            is_gone = refused[0].why.code == Code.ROW_NOT_FOUND
+            raise _KeptError(_GONE.format(table=table.name) if is_gone else refused[0].why.what)
+
+    @staticmethod
+    def _why_no_insert(session: Session, table: Table, change: Event) -> str:
+        """Says why a change without an old image must not insert its row; that a row has its key, the server says."""
+        if change.kind is not Kind.INSERT:
+            return "the message does not hold the old row, so nothing tells whether the target's row is still the same"
+        image = Image(change.columns or "", change.after or "")
+        same = f"SELECT 1 FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT 1 FOR UPDATE"
+        return f"{table.name} has this row already" if session.rows(same) else ""
 
     def _refuse_outdated(self, session: Session, position: Position, change: Event, table: Table) -> None:
         done = Journal(self._table.name, self._table.schema).entries(session, [JournalState.DONE])
@@ -273,6 +289,11 @@ class Quarantine:
             session.close()
 
 
+_GONE: Final = (
+    "the row of {table} is not on the target as it was before this change: a later change altered or deleted it, or it"
+    " gave way to a row that took a unique value that it still held (safe_mode in the log); `bridge verify` tells, and"
+    " writes it if it is missing"
+)
 _Action = Callable[[Session, StoredEntry, Progress], str]
 
 

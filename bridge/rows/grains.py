@@ -9,10 +9,13 @@ and leave the same rows.
 A table goes by window when all of this holds; otherwise by transaction:
 
 * it has a key; or all changes are inserts, which look for no row;
-* equal keys have equal literals: the key's types compare byte by byte, or no row goes away, or all literals are such
-  that no collation takes two of them for one (lower case, digits and signs of ASCII, no blank at the end);
+* equal keys have equal literals: the key's types compare byte by byte, or all literals are such that no collation
+  takes two of them for one (lower case, digits and signs of ASCII, no blank at the end); or no row goes away, and the
+  one that comes last may overwrite the others (not of TiDB);
 * messages hold whole rows; or they lack only what only the target has, while no row goes away and no further unique
   value could make one go;
+* values can be written over others by ON DUPLICATE KEY UPDATE (`Table.writes_anew`), and none is an ENUM's error value
+  on TiDB;
 * the target has neither refused rows of it, nor a unique value that is about to be written (safe mode).
 """
 
@@ -28,9 +31,10 @@ import pyarrow.compute as pc
 from bridge.events import Kind
 from bridge.model import Table, TableName
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.keys.key_spellings import are_plain, is_exact
+from bridge.rows.keys.key_spellings import are_plain, is_exact, is_guarded
 from bridge.rows.keys.key_steps import RowShape, other_uniques
 from bridge.rows.literal_offsets import Cells, to_numpy
+from bridge.rows.sql.members import with_zeros
 
 FORCED: str = ""
 """Tests set it to "transaction", by which every table goes then."""
@@ -43,8 +47,8 @@ class Facts(NamedTuple):
     lists: the column lists of images.  lacks: whether one of them lacks a column.
     parts: whether such an image is a part of a row: one of an update without a commit ts.
     goes: whether a row may go away; without a key, whether any change is not an insert.
-    is_plain: whether all literals of the key are such that no two of them are one; of a whole window only told where
-        rows go away, of a part of it always, since they may go away in another part.
+    is_plain: whether all literals of the key are such that no two of them are one, where rows go away or must not be
+        overwritten under another spelling.
     """
 
     key: tuple[str, ...]
@@ -53,17 +57,7 @@ class Facts(NamedTuple):
     parts: bool
     goes: bool
     is_plain: bool
-
-    def and_also(self, other: Facts) -> Facts:
-        """Gives what two parts of a window hold together."""
-        return Facts(
-            self.key,
-            self.lists | other.lists,
-            self.lacks or other.lacks,
-            self.parts or other.parts,
-            self.goes or other.goes,
-            self.is_plain and other.is_plain,
-        )
+    zeros: bool = False
 
 
 class Wishes(NamedTuple):
@@ -90,14 +84,18 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
         return "a test wants it"
     if table.name in wishes.in_order:
         return "the target has refused rows of it"
+    if facts.zeros:
+        return "TiDB takes the error value of an ENUM from another column alone"
     if not key:
         return "it has no key, so that its rows are found by all their values" if facts.goes else ""
     has_further_uniques = bool(other_uniques(table, key))
     if wishes.safe_mode and (has_further_uniques or key in table.prefixes):
         return "a unique value is taken on the target"
+    if table.writes_anew:
+        return "the target cannot write values of it over those that are there"
     if facts.lacks and (facts.parts or facts.goes or has_further_uniques or len(facts.lists) > 1):
         return "its messages do not hold all columns of its rows"
-    if facts.goes and not facts.is_plain:
+    if not facts.is_plain:
         return "the target may take keys for one that are spelled otherwise"
     return ""
 
@@ -109,19 +107,20 @@ def facts_of(
     before: Cells,
     after: Cells,
     wishes: Wishes = NO_WISHES,
-    *,
-    are_all: bool = True,
 ) -> Mapping[TableName, Facts]:
     """Gives the facts of tables by which the grain has to be found out: not of those with an exact key and whole rows,
     about which there are no wishes.
 
     shapes, shape_of: tables with column lists, and the number of that of each row change.
-    are_all: whether the window has no other changes.
     """
     odd: dict[TableName, list[int]] = {}
     for number, shape in enumerate(shapes):
         odd.setdefault(shape.table.name, []).append(number)
-    odd = {n: numbers for n, numbers in odd.items() if wishes.concern(n) or any(is_odd(shapes[i]) for i in numbers)}
+    odd = {
+        n: numbers
+        for n, numbers in odd.items()
+        if wishes.concern(n) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
+    }
     if not odd:
         return {}
     positions: list[Sequence[int]] = [()] * len(shapes)
@@ -146,15 +145,24 @@ def facts_of(
             bool(sample.key) and sample.table.keeps_gone
         )
         is_plain = True
-        if (is_going or not are_all) and sample.key and not is_exact(sample.table, sample.key):
+        may_be_one = is_going or is_guarded(sample.table, sample.key)
+        if may_be_one and sample.key and not is_exact(sample.table, sample.key):
             of_table = pa.array(np.isin(shape_of, numbers))
             keys = pa.concat_arrays([image_keys.filter(of_table).drop_null() for image_keys in (old, new)])
-            is_plain = are_plain(sample.table, sample.key, keys, are_all=are_all)
+            is_plain = are_plain(sample.table, sample.key, keys)
         lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
-        facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain)
+        zeros = any(_has_zeros(shapes[n], after.images.filter(pa.array(shape_of == n))) for n in numbers)
+        facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain, zeros)
     return facts
+
+
+def _has_zeros(shape: RowShape, images: pa.Array) -> bool:
+    if not shape.table.copies_zeros:
+        return False
+    images = images.drop_null()
+    return with_zeros(images, [shape.table.columns[name].type for name in shape.names]) is not images
 
 
 def is_odd(shape: RowShape) -> bool:
     """Tells whether the grain of a table has to be found out by its changes, if there are no wishes."""
-    return not shape.key or shape.lacks or not is_exact(shape.table, shape.key)
+    return not shape.key or shape.lacks or shape.table.writes_anew or not is_exact(shape.table, shape.key)

@@ -8,8 +8,8 @@ the rows must be afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table, TableName
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.gathering import taken_texts
-from bridge.rows.grains import NO_WISHES, Facts, Wishes, facts_of, is_odd, why_by_transaction
+from bridge.rows.grains import NO_WISHES, Wishes, facts_of, is_odd, why_by_transaction
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import expected_keys, folded_keys
 from bridge.rows.keys.key_steps import (
@@ -33,9 +33,8 @@ from bridge.rows.keys.key_steps import (
     refuse_parts_of_keyless,
     require_key,
 )
-from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.types.resolve_types import all_typed
-from bridge.rows.types.type_check import CheckedTypes, check_needs
+from bridge.rows.literal_offsets import TEXT, Cells, whole
+from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
 __all__ = [
@@ -53,6 +52,7 @@ __all__ = [
 ]
 
 
+_NO_KEYS: Final = pa.array([], TEXT)
 _PART_FIX: Final = (
     "the target differs from the upstream, or messages came out of order; copy the row anew, or quarantine such rows"
     " with --on-bad-message quarantine"
@@ -77,15 +77,14 @@ class KeyedChanges:
     """Net changes of a table with a key.
 
     key: lower-case column names.  absent: keys that must have no row.
-    expected: keys that a row of the target must have as they are spelled, if it is there; None where any spelling is
-        right (`key_spellings`).
+    expected: keys that a row of the target must have as they are spelled, if it is there (`key_spellings`).
     """
 
     table: Table
     key: tuple[str, ...]
     absent: pa.Array
     written: tuple[WrittenRows, ...]
-    expected: pa.Array | None = None
+    expected: pa.Array = field(default_factory=lambda: _NO_KEYS)
 
 
 class Image(NamedTuple):
@@ -169,29 +168,20 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
     ]
 
 
-def facts(
-    catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes, wishes: Wishes
-) -> Mapping[TableName, Facts]:
-    """Gives what a part of a window, as it was decoded, tells of the grain of its tables (`grains.facts_of`)."""
-    lists, list_of = distinct(changes, ("schema", "table", "columns", "key"))
-    names = [TableName(schema, table) for schema, table, _, _ in lists]
-    odd = {
-        name
-        for name, (_, _, columns, key) in zip(names, lists, strict=True)
-        if wishes.concern(name) or is_odd(_shape(catalog[name], split_forms(columns)[0], key))
-    }
-    if not odd:
-        return {}
-    changes = changes.filter(pa.array(np.array([name in odd for name in names])[list_of]))
-    changes = all_typed(catalog, changes, checked)
-    shapes, shape_of = _shapes(catalog, changes)
-    widths = [len(shape.names) for shape in shapes]
-    before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
-    return facts_of(shapes, shape_of, changes, before, after, wishes, are_all=False)
+def odd_tables(
+    catalog: Mapping[TableName, Table], lists: Iterable[tuple[TableName, str, str]], wishes: Wishes
+) -> dict[TableName, bool]:
+    """Gives the tables whose grain is not known before their changes are, and of each whether messages hold whole rows.
 
-
-def _shape(table: Table, columns: str, named: str) -> RowShape:
-    return RowShape.of(table, columns, choose_key(table, columns, named))
+    lists: the column lists of images, with their tables and the keys that messages name.
+    """
+    shapes = [
+        RowShape.of(catalog[n], c, choose_key(catalog[n], c, key))
+        for n, columns, key in lists
+        for c in [split_forms(columns)[0]]
+    ]
+    odd = {shape.table.name for shape in shapes if is_odd(shape) or wishes.concern(shape.table.name)}
+    return {name: not any(shape.lacks for shape in shapes if shape.table.name == name) for name in odd}
 
 
 def last_of_keys(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, after: Cells) -> Longs:
@@ -299,7 +289,7 @@ class _Keyed:
             shape.key,
             absent[0] if len(absent) == 1 else pa.concat_arrays(absent),
             rows_by_list,
-            expected=self.expected.get(shape.table.name),
+            expected=self.expected.get(shape.table.name, _NO_KEYS),
         )
 
     def _slice(self, state: int, number: int) -> pa.Array:

@@ -27,7 +27,7 @@ from bridge.rows.grains import NO_WISHES, Wishes
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
-from bridge.rows.sql.statement import Rendering, Stage, Statement
+from bridge.rows.sql.statement import Rendering, Statement
 from bridge.rows.types.resolve_types import all_typed
 from bridge.rows.types.type_check import CheckedTypes
 
@@ -183,7 +183,7 @@ class Part(NamedTuple):
 
 
 class Large(Protocol):
-    """Those who fold and render what is too large for the driver.  room: what is not."""
+    """Those who give what is too large for the driver part by part.  room: what is not."""
 
     room: Amount
 
@@ -338,6 +338,10 @@ class RowChanges:
             )  # fmt: skip
         return tables
 
+    def lists(self) -> set[tuple[TableName, str, str]]:
+        """Gives the column lists of images, with their tables and the keys that messages name."""
+        return {one for some in self._ask(_lists_of) for one in some}
+
     def of_tables(self, names: Collection[TableName]) -> RowChanges:
         """Gives the row changes of some tables."""
         tables = self.tables()
@@ -450,6 +454,11 @@ def _tables_of(rows: pa.Table) -> dict[TableName, TableRows]:
     return {TableName(*name): TableRows(ts, *of_kinds) for name, ts, of_kinds in found}
 
 
+def _lists_of(rows: pa.Table) -> list[tuple[TableName, str, str]]:
+    lists, _ = distinct(rows, (*_TABLE, "columns", "key"))
+    return [(TableName(schema, table), columns, key) for schema, table, columns, key in lists]
+
+
 def _dropped(rows: pa.Table, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
     dropped = Dropped(Counter(), Counter())
     names = ("topic", "partition", "offset", "commit_ts")
@@ -527,21 +536,3 @@ def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
         TableName(*name): grouped.slice(start, end - start)
         for name, (start, end) in zip(names, pairwise(bounds), strict=True)
     }
-
-
-def in_stages(tables: Iterable[Iterator[Statement]]) -> Iterator[Statement]:
-    """Gives the statements of all tables, stage by stage; those of each table come in the order of stages.
-
-    A statement is made when its turn comes: all together may be many megabytes, more than a processor's cache holds.
-    """
-    waiting = [(statement, rest) for rest in tables if (statement := next(rest, None)) is not None]
-    for stage in Stage:
-        later = []
-        for first, rest in waiting:
-            following: Statement | None = first
-            while following is not None and following.stage is stage:
-                yield following
-                following = next(rest, None)
-            if following is not None:
-                later.append((following, rest))
-        waiting = later

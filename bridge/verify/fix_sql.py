@@ -109,7 +109,7 @@ def net_changes(
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
     keys = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
     images: tuple[list[str], list[str]] = [], []
-    has_others = bool(other_uniques(table, key))
+    has_others = bool(other_uniques(table, key)) or table.writes_anew
     for difference in differences:
         if difference.expected is not None:
             is_freed = has_others or _is_in_the_way(shape, difference)
@@ -125,6 +125,12 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
         difference.finding is DifferenceKind.EXTRA
         or shape.identity(shape.key_of(difference.actual)) != shape.identity(difference.key)
     )
+
+
+def _stays(shape: ComparedColumns, difference: Difference) -> bool:
+    """Tells whether the row is there, and stays at its key."""
+    is_there = difference.expected is not None and difference.actual is not None
+    return is_there and not _is_in_the_way(shape, difference)
 
 
 def _keyless(
@@ -204,8 +210,11 @@ class FixFile:
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
-        # Of a table all at once: the statements of two parts would use one temporary table.
         for table, shape, differences, absent in self._differing.values():
+            if shape.key and not table.written_names.issubset(column.name.lower() for column in shape.actual):
+                # What only the target has would be lost with a row that is deleted and written anew.
+                self.add_updates(table, shape, [one for one in differences if _stays(shape, one)])
+                differences = [one for one in differences if not _stays(shape, one)]
             net = net_changes(table, shape, differences, absent)
             for statement in render(net, Rendering(table.name.schema)):
                 self._statements[statement.stage].append(statement)

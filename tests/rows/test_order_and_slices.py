@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.model import Column, Table, TableName
-from bridge.rows.order_and_slices import ROW_ORDER, RowChanges, by_table, in_stages
-from bridge.rows.sql.statement import Rendering, Stage, Statement
+from bridge.rows.order_and_slices import ROW_ORDER, RowChanges, by_table
+from bridge.rows.sql.statement import Rendering, Stage
 from tests.support.upstreams import events_table, row_change
 
 PLACES = st.lists(st.tuples(*[st.integers(0, 2)] * 4, st.sampled_from(["cdc", "b", "é", "cdc1"])), unique=True)
@@ -68,14 +68,6 @@ def test_few_rows_that_are_left_do_not_keep_the_others_in_memory() -> None:
     left = store.from_ts(40).from_ts(70).from_ts(90)
     assert left.amount.rows == 10
     assert left.table.get_total_buffer_size() < store.table.get_total_buffer_size() / 2
-
-
-@given(st.lists(st.lists(st.sampled_from(Stage), max_size=5)))
-def test_statements_of_all_tables_come_stage_by_stage(drawn: list[list[Stage]]) -> None:
-    """Within a stage by table, in the order in which each table gives them."""
-    tables = [[Statement(stage, TableName("m", str(i)), b"") for stage in sorted(one)] for i, one in enumerate(drawn)]
-    expected = sorted((statement for one in tables for statement in one), key=lambda statement: statement.stage)
-    assert list(in_stages(map(iter, tables))) == expected
 
 
 def test_statements_come_table_by_table() -> None:

@@ -23,7 +23,7 @@ from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.spark.event_transfer import export_events
 from bridge.spark.kept_rows.places import FileChunk, Given, Span
-from bridge.spark.kept_rows.shards import Rendered, Shards, read_statements
+from bridge.spark.kept_rows.shards import Shards
 from tests.support.upstreams import events_table, row_change
 
 T = TypeVar("T")
@@ -132,29 +132,16 @@ def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def rendered(
-    rendering: Rendering, table: Table, changes: pa.Table, shards: int, wanted: Wanted = ALL
-) -> list[Rendered]:
-    """As tasks do."""
-    made = Shards({NAME: table}, rendering, shards, None)
+def statements(rendering: Rendering, changes: pa.Table, shards: int, wanted: Wanted = ALL) -> list[Statement]:
+    """As of what tasks have divided."""
+    made = Shards({NAME: TABLE}, rendering, shards, None)
     divided = list(made.divide([Given(export_events(in_order(changes), None), wanted).rows()]))
-    found = [one for shard in range(shards) for one in made._render(shard, [d for d in divided if d[0] == shard])]
-    for one in found:
-        if not isinstance(one, Rendered):
-            raise one
-    return [one for one in found if isinstance(one, Rendered)]
+    of_shards = (made.statements(one for one in divided if one[0] == shard) for shard in range(shards))
+    return [statement for some in of_shards for statement in some]
 
 
-def statements(rendering: Rendering, changes: pa.Table, shards: int) -> list[Statement]:
-    return [
-        statement
-        for one in rendered(rendering, TABLE, changes, shards)
-        for statement in read_statements(one, {NAME: TABLE})
-    ]
-
-
-def test_statements_and_loads_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they were rendered, shard by shard: each row in one of them."""
+def test_each_row_is_in_one_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a statement, or in a load."""
     monkeypatch.setattr(render, "MIN_BYTES", 0)
     changes = events_table([(0, i, row_change(10, "t", ["id"], ["id"], after=[i])) for i in range(20)])
     [sql] = statements(Rendering("_bridge"), changes, 1)
@@ -168,7 +155,7 @@ def test_statements_and_loads_come_back(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_chunk_around_a_window_gives_nothing() -> None:
     """It has row changes before and after, and none in between."""
     changes = events_table([(0, ts, row_change(ts, "t", ["id"], ["id"], after=[ts])) for ts in (10, 20)])
-    assert rendered(Rendering("_bridge"), TABLE, changes, 2, Wanted(12, 18)) == []
+    assert statements(Rendering("_bridge"), changes, 2, Wanted(12, 18)) == []
 
 
 def test_a_refused_row_comes_back_with_all_its_words() -> None:
@@ -178,7 +165,7 @@ def test_a_refused_row_comes_back_with_all_its_words() -> None:
     with pytest.raises(Exception, match="lacks the column v") as here:
         list(RowChanges.here(changes).statements({NAME: TABLE}, Rendering("_bridge")))
     with pytest.raises(type(here.value)) as there:
-        rendered(Rendering("_bridge"), TABLE, changes, 2)
+        statements(Rendering("_bridge"), changes, 2)
     assert str(there.value) == str(here.value)
     refused = RefusedRowsError("no", table=("m", "t"), code="bad-value", where="x", fix="y", is_exact=True)
     again = pickle.loads(pickle.dumps(refused))

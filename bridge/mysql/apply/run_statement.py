@@ -17,7 +17,6 @@ from bridge.mysql.connection.session import Session, nothing
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     NO_DEFAULT,
-    NO_NULL,
     PACKET_TOO_LARGE,
     REFUSED_VALUE,
     TOO_LARGE_ROW,
@@ -46,8 +45,6 @@ _EXCHANGE_BYTES: Final = 64 * 1024
 
 
 def _refused(statement: Statement, error: MySQLError) -> ApplyError:
-    if statement.guarded and error_code(error) == NO_NULL and f"'{statement.guarded}'" in str(error):
-        return other_spelling(statement.table, f"{statement.guarded} is in it", f"table {statement.table}")
     what = f"the target refused rows of {statement.table}: {server_words(error)}"
     where = f"table {statement.table}; statement begins {statement.beginning}"
     if error_code(error) == PACKET_TOO_LARGE and statement.size < _ALWAYS_SENT:

@@ -23,11 +23,12 @@ from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
-from bridge.mysql.parallel.silent_executors import silence_told
 from bridge.mysql.server_errors import LOCK_WAIT, LockConflictError, is_lock_wait
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.rows.grains import NO_WISHES
 from bridge.rows.keys.key_spellings import is_alone
+from bridge.rows.net_changes import odd_tables
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
 
@@ -106,8 +107,9 @@ class ParallelWriter(Writer):
         rows, catalog = source.rows, source.catalog
         if not self._executors.write(rows):
             return None
+        odd = odd_tables(catalog, rows.lists(), NO_WISHES)
         names = list(rows.tables())
-        alone = [name for name in names if catalog[name].keys and is_alone(catalog[name])]
+        alone = [name for name in names if name not in odd and is_alone(catalog[name])]
         apart = rows.of_tables(alone)
         if not alone or not self._executors.write(apart):
             return None
@@ -142,8 +144,7 @@ class ParallelWriter(Writer):
             if not self._is_told:
                 log.info("executors_write", connections=self._connections)
                 self._is_told = True
-            with silence_told(self._target, self._ownership.others):
-                self._executors.write_apart(source, rendering, write, self._connections)
+            self._executors.write_apart(source, rendering, write, self._connections)
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)
         except NotWrittenError as error:

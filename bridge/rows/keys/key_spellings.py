@@ -68,15 +68,15 @@ def is_alone(table: Table) -> bool:
     return len(table.uniques) <= 1 and not table.writes_anew and all(is_exact(table, key) for key in table.keys)
 
 
-def are_plain(table: Table, key: tuple[str, ...], keys: pa.Array, *, are_all: bool) -> bool:
+def are_plain(table: Table, key: tuple[str, ...], keys: pa.Array) -> bool:
     """Tells whether no two of these keys (literals joined by SEP) are one to any server, but those that are the same.
-    In rare cases it says no although that is so.  are_all: whether there are no other keys."""
+    In rare cases it says no although that is so."""
     equalities = _equalities(table, key)
     parts = [keys] if len(key) == 1 else parts_of(keys, range(len(key)))
-    return len(keys) == 0 or all(_is_plain(*cell, are_all=are_all) for cell in zip(equalities, parts, strict=True))
+    return len(keys) == 0 or all(map(_is_plain, equalities, parts))
 
 
-def _is_plain(equality: _Equality, literals: pa.Array, *, are_all: bool) -> bool:
+def _is_plain(equality: _Equality, literals: pa.Array) -> bool:
     match equality:
         case _Equality.SAME:
             return True
@@ -84,14 +84,12 @@ def _is_plain(equality: _Equality, literals: pa.Array, *, are_all: bool) -> bool
             return not _any_matches(literals, _BLANK_AT_THE_END)
         case _Equality.CASE:
             folded = pc.ascii_lower(literals)
-            return not _any_matches(literals, _ODD) and (
-                folded.equals(literals) or (are_all and _as_many(literals, folded))
-            )
+            return not _any_matches(literals, _ODD) and (folded.equals(literals) or _as_many(literals, folded))
         case _Equality.DECIMAL:
             digits = pc.binary_length(pc.replace_substring_regex(literals, r"^[^.]*", ""))
-            return are_all and _is_one(digits) and not _any_matches(literals, _DECIMAL, but=True)
+            return _is_one(digits) and not _any_matches(literals, _DECIMAL, but=True)
         case _Equality.MOMENT:
-            return are_all and _is_one(pc.binary_length(literals))
+            return _is_one(pc.binary_length(literals))
         case _Equality.UNKNOWN:
             return False
 

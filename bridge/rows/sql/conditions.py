@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -13,12 +12,13 @@ from bridge.events import SEP
 from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.keys.key_spellings import spelled_texts
-from bridge.rows.literal_offsets import joined, parts_of, runs, wrapped
+from bridge.rows.literal_offsets import joined, parts_of, wrapped
 from bridge.rows.net_changes import Image
 from bridge.rows.sql import members
-from bridge.rows.sql.statement import STATEMENT_BYTES, cut_to_statements
+from bridge.rows.sql.statement import cut_to_statements
 
 KEYS_PER_DELETE = 2000
+_VALUES_PER_GUARD: Final = 200
 
 
 class WrittenColumns(NamedTuple):
@@ -73,65 +73,36 @@ def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterat
     yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(names)))), " OR ", KEYS_PER_DELETE)
 
 
-def spelled_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Gives conditions that find the rows of these keys whose texts have the same bytes as the keys."""
-    texts = spelled_texts(table, key)
-    columns = [(quote_name(table.columns[part].name), part in texts) for part in key]
-    is_one_text = len(key) == 1 and bool(texts)
-    for batch in runs(keys, STATEMENT_BYTES // 2, KEYS_PER_DELETE):
-        parts = parts_of(batch, range(len(key)))
-        if is_one_text and len(batch) > 1:
-            body = ",".join(batch.to_pylist())
-            yield f"{columns[0][0]} IN ({body}) AND {_bytes_of(columns[0][0])} IN ({body})"
+def guards(table: Table, unique: tuple[str, ...], values: Sequence[Sequence[str]], but: str = "") -> Iterator[str]:
+    """Gives queries of rows whose values of a unique key are one with these to the server, and whose texts have other
+    bytes: such a row must not be overwritten.  but: a further condition.
+
+    TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds are
+    one.
+    """
+    texts, lengths = spelled_texts(table, unique), table.prefixes.get(unique, (None,) * len(unique))
+    names = [quote_name(table.columns[part].name) for part in unique]
+
+    def is_other(literals: Sequence[str]) -> str:
+        equal, same_bytes = list[str](), list[str]()
+        for part, name, literal, length in zip(unique, names, literals, lengths, strict=True):
+            column, value = (f"LEFT({name},{length})", f"LEFT({literal},{length})") if length else (name, literal)
+            if part in texts:
+                own = column if literal.startswith("x'") else f"CONVERT({column} USING utf8mb4)"
+                equal.append(f"{column}>={value} AND {column}<={value}")
+                same_bytes.append(f"CAST({own} AS BINARY)=CAST({value} AS BINARY)")
+            else:
+                equal.append(f"{column}={value}")
+        return f"({' AND '.join(equal)} AND NOT ({' AND '.join(same_bytes)}))"
+
+    for start in range(0, len(values), _VALUES_PER_GUARD):
+        batch = values[start : start + _VALUES_PER_GUARD]
+        if len(unique) == 1 and len(batch) > 1 and not any(lengths) and all(one[0].startswith("'") for one in batch):
+            body = ",".join(one[0] for one in batch)
+            where = f"{names[0]} IN ({body}) AND CAST(CONVERT({names[0]} USING utf8mb4) AS BINARY) NOT IN ({body})"
         else:
-            is_equal, is_same_bytes = (
-                " OR ".join(_wrapped([compare(*column) for column in columns], parts))
-                for compare in (_equal, _same_bytes)
-            )
-            yield f"({is_equal}) AND ({is_same_bytes})"
-
-
-def _bytes_of(column: str) -> str:
-    """Gives the bytes of a text as utf8mb4, in which literals are."""
-    return f"CAST(CONVERT({column} USING utf8mb4) AS BINARY)"
-
-
-_Pieces = list[tuple[str, str]]
-"""A condition on one column: what stands before and behind its literal, each time that it holds it."""
-
-
-def _equal(name: str, is_text: bool) -> _Pieces:
-    """Compares as the collation does.  TiDB would take a text that equals a literal for the literal, bytes included:
-    it does not see that two bounds are one."""
-    return [(f"{name}>=", " AND "), (f"{name}<=", "")] if is_text else [(f"{name}=", "")]
-
-
-def _same_bytes(name: str, is_text: bool) -> _Pieces:
-    """Compares the bytes of a text."""
-    return [(f"{_bytes_of(name)}=CAST(", " AS BINARY)")] if is_text else _equal(name, is_text)
-
-
-def _wrapped(columns: Sequence[_Pieces], parts: Sequence[pa.Array]) -> list[str]:
-    """Writes the condition of each key: those of its columns."""
-    template, literals = ["("], []
-    for number, (pieces, part) in enumerate(zip(columns, parts, strict=True)):
-        for before, behind in pieces:
-            template[-1] += before if number == 0 or before != pieces[0][0] else f" AND {before}"
-            template.append(behind)
-            literals.append(part)
-    conditions: list[str] = wrapped([*template[:-1], template[-1] + ")"], literals).to_pylist()
-    return conditions
-
-
-def prefix_conditions(table: Table, unique: tuple[str, ...], keys: pa.Array) -> Iterator[str]:
-    """Does what `key_conditions` does, by the beginnings of values that a unique key holds.  No index supports that."""
-    sides: list[list[str]] = []
-    for part, length in zip(unique, table.prefixes[unique], strict=True):
-        name = quote_name(table.columns[part].name)
-        sides.append([f"LEFT({name},{length})=LEFT(", f",{length})"] if length else [f"{name}=", ""])
-    ends = [f"{end} AND {begin}" for (_, end), (begin, _) in pairwise(sides)]
-    template = [f"({sides[0][0]}", *ends, f"{sides[-1][1]})"]
-    yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(unique)))), " OR ", KEYS_PER_DELETE)
+            where = f"({' OR '.join(map(is_other, batch))})"
+        yield f"SELECT {','.join(names)} FROM {quote_name(*table.name)} WHERE {where}{but} LIMIT 1"
 
 
 def binary_match(table: Table, image: Image) -> str:

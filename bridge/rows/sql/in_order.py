@@ -3,9 +3,8 @@
 A *moment* is what has no order within itself: the changes of one commit ts, or one change by event time.  Moments come
 in order, each as statements that give the same rows when they run again:
 
-1. keys from which rows go are deleted, and keys whose further unique values may change, so that a write can
-   conflict only on its own key;
-2. rows are written: anew where they were deleted, otherwise over the row that has their key.
+1. keys from which rows go, and those to which rows come, are deleted, so that a write conflicts with nothing;
+2. rows are written.
 
 Where messages lack columns, the row is updated in place, so that it keeps their values, and is inserted if it is not
 there.  A change by event time that lacks columns holds a part of its row, which must be there.
@@ -17,32 +16,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from bridge.events import SEP, Kind
-from bridge.model import Column, Table
-from bridge.quoting import quote_name
+from bridge.model import Column, Table, TableName
+from bridge.quoting import free_name, quote_name
 from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
-from bridge.rows.keys.key_steps import RowShape, compared, other_uniques
-from bridge.rows.literal_offsets import TEXT
-from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, WrittenRows
+from bridge.rows.keys.key_steps import RowShape, other_uniques
+from bridge.rows.net_changes import Image, OrderedChanges
 from bridge.rows.sql import members
-from bridge.rows.sql.conditions import WrittenColumns, binary_match, set_by_themselves
-from bridge.rows.sql.copied_zeros import zero_of_copy, zero_table
-from bridge.rows.sql.scratch_tables import KeptValues
+from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, set_by_themselves
 from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
 
 _ROWS_AT_ONCE: Final = 5_000
 """So many row changes are Python objects at once."""
 _KEYS: Final = 200
 """So many keys one DELETE names."""
-_FEW: Final = 3
-"""So many rows of one moment are deleted and inserted together; fewer are written over those that are there."""
-_LONG: Final = 64 * 1024
-"""So many characters of a row are not written twice in one statement."""
+_ZERO_TABLE: Final = "enum zero"
 Numbered = tuple[int, Statement]
 """A statement with the number of the row change that it writes."""
 
@@ -59,11 +50,6 @@ class _List:
         self.key_at = self.shape.at(key)
         left_alone = (name for name in set_by_themselves(table) if name not in self.written.names)
         self.stay = [f"{quote_name(name)}={quote_name(name)}" for name in left_alone]
-        self.others: dict[bool, list[list[int]]] = {
-            by_time: [compared(self.shape, unique, by_time=by_time) for unique in other_uniques(table, key)]
-            for by_time in (False, True)
-        }
-        """Where the further unique values are, by whether changes go by event time; [] where messages do not tell."""
         self.uniques = {
             unique: self.shape.at(unique) for unique in table.uniques if set(unique) <= set(self.shape.names)
         }
@@ -124,17 +110,6 @@ class Change(NamedTuple):
         assert self.new is not None
         return self.new
 
-    @property
-    def frees(self) -> bool:
-        """Whether a further unique value may change."""
-        old, new = self.old, self.new
-        others = new.of.others[self.by_time] if new is not None else ()
-        if new is None or not others:
-            return False
-        if old is None or self.moves:
-            return True
-        return any(not places or any(old.literals[i] != new.literals[i] for i in places) for places in others)
-
 
 def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
     """Gives the statements of row changes of one table, in order; each is made when it is asked for.
@@ -143,16 +118,10 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
     """
     _note(net, rendering)
     if net.table.copies_zeros:
-        yield from zero_table(net.table.name, rendering.scratch_schema)
+        yield from _zero_table(net.table.name, rendering.scratch_schema)
     for moment in moments(net, rendering):
         for _, statement in moment.statements(rendering):
-            is_plain = (
-                net.key
-                and statement.expect is None
-                and not statement.otherwise
-                and statement.stage in {Stage.DELETE, Stage.WRITE}
-            )
-            yield statement._replace(joins=True) if is_plain else statement
+            yield statement._replace(joins=moment.is_plain and statement.expect is None)
 
 
 def _note(net: OrderedChanges, rendering: Rendering) -> None:
@@ -165,7 +134,7 @@ def _note(net: OrderedChanges, rendering: Rendering) -> None:
 
 def moments(net: OrderedChanges, rendering: Rendering) -> Iterator[Moment]:
     """Gives the moments of row changes of one table, in order."""
-    zero = zero_of_copy(rendering.scratch_schema) if net.table.copies_zeros else ""
+    zero = _zero_of_copy(rendering.scratch_schema) if net.table.copies_zeros else ""
     for _, changes in groupby(_changes(net), key=lambda change: change.moment):
         yield Moment(net.table, net.key, tuple(changes), zero)
 
@@ -200,9 +169,14 @@ class Moment:
         """Gives its statements.  is_single: whether each writes one row."""
         if not self.key:
             return self._keyless(is_single=is_single)
-        if any(change.new is not None and change.row_after.of.shape.lacks for change in self.changes):
-            return self._in_place(rendering)
-        return self._whole(rendering, is_single=is_single)
+        return self._whole(rendering, is_single=is_single) if self.is_plain else self._in_place(rendering)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether they are of whole rows that have a key."""
+        return bool(self.key) and all(
+            change.new is None or not change.row_after.of.shape.lacks for change in self.changes
+        )
 
     def without(self, number: int, stage: Stage) -> tuple[Moment, Change]:
         """Takes out the change that the target refuses at a stage.  Gives the others, and the refused one.  Of a change
@@ -236,22 +210,15 @@ class Moment:
     def _whole(self, rendering: Rendering, *, is_single: bool) -> Iterator[Numbered]:
         """Writes whole rows."""
         images, first = self._images, self.changes[0].number
-        freed = {change.row_after.key for change in self.changes if change.new is not None and change.frees}
-        is_safe = rendering.safe_mode and bool(other_uniques(self.table, self.key))
-        is_long = any(sum(map(len, change.row_after.literals)) > _LONG for change in images.values())
-        if is_safe or is_long or len(images) >= _FEW or self.table.copies_zeros:
-            freed = set(images)
-        for sql in self._deleting([key for key in self._gone if key not in images or key in freed]):
+        gone = set(self._gone)
+        for sql in self._deleting(self._gone):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._guards()
-        for sql in self._deleting([key for key in images if key in freed]):
+        for sql in self._deleting([key for key in images if key not in gone]):
             yield first, self._statement(Stage.DELETE, sql)
         if rendering.safe_mode:
             yield from self._freeing(stays=False)
-        yield from self._inserting([change for key, change in images.items() if key in freed], is_single=is_single)
-        for key, change in images.items():
-            if key not in freed:
-                yield change.number, self._statement(Stage.WRITE, self._upsert(change.row_after))
+        yield from self._inserting(list(images.values()), is_single=is_single)
 
     def _in_place(self, rendering: Rendering) -> Iterator[Numbered]:
         """Writes rows of which messages do not hold all columns."""
@@ -283,55 +250,56 @@ class Moment:
             yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
 
     def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
-        """Writes such rows where they may trade unique values: they are deleted and inserted, and get back what the
-        messages do not hold."""
-        first, by_list = self.changes[0].number, dict[str, list[Change]]()
-        for change in self._images.values():
-            by_list.setdefault(change.row_after.of.shape.columns, []).append(change)
-        nothing = pa.array([], TEXT)
-        written = [
-            WrittenRows(columns, nothing, pa.array([change.row_after.image.literals for change in changes], TEXT))
-            for columns, changes in by_list.items()
-        ]
-        net = KeyedChanges(self.table, self.key, nothing, tuple(written))
-        keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
-        for statement in chain.from_iterable(keeping.keep() for keeping in keepings):
-            yield first, statement
+        """Writes such rows where they may trade unique values: they are deleted and inserted, and get back from
+        temporary tables what the messages do not hold."""
+        first, restoring = self.changes[0].number, list[str]()
+        for number, of in enumerate({change.row_after.of for change in self._images.values()}):
+            keys = [key for key, change in self._images.items() if change.row_after.of is of]
+            extra = [c for name, c in self.table.columns.items() if name not in of.shape.names and not c.generated]
+            kept = quote_name(rendering.scratch_schema, f"kept values {number}")
+            for sql in self._keeping(kept, keys, extra) if extra else ():
+                yield first, self._statement(Stage.DELETE, sql)
+            restoring += self._restoring(kept, extra) if extra else ()
         for sql in self._deleting(list(self._images), by_one=True):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._inserting(list(self._images.values()), is_single=True)
-        for statement in chain.from_iterable(keeping.restore() for keeping in keepings):
-            yield first, statement
+        for sql in restoring:
+            yield first, self._statement(Stage.WRITE, sql)
+
+    def _keeping(self, kept: str, keys: Sequence[tuple[str, ...]], extra: Sequence[Column]) -> Iterator[str]:
+        """Copies the keys of rows, and what messages do not hold of them.  TiDB has no CREATE TABLE ... AS SELECT, and
+        servers with sql_require_primary_key want a primary key, which the rows' own may not be (a prefix)."""
+        columns = [*(self.table.columns[part] for part in self.key), *extra]
+        names = ",".join(quote_name(column.name) for column in columns)
+        number = quote_name(free_name("kept number", [column.name for column in columns]))
+        lines = [f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY", *map(_definition, columns)]
+        yield f"DROP TEMPORARY TABLE IF EXISTS {kept}"
+        yield f"CREATE TEMPORARY TABLE {kept} ({','.join(lines)})"
+        copied = f"SELECT {','.join(map(_copied, columns))} FROM {self._target}"
+        for where in self._conditions(keys, by_one=True):
+            yield f"INSERT INTO {kept} ({names}) {copied} WHERE {where}"
+
+    def _restoring(self, kept: str, extra: Sequence[Column]) -> Iterator[str]:
+        """Writes what was copied back, and keeps columns as they are which the server would otherwise set."""
+        on = " AND ".join(
+            f"LEFT(t.{name},{length})=LEFT(kept.{name},{length})" if length else f"t.{name}=kept.{name}"
+            for name, length in zip(self._names, self._lengths(self.key), strict=True)
+        )
+        values = [f"t.{quote_name(column.name)}={_copied(column, 'kept.')}" for column in extra]
+        names = [quote_name(name) for name in set_by_themselves(self.table) if name not in {c.name for c in extra}]
+        values += [f"t.{name}=t.{name}" for name in names]
+        yield f"UPDATE {self._target} t JOIN {kept} kept ON {on} SET {','.join(values)}"
+        yield f"DROP TEMPORARY TABLE {kept}"
 
     def _guards(self) -> Iterator[Numbered]:
         """Asks for rows that would be overwritten although their keys are spelled otherwise, but for those that go."""
         if not is_guarded(self.table, self.key):
             return
         but = "".join(f" AND NOT ({self._has_key(key)})" for key in self._gone)
-        for key, change in self._images.items():
-            if change.old is not None or change.kind != Kind.UPDATE:  # otherwise nothing says which key its row had
-                yield from self._guard(change.number, self.key, key, but)
-
-    def _guard(self, number: int, unique: tuple[str, ...], values: Sequence[str], but: str = "") -> Iterator[Numbered]:
-        """Asks for a row whose value is one with this to the server, and whose texts have other bytes.
-
-        TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds
-        are one.
-        """
-        texts, equal, same_bytes = spelled_texts(self.table, unique), list[str](), list[str]()
-        for part, value, length in zip(unique, values, self._lengths(unique), strict=True):
-            name = quote_name(self.table.columns[part].name)
-            column, literal = (f"LEFT({name},{length})", f"LEFT({value},{length})") if length else (name, value)
-            if part in texts:
-                own = column if value.startswith("x'") else f"CONVERT({column} USING utf8mb4)"
-                equal.append(f"{column}>={literal} AND {column}<={literal}")
-                same_bytes.append(f"CAST({own} AS BINARY)=CAST({literal} AS BINARY)")
-            else:
-                equal.append(f"{column}={literal}")
-        names = ",".join(quote_name(self.table.columns[part].name) for part in unique)
-        where = f"{' AND '.join(equal)} AND NOT ({' AND '.join(same_bytes)}){but}"
-        sql = f"SELECT {names} FROM {self._target} WHERE {where} LIMIT 1"
-        yield number, self._statement(Stage.DELETE, sql, expect=0)
+        # Of an update without its old row nothing says which key that had.
+        keys = [key for key, one in self._images.items() if one.old is not None or one.kind != Kind.UPDATE]
+        for sql in guards(self.table, self.key, keys, but):
+            yield self.changes[0].number, self._statement(Stage.DELETE, sql, expect=0)
 
     def _freeing(self, *, stays: bool) -> Iterator[Numbered]:
         """Deletes rows that have a unique value which is about to be written.  stays: whether the rows that are written
@@ -344,20 +312,25 @@ class Moment:
                 if "NULL" in literals or (unique == self.key and unique not in self.table.prefixes):
                     continue
                 if self.table.guards_spelling and spelled_texts(self.table, unique):
-                    yield from self._guard(change.number, unique, literals)
+                    for sql in guards(self.table, unique, [literals]):
+                        yield change.number, self._statement(Stage.DELETE, sql, expect=0)
                 sql = f"DELETE FROM {self._target} WHERE {self._is_one(tuple(literals), unique)}{but}"
                 yield change.number, self._statement(Stage.DELETE, sql)
 
     def _deleting(self, keys: Sequence[tuple[str, ...]], but: str = "", *, by_one: bool = False) -> Iterator[str]:
-        """Deletes the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them
-        by their values."""
+        """Deletes the rows of keys.  by_one: as of `_conditions`."""
+        for where in self._conditions(keys, by_one=by_one):
+            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
+
+    def _conditions(self, keys: Sequence[tuple[str, ...]], *, by_one: bool) -> Iterator[str]:
+        """Finds the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them by
+        their values."""
         for start in range(0, len(keys), _KEYS):
             batch = keys[start : start + _KEYS]
             if len(self.key) == 1 and not (by_one and self.key in self.table.prefixes):
-                where = f"{self._names[0]} IN ({','.join([key[0] for key in batch])})"
+                yield f"{self._names[0]} IN ({','.join([key[0] for key in batch])})"
             else:
-                where = " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in batch)
-            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
+                yield " OR ".join(f"({self._is_one(key) if by_one else self._has_key(key)})" for key in batch)
 
     def _inserting(self, changes: Sequence[Change], *, is_single: bool) -> Iterator[Numbered]:
         """Inserts rows, several by one statement where they have the same columns."""
@@ -375,9 +348,6 @@ class Moment:
 
     def _insert(self, row: _Row) -> str:
         return f"{row.of.insert}{','.join(self._values(row))})"
-
-    def _upsert(self, row: _Row) -> str:
-        return f"{self._insert(row)} ON DUPLICATE KEY UPDATE {','.join(self._assigned(row))}"
 
     def _update(self, row: _Row, condition: str) -> str:
         return f"UPDATE {self._target} SET {','.join([*self._assigned(row), *row.of.stay])} WHERE {condition}"
@@ -438,6 +408,35 @@ class Moment:
 
     def _statement(self, stage: Stage, sql: str, **fields: Any) -> Statement:
         return Statement(stage, self.table.name, sql.encode(), **fields)
+
+
+def _zero_of_copy(scratch_schema: str) -> str:
+    """Gives what the error value of an ENUM is copied from."""
+    return f"(SELECT zero FROM {quote_name(scratch_schema, _ZERO_TABLE)})"
+
+
+def _zero_table(table: TableName, scratch_schema: str) -> Iterator[Statement]:
+    """Makes it, for TiDB, which takes the error value from a column alone: there NULL has become it, in a column that
+    is NOT NULL, which INSERT IGNORE allows with a warning of its own (tried on v8.5)."""
+    name = quote_name(scratch_schema, _ZERO_TABLE)
+    for sql in (
+        f"DROP TEMPORARY TABLE IF EXISTS {name}",
+        f"CREATE TEMPORARY TABLE {name} (n INT PRIMARY KEY, zero ENUM('x') NOT NULL)",
+        f"INSERT IGNORE INTO {name} VALUES (1,NULL)",
+    ):
+        yield Statement(Stage.DELETE, table, sql.encode())
+
+
+def _definition(column: Column) -> str:
+    """Gives the line of CREATE TABLE for a column of another table's type."""
+    text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
+    return f"{quote_name(column.name)} {column.type}{text} {'NULL' if column.nullable else 'NOT NULL'}"
+
+
+def _copied(column: Column, alias: str = "") -> str:
+    """Writes the value of a column that is copied to another one of its type.  alias: of the table, with its point."""
+    name = f"{alias}{quote_name(column.name)}"
+    return f"CAST({name} AS UNSIGNED)" if column.has_nameless_member else name
 
 
 def _from_the_end(updates: Sequence[Change]) -> Iterator[Change]:

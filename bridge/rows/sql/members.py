@@ -63,11 +63,11 @@ def written(column_type: str, literal: str) -> str:
     return zero.literal
 
 
-def with_zeros(images: pa.Array, types: Sequence[str], literal: str = "") -> pa.Array:
+def with_zeros(images: pa.Array, types: Sequence[str]) -> pa.Array:
     """Gives images (large strings, none of them null) with the literals by which error values are written; the same
     object where there are none.
 
-    types: of all their columns.  literal: what is written instead.
+    types: of all their columns.
     """
     zeros = {at: zero for at, column_type in enumerate(types) if (zero := zero_of(column_type)) is not None}
     if not zeros or len(images) == 0:
@@ -80,7 +80,7 @@ def with_zeros(images: pa.Array, types: Sequence[str], literal: str = "") -> pa.
     for place, zero in enumerate(zeros.values()):
         of_column = pc.equal(pa.array(old.place), place)
         names = pa.array([_NUMBER, _NAME] if zero.is_empty_name else [_NUMBER], TEXT)
-        new = pc.if_else(pc.and_(of_column, pc.is_in(new, names)), pa.scalar(literal or zero.literal, TEXT), new)
+        new = pc.if_else(pc.and_(of_column, pc.is_in(new, names)), pa.scalar(zero.literal, TEXT), new)
     return replaced(images, old, new)
 
 

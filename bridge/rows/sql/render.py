@@ -2,25 +2,23 @@
 
 The order within a target transaction:
 
-1. the values of target-only columns that a delete would lose go into a scratch table;
-2. deleted keys, and keys whose other unique values change, are deleted: so a write can conflict only on its own key;
-3. rows are written;
-4. the values of the scratch table are written back.
+1. deleted keys, and keys whose other unique values change, are deleted: so a write can conflict only on its own key;
+2. rows are written.
 
 Changes that go by transaction are turned into SQL by `in_order`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from itertools import chain
+from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.events import SEP
 from bridge.model import Table
 from bridge.quoting import quote_name
-from bridge.rows.keys.key_spellings import is_exact, spelled_texts
+from bridge.rows.keys.key_spellings import is_exact
 from bridge.rows.literal_offsets import TEXT, joined, parts_of, runs
 from bridge.rows.net_changes import (
     Image,
@@ -35,15 +33,13 @@ from bridge.rows.sql import members
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
+    guards,
     key_conditions,
     keys_of,
     set_by_themselves,
-    spelled_conditions,
 )
-from bridge.rows.sql.copied_zeros import copied_zeros
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
-from bridge.rows.sql.scratch_tables import KeptValues
 from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
 
 
@@ -54,14 +50,6 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
     """
     if isinstance(net, OrderedChanges):
         return ordered(net, rendering)
-    copied = copied_zeros(net, rendering.scratch_schema) if net.table.copies_zeros else None
-    if copied is not None:
-        statements = chain(copied.made, _render(copied.net, rendering))
-        return (statement._replace(is_once=True) for statement in statements)
-    return _render(net, rendering)
-
-
-def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterator[Statement]:
     if isinstance(net, KeylessChanges):
         return _render_keyless(net)
     return (statement._replace(is_once=False) for statement in _render_keyed(net, rendering))
@@ -69,16 +57,14 @@ def _render(net: KeyedChanges | KeylessChanges, rendering: Rendering) -> Iterato
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    written = [_all_freed(rows) for rows in net.written] if table.writes_anew else net.written
-    keepings = [keeping for rows in written if (keeping := KeptValues.of(net, rendering, rows))]
-    for keeping in keepings:
-        yield from keeping.keep()
-    gone = (keys_of(rows.columns, rows.freed, net.key) for rows in written if len(rows.freed))
-    yield from _delete(net, pa.concat_arrays([net.absent, *gone]))
-    for rows in written:
+    gone = (keys_of(rows.columns, rows.freed, net.key) for rows in net.written if len(rows.freed))
+    target = quote_name(*table.name)
+    for sql in guards(table, net.key, [key.split(SEP) for key in net.expected.to_pylist()]):
+        yield Statement(Stage.DELETE, table.name, sql.encode(), expect=0)
+    for condition in key_conditions(table, net.key, pa.concat_arrays([net.absent, *gone])):
+        yield Statement(Stage.DELETE, table.name, f"DELETE FROM {target} WHERE {condition}".encode())
+    for rows in net.written:
         yield from _write(net, rendering, rows)
-    for keeping in keepings:
-        yield from keeping.restore()
 
 
 def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterator[Statement]:
@@ -88,49 +74,11 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     takes_loads = rendering.load_bytes and table.name in rendering.loadable
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
         images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
-    with_key = bool(other_uniques(table, net.key)) or not is_exact(table, net.key)
-    is_guarded = net.expected is not None and {name.lower() for name in into.names}.issuperset(net.key)
-    texts = spelled_texts(table, net.key) if is_guarded else ()
-    guarded = next((name for name in into.names if name.lower() in texts), "")
-    changes = _on_duplicate_key(into, net.key, with_key=with_key, guarded=guarded, texts=texts)
-    for statement in _multi_row(table, into, images, changes):
-        yield statement._replace(guarded=guarded)
-
-
-def _delete(net: KeyedChanges, keys: pa.Array) -> Iterator[Statement]:
-    """Deletes the rows of these keys.  One that must be spelled as its key is, and is not, stays: the row that comes in
-    its place finds it, and safe mode then asks for it."""
-    plain = keys
-    if net.expected is not None:
-        is_expected = pc.is_in(keys, net.expected)
-        plain = keys.filter(pc.invert(is_expected))
-        for condition in spelled_conditions(net.table, net.key, keys.filter(is_expected)):
-            yield _deleting(net.table, condition)
-    for condition in key_conditions(net.table, net.key, plain):
-        yield _deleting(net.table, condition)
-
-
-def _deleting(table: Table, condition: str) -> Statement:
-    return Statement(Stage.DELETE, table.name, f"DELETE FROM {quote_name(*table.name)} WHERE {condition}".encode())
-
-
-def _all_freed(rows: WrittenRows) -> WrittenRows:
-    return WrittenRows(rows.columns, rows.images.slice(0, 0), pa.concat_arrays([rows.images, rows.freed]))
-
-
-def _on_duplicate_key(
-    into: WrittenColumns, key: tuple[str, ...], *, with_key: bool, guarded: str, texts: Sequence[str]
-) -> str:
-    """Says what becomes of a row whose key is taken.  guarded: the first column of the key that becomes NULL where the
-    row's key has other bytes (`texts` have them), "" where they may differ."""
-    changed = [name for name in into.names if with_key or name.lower() not in key] or list(into.names[:1])
-    values = {name: f"VALUES({quote_name(name)})" for name in changed}
-    if guarded:
-        names = {name.lower(): quote_name(name) for name in into.names}
-        is_one = " AND ".join(f"{names[part]}=VALUES({names[part]})" for part in key)
-        differs = " OR ".join(f"CAST({n} AS BINARY)<>CAST(VALUES({n}) AS BINARY)" for n in (names[t] for t in texts))
-        values[guarded] = f"IF({is_one} AND ({differs}),NULL,{values[guarded]})"
-    return " ON DUPLICATE KEY UPDATE " + ",".join(f"{quote_name(name)}={value}" for name, value in values.items())
+    changed = into.names
+    if not other_uniques(table, net.key) and is_exact(table, net.key):
+        changed = tuple(name for name in into.names if name.lower() not in net.key) or into.names[:1]
+    updates = ",".join(f"{quote_name(name)}=VALUES({quote_name(name)})" for name in changed)
+    yield from _multi_row(table, into, images, f" ON DUPLICATE KEY UPDATE {updates}")
 
 
 def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str) -> Iterator[Statement]:

@@ -26,10 +26,8 @@ STATEMENT_BYTES = 512 * 1024
 class Stage(IntEnum):
     """When a statement runs within its transaction."""
 
-    KEEP = 0
-    DELETE = 1
-    WRITE = 2
-    RESTORE = 3
+    DELETE = 0
+    WRITE = 1
 
 
 class Statement(NamedTuple):
@@ -44,8 +42,6 @@ class Statement(NamedTuple):
     joins: whether it may be sent together with others, in one exchange: any number of rows is right.
     otherwise: the statements that are tried one after the other where this one, and those before, match no row.
     is_part: whether the messages hold only parts of its rows.
-    guarded: the column that becomes NULL, which it does not take, where a row would be overwritten by one whose key is
-        spelled otherwise; "" where there is none.
     """
 
     stage: Stage
@@ -55,7 +51,6 @@ class Statement(NamedTuple):
     is_once: bool = True
     load: Load | None = None
     is_part: bool = False
-    guarded: str = ""
     otherwise: tuple[bytes, ...] = ()
     joins: bool = False
 
@@ -106,7 +101,6 @@ class Rendering:
         ahead of the log).
     load_bytes: about how many bytes one LOAD DATA sends, where it does what INSERT does; 0: no loads.
     in_order: tables that go by transaction in any case (`rows.grains`).
-    piece: the number of this piece, where several are rendered apart and run by one session.
     loadable: the tables into which the target accepts loads.
     checked_types: the column lists whose types were found to fit.
     by_transaction: the tables that have gone by transaction, and why; rendering adds to it.
@@ -115,7 +109,6 @@ class Rendering:
     scratch_schema: str
     safe_mode: bool = False
     load_bytes: int = 0
-    piece: int = 0
     loadable: frozenset[TableName] = frozenset()
     in_order: frozenset[TableName] = frozenset()
     checked_types: CheckedTypes = field(default_factory=CheckedTypes, compare=False)

@@ -15,7 +15,7 @@ from bridge.model import Table, TableName
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.keys.key_steps import RowShape
 from bridge.rows.keys.key_sums import key_sums
-from bridge.rows.literal_offsets import TEXT, Cells, to_numpy, whole
+from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.net_changes import choose_key
 from bridge.rows.order_and_slices import by_table
 from bridge.rows.types.resolve_types import typed
@@ -23,17 +23,11 @@ from bridge.rows.types.type_check import CheckedTypes
 
 
 class KeyedRows(NamedTuple):
-    """Row changes of one table (EVENT_SCHEMA), and the key of each one's row, literals joined by SEP.
-
-    key: the names of its columns; () for a table without a key, whose rows all have the key "".
-    is_torn: whether they are halves of changes that move a row to another key, and lack columns that only that row has.
-    """
+    """Row changes of one table with a key (EVENT_SCHEMA), and the key of each one's row, literals joined by SEP."""
 
     table: Table
-    key: tuple[str, ...]
     changes: pa.Table
     keys: pa.Array
-    is_torn: bool = False
 
 
 def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> Iterator[KeyedRows]:
@@ -42,29 +36,25 @@ def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Checke
     An update that moves its row to another key becomes two changes: a delete at the old key, and an insert at the new
     one.
     """
-    for name, rows in by_table(changes).items():
-        yield from _keyed(catalog[name], typed(catalog[name], rows, checked))
+    for name, mine in by_table(changes).items():
+        yield from _keyed(catalog[name], typed(catalog[name], mine, checked))
 
 
 def _keyed(table: Table, changes: pa.Table) -> Iterator[KeyedRows]:
     shapes, shape_of = distinct(changes, ("columns", "key"))
     for number, (columns, handle) in enumerate(shapes):
-        rows = changes if len(shapes) == 1 else changes.filter(pa.array(shape_of == number))
-        key = choose_key(table, columns, handle)
-        if not key:
-            yield KeyedRows(table, key, rows, pa.repeat(pa.scalar("", TEXT), rows.num_rows))
-            continue
-        shape = RowShape.of(table, columns, key)
-        old, new = (_keys(rows, image, shape) for image in ("before", "after"))
+        mine = changes if len(shapes) == 1 else changes.filter(pa.array(shape_of == number))
+        shape = RowShape.of(table, columns, choose_key(table, columns, handle))
+        old, new = (_keys(mine, image, shape) for image in ("before", "after"))
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
         if not moves.any():
-            yield KeyedRows(table, key, rows, pc.coalesce(new, old))
+            yield KeyedRows(table, mine, pc.coalesce(new, old))
             continue
         stays, moved = pa.array(~moves), pa.array(moves)
-        deletes, inserts = (_as_kind(rows.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
-        yield KeyedRows(table, key, rows.filter(stays), pc.coalesce(new, old).filter(stays))
-        yield KeyedRows(table, key, deletes, old.filter(moved), shape.lacks)
-        yield KeyedRows(table, key, inserts, new.filter(moved), shape.lacks)
+        gone, come = (_as_kind(mine.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
+        yield KeyedRows(table, mine.filter(stays), pc.coalesce(new, old).filter(stays))
+        yield KeyedRows(table, gone, old.filter(moved))
+        yield KeyedRows(table, come, new.filter(moved))
 
 
 def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:

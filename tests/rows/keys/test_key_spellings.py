@@ -194,7 +194,7 @@ def test_keys_that_may_be_one_are_not_plain(session: Session) -> None:
     table = load_tables(session, [NAME])[NAME]
 
     def is_plain(column: str, keys: list[str]) -> bool:
-        return are_plain(table, (column,), pa.array(keys, TEXT), are_all=True)
+        return are_plain(table, (column,), pa.array(keys, TEXT))
 
     assert [keys for column, lists in PLAIN.items() for keys in lists if not is_plain(column, keys)] == []
     assert [keys for column, lists in ODD.items() for keys in lists if is_plain(column, keys)] == []
