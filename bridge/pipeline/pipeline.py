@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -44,6 +44,7 @@ from bridge.sources.kafka.topic_guard import (
     topics_to_keep,
 )
 from bridge.sources.source import READING, Extent
+from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
 from bridge.spark.starting_session import StartingSession
@@ -125,6 +126,7 @@ class Pipeline:
                     return Outcome(applied_ts=owned.progress.applied_ts, seconds=seconds, interrupted=True)
                 reading = time.monotonic()
                 with (
+                    nullcontext() if plan.once else made_beside(),
                     self._assembly.source_watch(ends.source) as source_watch,
                     self._assembly.group_offsets() as group_offsets,
                 ):

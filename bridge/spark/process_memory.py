@@ -7,6 +7,7 @@ import gc
 import hashlib
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,21 @@ _PR_SET_THP_DISABLE: Final = 41
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt (malloc.h of glibc)."""
+_CGROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _KEPT_BYTES: Final = 128 << 20
 _LARGEST_ON_THE_HEAP: Final = 32 << 20
+
+
+def machine_memory() -> int | None:
+    """Returns the bytes of the machine's memory, or the container's limit where that is less; None where neither is
+    known."""
+    limits = []
+    with suppress(OSError, ValueError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _CGROUPS:
+        with suppress(OSError, ValueError):  # "max" is no limit
+            limits.append(int(Path(path).read_text()))
+    return min(limits, default=None)
 
 
 def keep_freed_memory() -> None:
