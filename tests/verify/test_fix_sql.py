@@ -254,14 +254,11 @@ def test_a_table_of_tidb(server: str, request: pytest.FixtureRequest) -> None:
     execute(url, f"CREATE DATABASE app; USE app; {text}; INSERT INTO t (id, v) VALUES (1, 'a')")
 
 
-@pytest.mark.parametrize("key", ["id", ""])
-def test_a_zero_keeps_its_sign(target: str, tmp_path: Path, key: str) -> None:
+def test_a_zero_keeps_its_sign(target: str, tmp_path: Path) -> None:
     """-0 is equal to 0, and a fix file writes it as it was."""
-    made = f"CREATE TABLE t (id INT, d DOUBLE, f FLOAT{', PRIMARY KEY (id)' * bool(key)})"
-    log = [schema_change(5, made)]
+    log = [schema_change(5, "CREATE TABLE t (id INT PRIMARY KEY, d DOUBLE, f FLOAT)")]
     log += [
-        row_change(10, "t", ["id", "d", "f"], key.split(), after=[n, Literal("-0.0e0"), Literal("-0.0e0")])
-        for n in (1, 2)
+        row_change(10, "t", ["id", "d", "f"], ["id"], after=[n, Literal("-0.0e0"), Literal("-0.0e0")]) for n in (1, 2)
     ]
     events = in_one_partition([*log, boundary(11)])
     execute(target, "CREATE DATABASE m")

@@ -69,7 +69,6 @@ class ExpectedTable:
 
     name: quoted.
     columns: those that any message has, in lower case, in the table's order.
-    index: columns of the index that a table without a key is compared by.
     ranges: of the first key column, one for each part that is loaded (`key_cuts`).
 
     Two keys of the log may be one for the target.  Then the last step counts.
@@ -79,7 +78,6 @@ class ExpectedTable:
     definition: Definition
     key: tuple[str, ...]
     columns: tuple[str, ...]
-    index: tuple[str, ...] = ()
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
 
     def own(self, name: str) -> str:
@@ -88,25 +86,17 @@ class ExpectedTable:
 
     def create(self) -> str:
         """Gives the statement that makes it."""
-        lines = [
-            _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
-        ]
-        lines += [f"{self.own(name)} {kind}" for name, kind in _META]
-        if self.key:
-            lines.append(self._index())
-        if self.index:
-            lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
+        lines = [_line(column, is_key=name in self.key) for name, column in self._columns()]
+        lines += [*(f"{self.own(name)} {kind}" for name, kind in _META), self._index()]
         # A key that the target's table has may be too long for the server's default format (MariaDB: 1709).
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 
-    def inserts(self, rows: pa.Table, copies: Sequence[int]) -> Iterator[tuple[int, str]]:
+    def inserts(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
         """Gives the statements that load last steps of this table, each with the number of its part.  The parts take
         turns, so that they can be loaded at once.
 
-        copies: how many copies of each row there should be.
         Keys may differ in the messages and be equal on the target (by case).  The last such row wins.
         """
-        rows = rows.append_column("copies", pa.array(copies, pa.int64()))
         for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
             yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
 
@@ -124,7 +114,7 @@ class ExpectedTable:
         columns = [quote_name(self.definition.columns[name].name) for name in names]
         meta = [self.own(name) for name, _ in _META]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
-        tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
+        tail = ")" + self._last_wins(by_time=by_time)
         values = {
             STATE: pa.scalar(str(state), TEXT),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
@@ -135,9 +125,6 @@ class ExpectedTable:
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in _META), pa.scalar(",", TEXT)
         )
-        copies = rows["copies"].to_numpy()
-        if (copies > 1).any():
-            bodies = bodies.take(pa.array(np.repeat(np.arange(len(copies)), copies)))
         for run in runs(bodies, STATEMENT_BYTES):
             yield f"{head}{'),('.join(run.to_pylist())}{tail}"
 
@@ -184,11 +171,11 @@ def _as_text(value: str, zero: EnumZero | None) -> str:
     return f"IF({value}+0=0,{zero.literal},{value})" if zero else value
 
 
-def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
+def _line(column: ColumnInfo, *, is_key: bool) -> str:
     # TiDB's VALUES() may turn the bytes of a BIT around.
     kind = "bigint unsigned" if column.data_type == "bit" else column.type
     length = _LENGTH.match(kind)
-    if not (is_key or is_indexed) and length and int(length[1]) > _LONG:
+    if not is_key and length and int(length[1]) > _LONG:
         kind = "longtext" if column.data_type == "varchar" else "longblob"
     text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
     return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
@@ -233,7 +220,7 @@ def find_cuts(session: Session, definition: Definition, key: Sequence[str], most
 
 def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
     """Tells whether the place of a row can be told from its key: whether the key begins with an integer."""
-    return bool(key) and definition.columns[key[0]].value_class is ValueClass.INTEGER
+    return definition.columns[key[0]].value_class is ValueClass.INTEGER
 
 
 def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:

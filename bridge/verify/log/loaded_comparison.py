@@ -30,7 +30,7 @@ from bridge.mysql.server_errors import (
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
-from bridge.verify.compare.row_diff import Difference, DifferenceKind
+from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
@@ -170,9 +170,9 @@ class LoadedComparison:
         table = part.table
         self.listener.stage(str(table.name))
         result = TableResult(table.name, schema=table.schema_findings)
-        if part.refused and not table.lost:
+        if part.refused:
             result.schema += (f"what the messages say does not fit the table: {part.refused}",)
-        elif not table.lost:
+        else:
             self._compare_rows(part, reader, result)
         result.seconds = time.monotonic() - began
         return result
@@ -180,12 +180,10 @@ class LoadedComparison:
     def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
         table, tally = part.table, self._compared(part, reader)
         differences = tally.differences
-        if not table.replicated.key and not table.is_whole:
-            differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if not table.is_whole:
-            result.not_covered = _not_covered(part, reader, result)
+            result.not_covered = _not_covered(part, reader)
         result.notes = table_notes(table)
         if table.is_partial:
             _add_partial_rows(part, reader, result)
@@ -224,18 +222,14 @@ def _add_partial_rows(part: LoadedPart, reader: SnapshotReader, result: TableRes
         result.notes += (_PARTIAL,)
 
 
-def _not_covered(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:
+def _not_covered(part: LoadedPart, reader: SnapshotReader) -> int:
     table, within = part.table, part.table.within(part.number)
     rows = int(reader.rows(f"SELECT COUNT(*) FROM {table.actual} WHERE {within}")[0][0])
-    if not table.replicated.key:
-        return max(0, rows - result.rows + result.missing)
     return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched} WHERE {within}")[0][0])
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
     """Gives a differing row with the position of its last change, which the expected rows hold."""
-    if not table.replicated.key:
-        return shown_row(table.shape, difference)
     columns = [table.shape.actual[i] for i in table.shape.key]
     commit_ts, place = map(table.expected_table.own, (COMMIT_TS, PLACE))
     rows = reader.rows(

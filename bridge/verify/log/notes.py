@@ -35,13 +35,6 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
             f"{table.since}: rows that no later message mentions are not covered; compare the table with the source"
             " (--against upstream)"
         )
-    if not table.replicated.key:
-        notes.append("it has no key: rows are counted, not matched")
-    if table.may_hide_updates:
-        notes.append(
-            "none of its messages is an update: if the changefeed leaves out old values, updates come as inserts, and"
-            " the rows that they changed are still here; compare it with the source (--against upstream)"
-        )
     return tuple(notes)
 
 

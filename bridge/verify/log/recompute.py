@@ -68,7 +68,6 @@ class Control:
     """What the messages hold besides rows, and the tables that the rows belong to.
 
     changes: schema changes in order, each once.
-    boundaries: by partition, offsets and the highest boundary (TSO) at or before each.
     bad: positions and reasons of messages that could not be decoded.
     left_out: tables whose rows are not replicated.
     places: by table, the partitions that hold rows of it.
@@ -77,7 +76,6 @@ class Control:
     """
 
     changes: list[LoggedChange]
-    boundaries: dict[PartitionId, tuple[np.ndarray, np.ndarray]]
     bad: list[tuple[Position, str]]
     left_out: tuple[LeftOut, ...]
     places: dict[TableName, set[PartitionId]]
@@ -122,7 +120,7 @@ class Log:
         events = int(pc.sum(rows["index"]).as_py() or 0)
         control, left_out = without_left_out(control)
         changes, size = logged_changes(control), sum(size for _, size in exports)
-        return Control(changes, _boundaries(control), _bad(control), left_out, places, events, size, _firsts(control))
+        return Control(changes, _bad(control), left_out, places, events, size, _firsts(control))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`logged_rows.shapes`)."""
@@ -266,20 +264,6 @@ def _is_same(ts: int, place: str, other: str) -> bool:
     return bool(tso_ms(ts) % _SECOND_MS) if by_place is None else by_place
 
 
-def _boundaries(events: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:
-    boundaries = events.filter(pc.equal(events["kind"], int(Kind.BOUNDARY))).sort_by("offset")
-    by_partition: dict[PartitionId, tuple[list[int], list[int]]] = {}
-    names = ("topic", "partition", "offset", "commit_ts")
-    for topic, partition, offset, ts in zip(*(boundaries[name].to_pylist() for name in names), strict=True):
-        at, highest = by_partition.setdefault((topic, partition), ([], []))
-        if not highest or ts > highest[-1]:
-            at.append(offset)
-            highest.append(ts)
-    return {
-        where: (np.array(at, np.int64), np.array(highest, np.int64)) for where, (at, highest) in by_partition.items()
-    }
-
-
 def _firsts(events: pa.Table) -> dict[PartitionId, int]:
     timed = events.filter(pc.not_equal(events["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
     where = zip(timed["topic"].to_pylist(), timed["partition"].to_pylist(), strict=True)
@@ -357,8 +341,8 @@ def _loading(
 
     def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
         key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-        for number, rows, copies in last_rows(tables, key_steps):
-            for part, insert in expected_tables[number].inserts(rows, copies):
+        for number, rows in last_rows(tables, key_steps):
+            for part, insert in expected_tables[number].inserts(rows):
                 yield number, part, insert
 
     return load

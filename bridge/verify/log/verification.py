@@ -26,7 +26,6 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
 from bridge.mysql.table_definition import list_tables, load_definitions
-from bridge.protocols import PROTOCOLS
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Extent, Source
 from bridge.spark.errors import source_error
@@ -169,7 +168,7 @@ class LogVerification:
 
     def _plan(self, control: Control, progress: Progress, coverage: Coverage) -> LogPlan:
         return LogPlan(
-            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
+            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)),
             begins=topic_begins(progress.positions), identity=coverage.identity,
             filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
         )  # fmt: skip
@@ -229,7 +228,6 @@ class LogVerification:
                 uncovered="event filters leave out some of its changes, and were others before"
                 if len(self._filters(name)) > 1
                 else "",
-                hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
             )
             if table.shape.actual and not table.uncovered:
                 tables.append(table)
@@ -313,7 +311,5 @@ def _uncompared(table: LoggedTable, rows: int) -> TableResult:
     """Gives the result of a table of which no row is compared.  rows: how many it has."""
     result = TableResult(table.name, schema=table.schema_findings, notes=table_notes(table))
     if table.is_whole and not table.uncovered:
-        result.extra = rows
-    else:
-        result.not_covered = rows
-    return result
+        return replace(result, extra=rows)
+    return replace(result, not_covered=rows, is_compared=False)

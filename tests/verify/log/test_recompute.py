@@ -42,7 +42,7 @@ table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
 plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(columns)),), {}, Reach(1 << 62, None))
 made = steps(plan, events)
 [(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
-[(_, folded, _)] = last_rows(plan.tables, made)
+[(_, folded)] = last_rows(plan.tables, made)
 print(found.rows, folded.num_rows, {"numba", "bridge.protocols.fast.compiled.functions"} & sys.modules.keys())
 """
 
@@ -80,7 +80,7 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     folded = log.fold(plan, control.events, control.size)
     found = folded.fingerprints({0: ()})
     assert [one.rows for one in found[0]] == [COUNT]
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows, __: [(0, rows.num_rows)])
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: [(0, rows.num_rows)])
     expected = ExpectedTable("`e`", cast(Definition, None), ("id",), ("id", "v"))
     assert sum(rows for _, _, rows in cast(Iterable[tuple[int, int, int]], folded.inserts({0: expected}))) == COUNT
     assert len(handled) > 2 * LARGE * COUNT // most
@@ -109,7 +109,7 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
         return []
 
     monkeypatch.setattr(recompute, "fingerprints", noted)
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows, __: noted(rows))
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: noted(rows))
     folded = log.fold(plan, 3, 1)
     if is_hashed:
         folded.fingerprints({0: ()})
