@@ -16,13 +16,10 @@ from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.row_diff import ComparedColumns
 
 
-def comparison_digest(shape: ComparedColumns, order: tuple[int, ...]) -> str:
+def comparison_digest(shape: ComparedColumns) -> str:
     """Gives a digest of the columns that rows are compared by.  What was found equal under another digest is read
-    again.
-
-    order: numbers of the columns that ranges go by.
-    """
-    return hashlib.sha256(repr((shape, order)).encode()).hexdigest()[:16]
+    again."""
+    return hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
 
 
 class Checkpoint:

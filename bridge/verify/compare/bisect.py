@@ -15,10 +15,9 @@ from bridge.verify.compare.row_diff import (
     Difference,
     as_multisets,
     by_key,
-    netted,
     without_moved,
 )
-from bridge.verify.compare.side import Buckets, Side, in_bucket, stream_buckets, unhexed
+from bridge.verify.compare.side import Side, unhexed
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.snapshot_reader import SnapshotReader
 
@@ -26,7 +25,6 @@ LEAF_ROWS: Final = 1_000
 """Ranges of at most this many rows are fetched and compared row by row."""
 _FAN: Final = 8
 """How many parts a range that differs is divided into."""
-_BUCKETS_PER_FETCH: Final = 64
 KEYS_PER_FETCH: Final = 200
 
 T = TypeVar("T")
@@ -35,7 +33,7 @@ T = TypeVar("T")
 class TableComparison:
     """Compares two sides of one table.
 
-    Ranges follow the sides' key: the table's key, the index of a table without one, or nothing.
+    Ranges follow the sides' key; a table without a key is one range.
     pool: runs the queries of both sides at once.
     throttle: may hold each chunk back.
     on_chunk: is called with the tally after each chunk.
@@ -90,7 +88,7 @@ class TableComparison:
     def run(self, tally: Tally) -> Tally:
         """Compares the whole table with one worker."""
         if not self.has_ranges:
-            return self._as_streams(tally)
+            return self._as_one(tally)
         walk = self.walk(tally)
         self.work(walk)
         return self.result(walk)
@@ -98,8 +96,7 @@ class TableComparison:
     def result(self, walk: RangeWalk) -> Tally:
         """Waits for all workers, and gives the tally."""
         tally = walk.finished()
-        settled = without_moved if self._shape.key else netted
-        tally.differences = settled(self._shape, tally.differences)
+        tally.differences = without_moved(self._shape, tally.differences)
         return tally
 
     def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
@@ -157,26 +154,9 @@ class TableComparison:
         larger = self._expected if expected.rows >= actual.rows else self._actual
         parts = list(self._divided(larger, chunk, rows)) if rows > LEAF_ROWS else []
         if len(parts) <= 1:
-            return expected.rows, self._rows_of(chunk, rows)
+            left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
+            return expected.rows, by_key(self._shape, left, right)
         return expected.rows, [difference for part in parts for difference in self._compare(part)[1]]
-
-    def _rows_of(self, chunk: KeyRange, rows: int) -> list[Difference]:
-        """Fetches and compares the rows of a range that is not divided."""
-        if not self._shape.key and rows > LEAF_ROWS:
-            return self._of_equal_keys(chunk)
-        left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
-        return (by_key if self._shape.key else as_multisets)(self._shape, left, right)
-
-    def _of_equal_keys(self, chunk: KeyRange) -> list[Difference]:
-        """Compares a range that the index cannot divide, because its rows have equal values there."""
-        expected, actual = (
-            replace(side, condition=f"({side.condition}) AND ({between(side.key, *chunk)})", key=())
-            for side in (self._expected, self._actual)
-        )
-        narrow = TableComparison(
-            self._shape, expected, actual, pool=self._pool, throttle=self._throttle, seconds=self._seconds
-        )
-        return narrow.run(Tally()).differences
 
     def _fingerprint(self, side: Side, chunk: KeyRange) -> Fingerprint:
         rows = side.sources(between(side.key, *chunk))
@@ -192,40 +172,21 @@ class TableComparison:
             low = middle
         yield low, high
 
-    def _as_streams(self, tally: Tally) -> Tally:
-        """Compares a table with neither a key nor an index: it has no ranges, so that rows are put into buckets by
-        their hash."""
+    def _as_one(self, tally: Tally) -> Tally:
+        """Compares a table without a key.  Of one that differs, the rows of all buckets that differ are fetched before
+        any is compared, since JSON of one meaning may have two hashes."""
         if tally.is_done:
             return tally
-        with self._throttle.streaming():
-            left, right = self._both(lambda side: self._buckets(side, tally))
-        differences = self._in_buckets(left.differing(right))
-        tally.rows, tally.differences, tally.is_done = left.rows, differences, True
-        tally.chunks = max(1, tally.chunks)
+        self._throttle.wait()
+        expected, actual = self._both(lambda side: self._fingerprint(side, (None, None)))
+        if expected != actual or not expected.is_whole:
+            left, right = self._both(Side.buckets)
+            unlike = [bucket for bucket in {**left, **right} if bucket < 0 or left.get(bucket) != right.get(bucket)]
+            fetched = self._both(lambda side: side.fetch(side.in_bucket(unlike))) if unlike else ((), ())
+            tally.differences = as_multisets(self._shape, *fetched)
+        tally.rows, tally.chunks, tally.is_done = expected.rows, 1, True
         self._on_chunk(tally)
         return tally
-
-    def _buckets(self, side: Side, tally: Tally) -> Buckets:
-        def pause(rows: int) -> None:
-            if side is self._expected and rows:
-                tally.rows, tally.chunks = rows, tally.chunks + 1
-                self._on_chunk(tally)
-            self._throttle.wait()
-
-        return stream_buckets(side, self._seconds, pause)
-
-    def _in_buckets(self, buckets: Sequence[int]) -> list[Difference]:
-        """Compares the rows of these buckets.  All are fetched before any is compared, since JSON of one meaning may
-        have two hashes."""
-        left: list[KeyValues] = []
-        right: list[KeyValues] = []
-        for start in range(0, len(buckets), _BUCKETS_PER_FETCH):
-            batch = list(buckets[start : start + _BUCKETS_PER_FETCH])
-            self._throttle.wait()
-            fetched = self._both(lambda side, batch=batch: side.fetch(in_bucket(side, batch)))  # type: ignore[misc]
-            left += fetched[0]
-            right += fetched[1]
-        return as_multisets(self._shape, left, right)
 
 
 def _computed(dense: DenseKey) -> Callable[[KeyValues | None, int], KeyValues | None]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.model import Column, Table
-from bridge.mysql.table_definition import ColumnInfo, Definition, Index, ValueClass
+from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
 from bridge.verify.compare.row_diff import ComparedColumns
 
 _NUMERIC = frozenset({ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER})
 _REAL = frozenset({ValueClass.FLOAT, ValueClass.DOUBLE})
-_ORDERED = frozenset(
-    {ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER, ValueClass.TEMPORAL, ValueClass.TEXT, ValueClass.BINARY}
-)
-"""Classes whose values an index finds by a literal of their canonical form."""
-_MOST_PER_VALUE = 10_000
-"""The most rows that an index may have for each value.  Rows of equal values are never divided, so that with more rows
-a range would be too long."""
 _TEXTS = frozenset({ValueClass.TEXT, ValueClass.JSON})
 
 
@@ -26,13 +19,11 @@ class ColumnPlan:
     """How a table is compared.
 
     shape: the columns that are compared.
-    order: numbers of the columns that ranges follow, those of the key or of an index; () without either.
     absent: the numbers of columns that the target lacks; True where their value would be NULL.
     notes: what is not compared, and why.
     """
 
     shape: ComparedColumns
-    order: tuple[int, ...]
     absent: Mapping[int, bool]
     notes: tuple[str, ...]
 
@@ -62,8 +53,7 @@ def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
     if not key and expected:
         notes.append("it has no key: rows are counted, not matched")
     shape = ComparedColumns(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
-    order = shape.key or tuple(names.index(part) for part in index_for_ranges(source, target or source, usable))
-    return ColumnPlan(shape, order, absent, tuple(notes))
+    return ColumnPlan(shape, absent, tuple(notes))
 
 
 def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
@@ -78,29 +68,6 @@ def _key(source: Definition, target: Definition | None, usable: set[str]) -> tup
         if usable.issuperset(key) and (target is None or any(set(key) == set(other) for other in target.keys)):
             return key
     return ()
-
-
-def index_for_ranges(one: Definition, other: Definition, usable: Collection[str]) -> tuple[str, ...]:
-    """Chooses the index by whose ranges a table without a key is compared, and gives its columns.  Both servers must
-    have the index and order it alike.  Gives () when no index divides the table finely enough."""
-    fine = max(1, one.rows // _MOST_PER_VALUE)
-    usable_indexes = [
-        index
-        for index in one.indexes.values()
-        if index.distinct >= fine
-        and all(part in usable and _in_one_order(one.columns[part], other.columns[part]) for part in index.parts)
-        and _is_whole(index)
-        and any(index.parts == twin.parts and twin.distinct and _is_whole(twin) for twin in other.indexes.values())
-    ]
-    return max(usable_indexes, key=lambda index: index.distinct).parts if usable_indexes else ()
-
-
-def _is_whole(index: Index) -> bool:
-    return all(length is None for length in index.lengths)
-
-
-def _in_one_order(left: ColumnInfo, right: ColumnInfo) -> bool:
-    return left.value_class in _ORDERED and left.collation == right.collation
 
 
 def catalog_table(source: Definition, target: Definition | None, changed: Iterable[str] = ()) -> Table:

@@ -236,14 +236,3 @@ def as_multisets(
 
 def _identity_of(shape: ComparedColumns, row: KeyValues) -> tuple[Hashable, ...]:
     return tuple(shape.comparable(i, value) for i, value in enumerate(row))
-
-
-def netted(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
-    """Leaves out what cancels in a table without a key: a row missing in one range and extra in another."""
-    if len({difference.finding for difference in differences}) < 2:
-        return list(differences)
-    left, right = (
-        [row for d in differences if d.finding is finding and (row := d.expected or d.actual) for _ in range(d.copies)]
-        for finding in (DifferenceKind.MISSING, DifferenceKind.EXTRA)
-    )
-    return as_multisets(shape, left, right)

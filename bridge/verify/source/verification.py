@@ -261,7 +261,7 @@ class SourceVerification:
         if table.target is None and self._fix is None:
             counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
             return Tally(rows=sum(map(int, counts)), chunks=1)
-        digest = comparison_digest(table.plan.shape, table.plan.order)
+        digest = comparison_digest(table.plan.shape)
         tally = self._state.tally(name, digest)
         if tally.is_done:
             return tally
@@ -290,8 +290,8 @@ class SourceVerification:
         throttle: Throttle,
         on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> TableComparison:
-        shape, order = table.plan.shape, table.plan.order
-        source_key, target_key = ([columns[i] for i in order] for columns in (shape.expected, shape.actual))
+        shape = table.plan.shape
+        source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
         source_parts, target_parts = key_parts(source_key, target_key), key_parts(target_key, source_key)
         first, *others = (quote_name(*name) + in_key_order(table.source, source_parts) for name in table.shards)
         expected = Side(readers.source, first, shape.expected, source_parts, others=tuple(others))
