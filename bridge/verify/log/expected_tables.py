@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,7 @@ from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import TEXT, parts_of, runs
-from bridge.rows.sql.members import EnumZero, with_zeros, zero_of
+from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.verify.compare.key_sql import between, boundary_query, dense_key, in_key_order, key_parts
 
@@ -35,20 +34,15 @@ if TYPE_CHECKING:
 STATE: Final = "bridge state"
 COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
-"""Topic, partition, offset and index of the last change, joined by SEP: these texts ascend as those do."""
+"""Topic, partition and offset of the last change."""
 _META: Final = (
     (STATE, "TINYINT NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
     (PLACE, "BLOB NOT NULL"),
 )
-ROW, PART, GONE = 0, 1, 2
-"""What STATE tells of a key: its row is there, its last message holds only a part of it, or it is gone."""
-_DECIDE: Final = (STATE, PLACE, COMMIT_TS)
-"""The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
-must stay the same while one column after the other takes the later step's value."""
-_WIDTHS: Final = {"partition": 10, "offset": 20, "index": 10}
-_BEHIND_PARTITION: Final = 32
-"""The bytes of PLACE that tell offset and index."""
+ROW, UNSURE, GONE = 0, 1, 2
+"""What STATE tells of a key: its row is there; its last message holds only a part of it, or several keys of the log are
+one to the target; or it is gone."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -70,8 +64,6 @@ class ExpectedTable:
     name: quoted.
     columns: those that any message has, in lower case, in the table's order.
     ranges: of the first key column, one for each part that is loaded (`key_cuts`).
-
-    Two keys of the log may be one for the target.  Then the last step counts.
     """
 
     name: str
@@ -93,28 +85,23 @@ class ExpectedTable:
 
     def inserts(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
         """Gives the statements that load last steps of this table, each with the number of its part.  The parts take
-        turns, so that they can be loaded at once.
-
-        Keys may differ in the messages and be equal on the target (by case).  The last such row wins.
-        """
+        turns, so that they can be loaded at once."""
         for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
             yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
 
     def _inserts(self, rows: pa.Table) -> Iterator[str]:
         rows = rows.append_column("gone", pc.is_null(rows["image"]))
-        kinds = ("by_time", "names", "gone")
-        for kind in _distinct(rows, *kinds):
-            alike = (pc.equal(rows[name], value) for name, value in zip(kinds, kind, strict=True))
-            by_time, names, is_gone = kind
-            columns = list(self.key) if is_gone else names.split(SEP)
-            state = GONE if is_gone else ROW if set(columns) == set(self.columns) else PART
-            yield from self._load(rows.filter(reduce(pc.and_, alike)), columns, state, by_time=by_time)
+        for kind in rows.group_by(["names", "gone"]).aggregate([]).to_pylist():
+            columns = list(self.key) if kind["gone"] else kind["names"].split(SEP)
+            state = GONE if kind["gone"] else ROW if set(columns) == set(self.columns) else UNSURE
+            alike = pc.and_(pc.equal(rows["names"], kind["names"]), pc.equal(rows["gone"], kind["gone"]))
+            yield from self._load(rows.filter(alike), columns, state)
 
-    def _load(self, rows: pa.Table, names: Sequence[str], state: int, *, by_time: bool) -> Iterator[str]:
+    def _load(self, rows: pa.Table, names: Sequence[str], state: int) -> Iterator[str]:
         columns = [quote_name(self.definition.columns[name].name) for name in names]
         meta = [self.own(name) for name, _ in _META]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
-        tail = ")" + self._last_wins(by_time=by_time)
+        tail = f") ON DUPLICATE KEY UPDATE {self.own(STATE)}={UNSURE}"
         values = {
             STATE: pa.scalar(str(state), TEXT),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
@@ -127,28 +114,6 @@ class ExpectedTable:
         )
         for run in runs(bodies, STATEMENT_BYTES):
             yield f"{head}{'),('.join(run.to_pylist())}{tail}"
-
-    def _last_wins(self, *, by_time: bool) -> str:
-        newer = self._newer(COMMIT_TS)
-        if by_time:  # within a partition its order counts, between partitions the event time
-            place = self.own(PLACE)
-            of, other = (f"LEFT({one},LENGTH({one})-{_BEHIND_PARTITION})" for one in (place, f"VALUES({place})"))
-            newer = f"IF({of}={other},{self._newer(PLACE)},{self._newer(COMMIT_TS, PLACE)})"
-        names = [*(quote_name(column.name) for _, column in self._columns()), *map(self.own, _DECIDE)]
-        zeros = {quote_name(column.name): zero_of(column.type) for _, column in self._columns()}
-        assignments = (
-            f"{name}=IF({newer},{_as_text(f'VALUES({name})', zeros.get(name))},{_as_text(name, zeros.get(name))})"
-            for name in names
-        )
-        return " ON DUPLICATE KEY UPDATE " + ",".join(assignments)
-
-    def _newer(self, *names: str) -> str:
-        """Writes the condition for steps that are later than another one by these columns, the first of which counts
-        most; a row beats one that is gone."""
-        if not names:
-            return f"VALUES({self.own(STATE)})<={self.own(STATE)}"
-        name = self.own(names[0])
-        return f"(VALUES({name})>{name} OR (VALUES({name})={name} AND {self._newer(*names[1:])}))"
 
     def _columns(self) -> list[tuple[str, ColumnInfo]]:
         """The columns that messages tell: not the generated ones, but for those of the key."""
@@ -166,33 +131,21 @@ class ExpectedTable:
         return f"PRIMARY KEY ({','.join(parts)})"
 
 
-def _as_text(value: str, zero: EnumZero | None) -> str:
-    """Writes a value that IF makes a text, in which the error value of an ENUM would be refused."""
-    return f"IF({value}+0=0,{zero.literal},{value})" if zero else value
-
-
 def _line(column: ColumnInfo, *, is_key: bool) -> str:
-    # TiDB's VALUES() may turn the bytes of a BIT around.
-    kind = "bigint unsigned" if column.data_type == "bit" else column.type
-    length = _LENGTH.match(kind)
+    kind, length = column.type, _LENGTH.match(column.type)
     if not is_key and length and int(length[1]) > _LONG:
         kind = "longtext" if column.data_type == "varchar" else "longblob"
     text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
     return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
 
 
-def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
-    groups = rows.select(names).group_by(names).aggregate([]).to_pylist()
-    return [tuple(row[name] for name in names) for row in groups]
-
-
 def _places(rows: pa.Table) -> pa.Array:
     """Writes PLACE as literals.  A capture file may name its topic in any characters."""
     topics = rows["topic"].combine_chunks().dictionary_encode()
     begins = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT).take(topics.indices)
-    numbers = (pc.utf8_lpad(rows[name].combine_chunks().cast(TEXT), width, "0") for name, width in _WIDTHS.items())
+    numbers = (rows[name].combine_chunks().cast(TEXT) for name in ("partition", "offset"))
     return pc.binary_join_element_wise(
-        pc.binary_join_element_wise(begins, *numbers, pa.scalar("\\0", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
+        pc.binary_join_element_wise(begins, *numbers, pa.scalar("/", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
     )
 
 

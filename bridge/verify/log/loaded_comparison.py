@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from typing import Final
@@ -15,7 +15,6 @@ from typing import Final
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.events import SEP
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
@@ -43,7 +42,9 @@ from bridge.verify.snapshot_reader import SnapshotReader
 
 _AHEAD: Final = 16
 """How many statements of a session may wait."""
-_PARTIAL: Final = "rows of which the last message holds only a part are not covered"
+_UNSURE: Final = (
+    "rows of which the last message holds only a part, or whose key messages spell in several ways, are not covered"
+)
 
 
 @dataclass
@@ -178,23 +179,22 @@ class LoadedComparison:
         return result
 
     def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-        table, tally = part.table, self._compared(part, reader)
+        [(unsure, lost)] = reader.rows(part.table.unsure_query(part.number))
+        table = replace(part.table, is_whole=part.table.is_whole and not unsure)  # no row may be extra beside these
+        tally = self._compared(table, part.number, reader)
         differences = tally.differences
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if not table.is_whole:
-            result.not_covered = _not_covered(part, reader)
-        result.notes = table_notes(table)
-        if table.is_partial:
-            _add_partial_rows(part, reader, result)
+            result.not_covered = _not_covered(table, part.number, reader) + int(lost)
+        result.notes = (*table_notes(table), *([_UNSURE] if unsure else []))
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
         if self.fix and differences:
             add = self.fix.add_updates if table.may_lack else self.fix.add_rows
             add(table.replicated.table, table.shape, differences)
 
-    def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
-        table = part.table
-        expected, actual = table.sides(reader, part.number)
+    def _compared(self, table: LoggedTable, part: int, reader: SnapshotReader) -> Tally:
+        expected, actual = table.sides(reader, part)
         reported = 0
 
         def on_chunk(tally: Tally) -> None:
@@ -214,18 +214,12 @@ class LoadedComparison:
             ).run(Tally())
 
 
-def _add_partial_rows(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-    """Notes rows of which the last message holds only a part, and counts those that the target lacks as not covered."""
-    [(count, lost)] = reader.rows(part.table.partial_query(part.number))
-    result.not_covered += int(lost)
-    if count:
-        result.notes += (_PARTIAL,)
-
-
-def _not_covered(part: LoadedPart, reader: SnapshotReader) -> int:
-    table, within = part.table, part.table.within(part.number)
-    rows = int(reader.rows(f"SELECT COUNT(*) FROM {table.actual} WHERE {within}")[0][0])
-    return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched} WHERE {within}")[0][0])
+def _not_covered(table: LoggedTable, part: int, reader: SnapshotReader) -> int:
+    every, matched = (
+        int(reader.rows(f"SELECT COUNT(*) FROM {rows} WHERE {table.within(part)}")[0][0])
+        for rows in (table.actual, table.matched)
+    )
+    return every - matched
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
@@ -239,5 +233,4 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
     if not rows:
         return shown_row(table.shape, difference)
     [(ts, place_hex)] = rows[:1]
-    topic, partition, offset, _ = bytes.fromhex(place_hex).decode().rsplit(SEP, 3)
-    return shown_row(table.shape, difference, ts, f"{topic}/{int(partition)}/{int(offset)}")
+    return shown_row(table.shape, difference, ts, bytes.fromhex(place_hex).decode())

@@ -14,7 +14,7 @@ from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import Side
-from bridge.verify.log.expected_tables import PART, ROW, STATE, WHOLE, ExpectedTable, KeyNumbers
+from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import LoggedShape, ReplicatedTable
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -89,11 +89,6 @@ class LoggedTable:
         return between(key_parts(first, first, alias), *self.ranges[part])
 
     @property
-    def is_partial(self) -> bool:
-        """Whether some messages hold only a part of a row.  Then none is extra: it may be one of these, damaged."""
-        return len({frozenset(names.split(SEP)) for names in self.shapes}) > 1
-
-    @property
     def literals(self) -> list[str]:
         """The SQL of a row's values as the literals of its image, in their order.  [] where hashes of literals do not
         tell whether rows are equal (`literal_hashes`)."""
@@ -113,16 +108,16 @@ class LoggedTable:
     def matched(self) -> str:
         """A FROM clause of the target's rows of which the log holds the last state."""
         return (
-            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{PART}"
+            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
         )
 
-    def partial_query(self, part: int) -> str:
-        """Writes the query of how many rows of a part are known only partly, and how many of these the target lacks."""
+    def unsure_query(self, part: int) -> str:
+        """Writes the query of how many keys of a part are UNSURE, and how many of these the target lacks."""
         first = quote_name(_ACTUAL, self.definition.columns[self.replicated.key[0]].name)
         return (
             f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL),0) FROM {self.expected_table.name} {_EXPECTED}"
             f" LEFT JOIN {self.actual} ON {self._same_key}"
-            f" WHERE {self.within(part, _EXPECTED)} AND {self._state}={PART}"
+            f" WHERE {self.within(part, _EXPECTED)} AND {self._state}={UNSURE}"
         )
 
     @property
