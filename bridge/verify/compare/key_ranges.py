@@ -24,9 +24,9 @@ _LARGEST_STEP: Final = 4.0
 class ChunkSize:
     """Keeps chunks at about `seconds` each."""
 
-    def __init__(self, seconds: float, rows: int = _FIRST_ROWS) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.rows = min(rows, _MOST_ROWS)
+        self.rows = min(_FIRST_ROWS, _MOST_ROWS)
         """How many rows the next chunk holds."""
 
     def took(self, seconds: float) -> None:

@@ -258,7 +258,6 @@ class LogVerification:
         self._listener.stage("recomputing the last state of every key, and comparing hashes")
         comparison = HashComparison(
             self._throttle(),
-            self._options.chunk_seconds,
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
         readers = [self._reader(session) for session in sessions]
@@ -270,7 +269,7 @@ class LogVerification:
         """Gives the tables that have to be loaded, in parts for `count` sessions."""
         differ: dict[int, list[KeyNumbers]] = {one.range.table.number: [] for one in hashed}
         for one in hashed:
-            differ[one.range.table.number] += [one.range.numbers] * (one.tally is None)
+            differ[one.range.table.number] += [one.range.numbers] * (one.rows is None)
         for table in tables:
             if table.number not in differ:
                 yield table.divided(ranges_of(find_cuts(self._look, table.definition, table.replicated.key, count)))
@@ -294,8 +293,8 @@ class LogVerification:
             table = one.range.table
             result = equal.setdefault(table.number, TableResult(table.name, notes=table_notes(table)))
             result.seconds += one.seconds / self._options.workers
-            if one.tally and not is_within(one.range.numbers, ranges.get(table.number, ())):
-                result.rows, result.chunks = result.rows + one.tally.rows, result.chunks + one.tally.chunks
+            if one.rows is not None and not is_within(one.range.numbers, ranges.get(table.number, ())):
+                result.rows, result.chunks = result.rows + one.rows, result.chunks + 1
         for number, result in equal.items():
             loaded.setdefault(number, []).append(result)
         return [TableResult.of_parts(loaded[number], self._options.shown_rows) for number in sorted(loaded)]

@@ -126,7 +126,7 @@ def compared_parts(
             loaded.run(insert)
         assert loaded.refused == ""
         reader = SnapshotReader(session, is_snapshot=True, place="target")
-        is_equal = bool(logged.literals) and hashed(logged, folded, reader)[part].tally is not None
+        is_equal = bool(logged.literals) and hashed(logged, folded, reader)[part].rows is not None
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
                 logged.shape, *logged.sides(reader, part), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
@@ -149,7 +149,7 @@ def hashed(logged: LoggedTable, folded: pa.Table, reader: SnapshotReader) -> lis
     cuts = [high for _, high in ranges if high is not None]
     nothing = [Fingerprint(0, 0, 0)] * len(ranges)
     expected = dict(fingerprints(with_hashes(folded), {logged.number: cuts})).get(logged.number, nothing)
-    comparison = HashComparison(Throttle({}, {}, print), 0.5, lambda *_: None)
+    comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
     recomputed = Recomputed()
     recomputed.set_result({logged.number: expected})
     parts = (HashedRange(logged, numbers, place, recomputed) for place, numbers in enumerate(ranges))
@@ -207,9 +207,8 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
         folded = last_steps(plan.tables, steps(plan, found))
         begin_snapshot(session)
         results = hashed(logged, folded, SnapshotReader(session, is_snapshot=True, place="target"))
-    told = [one.tally and one.tally.rows for one in results]
-    assert told == [2, None, 1, None, 2], "3 is extra, and 6.0 is another spelling of 6.00"
-    differ = [one.range.numbers for one in results if one.tally is None]
+    assert [one.rows for one in results] == [2, None, 1, None, 2], "3 is extra, and 6.0 is another spelling of 6.00"
+    differ = [one.range.numbers for one in results if one.rows is None]
     assert spans(differ, 2) == [(2, 4), (5, 6)]
     assert spans(differ, 1) == [(2, 6)]
 
