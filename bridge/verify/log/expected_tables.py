@@ -1,8 +1,7 @@
 """Makes temporary tables of expected rows, in the target's own types.  They end with their session.
 
-A large table is cut by its key, so that several sessions load and compare a part of it each.  Both sides of a part are
-the rows whose first key column is in the part's range, as the target sees it.  So every row counts in one part,
-whichever parts it was loaded into.
+Of a large table only ranges may be loaded.  Then both sides are the rows whose first key column is in one of these, as
+the target sees it.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import pairwise
+from math import inf
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
+from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
 from bridge.rows.grouping import Bools, Longs
@@ -46,8 +45,8 @@ one to the target; or it is gone."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
-_PART_ROWS: Final = 50_000
-"""A part has about this many rows at least."""
+_RANGE_ROWS: Final = 50_000
+"""A range has about this many rows."""
 _PLAIN: Final = "^-?[0-9]{1,18}$"
 """Literals that any integer column takes as the number that they are."""
 _CUT: Final = range(-(10**18), 10**18)
@@ -63,7 +62,7 @@ class ExpectedTable:
 
     name: quoted.
     columns: those that any message has, in lower case, in the table's order.
-    ranges: of the first key column, one for each part that is loaded (`key_cuts`).
+    ranges: of the first key column; the rows that are loaded.
     """
 
     name: str
@@ -83,13 +82,9 @@ class ExpectedTable:
         # A key that the target's table has may be too long for the server's default format (MariaDB: 1709).
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 
-    def inserts(self, rows: pa.Table) -> Iterator[tuple[int, str]]:
-        """Gives the statements that load last steps of this table, each with the number of its part.  The parts take
-        turns, so that they can be loaded at once."""
-        for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
-            yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
-
-    def _inserts(self, rows: pa.Table) -> Iterator[str]:
+    def inserts(self, rows: pa.Table) -> Iterator[str]:
+        """Gives the statements that load last steps of this table."""
+        rows = within(rows, self.ranges)
         rows = rows.append_column("gone", pc.is_null(rows["image"]))
         for kind in rows.group_by(["names", "gone"]).aggregate([]).to_pylist():
             columns = list(self.key) if kind["gone"] else kind["names"].split(SEP)
@@ -149,31 +144,24 @@ def _places(rows: pa.Table) -> pa.Array:
     )
 
 
-def find_cuts(session: Session, definition: Definition, key: Sequence[str], most: int | None = None) -> tuple[int, ...]:
-    """Gives the values up to which each part but the last reaches, for parts of about 50,000 rows, or for at most
-    `most` larger ones; () for a table that is small or whose key does not begin with an integer."""
-    if definition.rows < 2 * _PART_ROWS or not can_be_cut(definition, key):
+def find_cuts(session: Session, definition: Definition, key: Sequence[str]) -> tuple[int, ...]:
+    """Gives the values up to which each range but the last reaches, for ranges of about 50,000 rows; () for a small
+    table.  key: begins with an integer."""
+    if definition.rows < 2 * _RANGE_ROWS:
         return ()
-    size = max(_PART_ROWS, -(-definition.rows // most)) if most else _PART_ROWS
     dense = dense_key(session.rows, definition, key)
     if dense and dense.first in _CUT and dense.last in _CUT:
-        return tuple(dense.ends(-(-size * dense.numbers // definition.rows)))
+        return tuple(dense.ends(-(-_RANGE_ROWS * dense.numbers // definition.rows)))
     column = [definition.columns[key[0]]]
     [part] = key_parts(column, column)
     table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
-    while most is None or len(cuts) + 1 < most:
+    while True:
         behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
-        boundary = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
+        boundary = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", _RANGE_ROWS - 1))
         cut = int(bytes.fromhex(boundary[0][0])) if boundary else _CUT.stop
         if cut not in _CUT:
-            break
+            return tuple(cuts)
         cuts.append(cut)
-    return tuple(cuts)
-
-
-def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
-    """Tells whether the place of a row can be told from its key: whether the key begins with an integer."""
-    return definition.columns[key[0]].value_class is ValueClass.INTEGER
 
 
 def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
@@ -181,28 +169,27 @@ def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
     return tuple(pairwise([None, *cuts, None]))
 
 
-def is_within(numbers: KeyNumbers, ranges: Iterable[KeyNumbers]) -> bool:
-    """Tells whether one of some ranges holds this one."""
-    low, high = numbers
-    return any(
-        (above is None or (low is not None and low >= above)) and (end is None or (high is not None and high <= end))
-        for above, end in ranges
-    )
+def joined(ranges: Iterable[KeyNumbers]) -> tuple[KeyNumbers, ...]:
+    """Joins ranges that follow one another."""
+    found: list[KeyNumbers] = []
+    for low, high in sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]):
+        if found and found[-1][1] == low:
+            found[-1] = found[-1][0], high
+        else:
+            found.append((low, high))
+    return tuple(found)
 
 
-def divided(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> Iterator[pa.Table]:
-    """Gives the folded steps of each range of their table, in the order of the key.  A row whose place only the target
-    can tell is in every range."""
-    if list(ranges) == [WHOLE]:
-        yield rows
-        return
-    numbers, is_anywhere = numbers_of(rows)
-    order = np.argsort(numbers, kind="stable")
-    numbers, is_anywhere = numbers[order], is_anywhere[order]
+def within(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> pa.Table:
+    """Gives the folded steps of some ranges of their table, and those whose place only the target can tell."""
+    if WHOLE in ranges:
+        return rows
+    numbers, is_wanted = numbers_of(rows)
     for low, high in ranges:
         is_above = True if low is None else numbers > low
         is_below = True if high is None else numbers <= high
-        yield rows.take(pa.array(order[is_anywhere | (is_above & is_below)]))
+        is_wanted |= is_above & is_below
+    return rows.filter(pa.array(is_wanted))
 
 
 def numbers_of(rows: pa.Table) -> tuple[Longs, Bools]:

@@ -85,16 +85,10 @@ class HashComparison:
         """Compares a range.  Where the log may lack rows, they are counted before any is hashed."""
         began = time.monotonic()
         self.throttle.wait()
-        side, rows = one.table.actual_side(reader, one.numbers), None
+        side, rows = one.table.actual_side(reader, [one.numbers]), None
         if one.table.is_whole or reader.rows(side.query("COUNT(*)"))[0][0] == one.expected.rows:
             actual = fingerprint_of(reader.rows(literals_query(one.table.literals, side.source()))[0])
             if actual == one.expected and actual.is_whole:
                 rows = actual.rows
                 self.on_rows(one, rows)
         return HashedResult(one, rows, time.monotonic() - began)
-
-
-def spans(ranges: Sequence[KeyNumbers], most: int) -> list[KeyNumbers]:
-    """Gives at most `most` ranges that together hold these ones, which are in order."""
-    size = max(1, -(-len(ranges) // most))
-    return [(group[0][0], group[-1][1]) for group in (ranges[i : i + size] for i in range(0, len(ranges), size))]

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import Final
 
 from pymysql.err import MySQLError
@@ -48,15 +47,13 @@ _UNSURE: Final = (
 
 
 @dataclass
-class LoadedPart:
-    """A part of a table, mostly the whole of it, whose expected rows are in a session.
+class LoadedTable:
+    """A table, or some ranges of it, whose expected rows are in a session.
 
-    number: of the part.
     refused: what the target said when it refused a value, "" when it took them all.
     """
 
     table: LoggedTable
-    number: int
     session: Session
     refused: str = ""
 
@@ -69,7 +66,7 @@ class LoadedPart:
         self.session.execute(f"DROP TEMPORARY TABLE {self.table.expected_table.name}")
 
     def run(self, sql: str) -> None:
-        """Runs a statement of this part, unless the target has refused a value before.  Raises any other error."""
+        """Runs a statement of this table, unless the target has refused a value before.  Raises any other error."""
         if self.refused:
             return
         try:
@@ -80,17 +77,11 @@ class LoadedPart:
             self.refused = server_words(error)
 
 
-def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list[LoadedPart]:
-    """Spreads the parts of tables over the sessions, in the order of tables and parts."""
-    places = ((table, part) for table in tables for part in range(len(table.ranges)))
-    return [LoadedPart(table, part, sessions[i % len(sessions)]) for i, (table, part) in enumerate(places)]
-
-
-def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[int, int, str]]) -> None:
-    """Fills the temporary tables of these parts; raises StoppedError when the target fails or has no room for them.
-    inserts: as of `load_parts`."""
+def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[int, str]]) -> None:
+    """Fills the temporary tables of these tables; raises StoppedError when the target fails or has no room for them.
+    inserts: as of `load_tables`."""
     try:
-        load_parts(parts, inserts)
+        load_tables(tables, inserts)
     except LostConnectionError as error:
         raise StoppedError(
             f"the connection to the target was lost: {server_words(error)}",
@@ -108,30 +99,27 @@ def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[in
         ) from error
 
 
-def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, str]]) -> None:
-    """Makes the temporary tables and fills them.  inserts: each with the numbers of its table and part.
+def load_tables(tables: Sequence[LoadedTable], inserts: Iterable[tuple[int, str]]) -> None:
+    """Makes the temporary tables and fills them.  inserts: each with the number of its table.
 
     Raises the target's error, unless it is about a value.
     """
-    places: dict[int, list[LoadedPart]] = {}
-    for part in parts:
-        places.setdefault(part.table.number, []).append(part)
+    places = {one.table.number: one for one in tables}
     with ExitStack() as stack:
-        sessions = {part.session for part in parts}
+        sessions = {one.session for one in tables}
         pools = {session: stack.enter_context(ThreadPoolExecutor(1, "loading")) for session in sessions}
         waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
 
-        def begin(part: LoadedPart, work: Callable[[], None]) -> None:
-            queue = waiting[part.session]
+        def begin(session: Session, work: Callable[[], None]) -> None:
+            queue = waiting[session]
             if len(queue) >= _AHEAD:
                 queue.popleft().result()
-            queue.append(pools[part.session].submit(work))
+            queue.append(pools[session].submit(work))
 
-        for part in parts:
-            begin(part, part.create)
-        for table, number, insert in inserts:
-            part = places[table][number]
-            begin(part, partial(part.run, insert))
+        for one in tables:
+            begin(one.session, one.create)
+        for number, insert in inserts:
+            begin(places[number].session, partial(places[number].run, insert))
         for futures in waiting.values():
             for future in futures:
                 future.result()
@@ -139,7 +127,7 @@ def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, st
 
 @dataclass(frozen=True)
 class LoadedComparison:
-    """Compares parts that are loaded, each in the session that has its temporary table.
+    """Compares tables that are loaded, each in the session that has its temporary table.
 
     fix: takes the statements that would fix what differs.
     """
@@ -150,51 +138,46 @@ class LoadedComparison:
     throttle: Throttle
     fix: FixFile | None
 
-    def results(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> dict[int, list[TableResult]]:
-        """Gives the results of the parts, by the numbers of their tables."""
-        workers = WorkerPool[LoadedPart](())
+    def results(self, tables: Sequence[LoadedTable], sessions: Sequence[Session]) -> dict[int, TableResult]:
+        """Gives the results by the numbers of the tables."""
+        workers = WorkerPool[LoadedTable](())
 
-        def work(session: Session) -> list[tuple[int, int, TableResult]]:
+        def work(session: Session) -> list[tuple[int, TableResult]]:
             with workers.at_work():
                 reader = SnapshotReader(session, is_snapshot=True, place=f"target {self.target}")
-                own_parts = [part for part in parts if part.session is session]
-                return [(part.table.number, part.number, self._result(part, reader)) for part in own_parts]
+                own = [one for one in tables if one.session is session]
+                return [(one.table.number, self._result(one, reader)) for one in own]
 
-        of_parts = workers.results([partial(work, session) for session in sessions], self.throttle)
-        results: dict[int, list[TableResult]] = {}
-        for number, _, result in sorted(of_parts, key=itemgetter(0, 1)):
-            results.setdefault(number, []).append(result)
-        return results
+        return dict(workers.results([partial(work, session) for session in sessions], self.throttle))
 
-    def _result(self, part: LoadedPart, reader: SnapshotReader) -> TableResult:
-        began = time.monotonic()
-        table = part.table
+    def _result(self, one: LoadedTable, reader: SnapshotReader) -> TableResult:
+        began, table = time.monotonic(), one.table
         self.listener.stage(str(table.name))
         result = TableResult(table.name, schema=table.schema_findings)
-        if part.refused:
-            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
+        if one.refused:
+            result.schema += (f"what the messages say does not fit the table: {one.refused}",)
         else:
-            self._compare_rows(part, reader, result)
+            self._compare_rows(table, reader, result)
         result.seconds = time.monotonic() - began
         return result
 
-    def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-        [(unsure, lost)] = reader.rows(part.table.unsure_query(part.number))
-        table = replace(part.table, is_whole=part.table.is_whole and not unsure)  # no row may be extra beside these
-        tally = self._compared(table, part.number, reader)
+    def _compare_rows(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
+        [(unsure, lost)] = reader.rows(table.unsure_query())
+        table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
+        tally = self._compared(table, reader)
         differences = tally.differences
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if not table.is_whole:
-            result.not_covered = _not_covered(table, part.number, reader) + int(lost)
+            result.not_covered = int(reader.rows(table.uncovered_query())[0][0]) + int(lost)
         result.notes = (*table_notes(table), *([_UNSURE] if unsure else []))
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
         if self.fix and differences:
             add = self.fix.add_updates if table.may_lack else self.fix.add_rows
             add(table.replicated.table, table.shape, differences)
 
-    def _compared(self, table: LoggedTable, part: int, reader: SnapshotReader) -> Tally:
-        expected, actual = table.sides(reader, part)
+    def _compared(self, table: LoggedTable, reader: SnapshotReader) -> Tally:
+        expected, actual = table.sides(reader)
         reported = 0
 
         def on_chunk(tally: Tally) -> None:
@@ -212,14 +195,6 @@ class LoadedComparison:
                 seconds=self.options.chunk_seconds,
                 on_chunk=on_chunk,
             ).run(Tally())
-
-
-def _not_covered(table: LoggedTable, part: int, reader: SnapshotReader) -> int:
-    every, matched = (
-        int(reader.rows(f"SELECT COUNT(*) FROM {rows} WHERE {table.within(part)}")[0][0])
-        for rows in (table.actual, table.matched)
-    )
-    return every - matched
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.events import SEP
@@ -14,7 +14,7 @@ from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import Side
-from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers
+from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import LoggedShape, ReplicatedTable
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -72,21 +72,17 @@ class LoggedTable:
         columns = tuple(self.definition.columns[name] for name in names)
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
 
-    @property
-    def ranges(self) -> list[KeyRange]:
-        """The range of the first key column in each part."""
-        return [key_range(one) for one in self.expected_table.ranges]
+    def loading(self, ranges: Iterable[KeyNumbers]) -> LoggedTable:
+        """Gives the table with these ranges to be loaded."""
+        return replace(self, expected_table=replace(self.expected_table, ranges=joined(ranges)))
 
-    def divided(self, ranges: Sequence[KeyNumbers]) -> LoggedTable:
-        """Gives the table with these parts."""
-        return replace(self, expected_table=replace(self.expected_table, ranges=tuple(ranges)))
-
-    def within(self, part: int, alias: str = _ACTUAL) -> str:
-        """Writes the condition for rows of a part."""
-        if self.expected_table.ranges[part] == WHOLE:
+    def within(self, ranges: Sequence[KeyNumbers], alias: str = _ACTUAL) -> str:
+        """Writes the condition for rows of some ranges of the first key column."""
+        if WHOLE in ranges:
             return "1=1"
         first = [self.definition.columns[self.replicated.key[0]]]
-        return between(key_parts(first, first, alias), *self.ranges[part])
+        parts = key_parts(first, first, alias)
+        return " OR ".join(f"({between(parts, *key_range(numbers))})" for numbers in ranges)
 
     @property
     def literals(self) -> list[str]:
@@ -111,13 +107,13 @@ class LoggedTable:
             f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
         )
 
-    def unsure_query(self, part: int) -> str:
-        """Writes the query of how many keys of a part are UNSURE, and how many of these the target lacks."""
+    def unsure_query(self) -> str:
+        """Writes the query of how many keys are UNSURE, and how many of these the target lacks."""
         first = quote_name(_ACTUAL, self.definition.columns[self.replicated.key[0]].name)
         return (
             f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL),0) FROM {self.expected_table.name} {_EXPECTED}"
             f" LEFT JOIN {self.actual} ON {self._same_key}"
-            f" WHERE {self.within(part, _EXPECTED)} AND {self._state}={UNSURE}"
+            f" WHERE ({self._loaded(_EXPECTED)}) AND {self._state}={UNSURE}"
         )
 
     @property
@@ -129,16 +125,23 @@ class LoggedTable:
     def _state(self) -> str:
         return f"{_EXPECTED}.{self.expected_table.own(STATE)}"
 
-    def actual_side(self, reader: SnapshotReader, numbers: KeyNumbers) -> Side:
-        """Gives the target's rows in a range of the first key column."""
+    def _loaded(self, alias: str = _ACTUAL) -> str:
+        return self.within(self.expected_table.ranges, alias)
+
+    def uncovered_query(self) -> str:
+        """Writes the query of how many rows of the target the log does not tell."""
+        every, matched = (f"SELECT COUNT(*) FROM {rows} WHERE {self._loaded()}" for rows in (self.actual, self.matched))
+        return f"SELECT ({every})-({matched})"
+
+    def actual_side(self, reader: SnapshotReader, ranges: Sequence[KeyNumbers]) -> Side:
+        """Gives the target's rows in some ranges of the first key column."""
         key = [self.shape.actual[i] for i in self.shape.key]
         parts = key_parts(key, key, _ACTUAL)
-        condition = "1=1" if numbers == WHOLE else between(parts[:1], *key_range(numbers))
         rows = self.actual + in_key_order(self.definition, parts)
-        return Side(reader, rows, self.shape.actual, parts, condition, _ACTUAL)
+        return Side(reader, rows, self.shape.actual, parts, self.within(ranges), _ACTUAL)
 
-    def sides(self, reader: SnapshotReader, part: int = 0) -> tuple[Side, Side]:
-        """Gives the expected side and the actual side of a part."""
+    def sides(self, reader: SnapshotReader) -> tuple[Side, Side]:
+        """Gives the expected side and the actual side of what is loaded."""
         shape = self.shape
         key = [shape.actual[i] for i in shape.key]
         expected = Side(
@@ -146,10 +149,10 @@ class LoggedTable:
             f"{self.expected_table.name} {_EXPECTED}",
             shape.expected,
             key_parts(key, key, _EXPECTED),
-            condition=f"{self.within(part, _EXPECTED)} AND {self._state}={ROW}",
+            condition=f"({self._loaded(_EXPECTED)}) AND {self._state}={ROW}",
             alias=_EXPECTED,
         )
-        actual = self.actual_side(reader, self.expected_table.ranges[part])
+        actual = self.actual_side(reader, self.expected_table.ranges)
         if self.is_whole:
             return expected, actual
         return expected, replace(actual, rows=self.matched)

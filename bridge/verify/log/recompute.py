@@ -157,9 +157,8 @@ class FoldedLog:
             total[number] = list(map(add, total[number], sums))
         return total
 
-    def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, str]]:
-        """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
-        part."""
+    def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, str]]:
+        """Gives the statements that load the last states into temporary tables, each with the number of its table."""
         if not expected_tables:
             return iter(())
         key_steps = self._steps(expected_tables.keys(), are_hashed=False)
@@ -336,13 +335,12 @@ def _fingerprinting(
 
 def _loading(
     tables: Sequence[ReplicatedTable], expected_tables: Mapping[int, ExpectedTable]
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, str]]]:
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 
-    def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
+    def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
         key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
         for number, rows in last_rows(tables, key_steps):
-            for part, insert in expected_tables[number].inserts(rows):
-                yield number, part, insert
+            yield from ((number, insert) for insert in expected_tables[number].inserts(rows))
 
     return load

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -37,9 +36,9 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import AppliedChanges, positions_read
 from bridge.verify.log.coverage import Coverage, NameIdentity, NameKey, coverage_of
-from bridge.verify.log.expected_tables import KeyNumbers, find_cuts, is_within, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed, spans
-from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedPart, load, parts_in
+from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
+from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedTable, load
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LoggedShape, LogPlan, Reach
 from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_change, table_notes
@@ -136,15 +135,15 @@ class LogVerification:
         )
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
-        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
+        loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(self._loading(tables, hashed))]
         self._listener.stage("recomputing the last state of every key")
-        load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
-        loaded = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
-            parts, sessions
+        load(self._target, loaded, folded.inserts({one.table.number: one.table.expected_table for one in loaded}))
+        results = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
+            loaded, sessions
         )
-        for part in parts:
-            part.drop()
-        report.tables += self._results(hashed, parts, loaded)
+        for one in loaded:
+            one.drop()
+        report.tables += self._results(hashed, results)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += cut_notes(cut, self._extents)
@@ -263,18 +262,14 @@ class LogVerification:
         readers = [self._reader(session) for session in sessions]
         return comparison.results(ranges, readers, recomputed, partial(folded.fingerprints, cuts))
 
-    def _divided(
-        self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult], count: int
-    ) -> Iterator[LoggedTable]:
-        """Gives the tables that have to be loaded, in parts for `count` sessions."""
+    def _loading(self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult]) -> Iterator[LoggedTable]:
+        """Gives the tables that have to be loaded, with the ranges that do."""
         differ: dict[int, list[KeyNumbers]] = {one.range.table.number: [] for one in hashed}
         for one in hashed:
             differ[one.range.table.number] += [one.range.numbers] * (one.rows is None)
         for table in tables:
-            if table.number not in differ:
-                yield table.divided(ranges_of(find_cuts(self._look, table.definition, table.replicated.key, count)))
-            elif ranges := differ[table.number]:
-                yield table.divided(spans(sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]), count))
+            if ranges := differ.get(table.number, [WHOLE]):
+                yield table.loading(ranges)
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
@@ -282,22 +277,17 @@ class LogVerification:
     def _reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
 
-    def _results(
-        self, hashed: Iterable[HashedResult], parts: Iterable[LoadedPart], loaded: dict[int, list[TableResult]]
-    ) -> list[TableResult]:
-        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session; rows of
-        those that lie in a part are counted there."""
-        ranges = {part.table.number: part.table.expected_table.ranges for part in parts}
+    def _results(self, hashed: Iterable[HashedResult], loaded: Mapping[int, TableResult]) -> list[TableResult]:
+        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session."""
         equal: dict[int, TableResult] = {}
         for one in hashed:
             table = one.range.table
             result = equal.setdefault(table.number, TableResult(table.name, notes=table_notes(table)))
             result.seconds += one.seconds / self._options.workers
-            if one.rows is not None and not is_within(one.range.numbers, ranges.get(table.number, ())):
+            if one.rows is not None:
                 result.rows, result.chunks = result.rows + one.rows, result.chunks + 1
-        for number, result in equal.items():
-            loaded.setdefault(number, []).append(result)
-        return [TableResult.of_parts(loaded[number], self._options.shown_rows) for number in sorted(loaded)]
+        both = [[one[number] for one in (loaded, equal) if number in one] for number in sorted({**loaded, **equal})]
+        return [TableResult.of_parts(results, self._options.shown_rows) for results in both]
 
 
 def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:

@@ -17,7 +17,7 @@ from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.table_definition import load_definitions
+from bridge.mysql.table_definition import ValueClass, load_definitions
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
@@ -25,12 +25,12 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log import expected_tables
 from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
-from bridge.verify.log.expected_tables import PLACE, can_be_cut, find_cuts, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed, spans
+from bridge.verify.log.expected_tables import PLACE, WHOLE, KeyNumbers, find_cuts, joined, ranges_of
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
 from bridge.verify.log.key_states import last_rows, last_steps
 from bridge.verify.log.literal_hashes import fingerprints
 from bridge.verify.log.literal_hashes import hashed as with_hashes
-from bridge.verify.log.loaded_comparison import LoadedPart
+from bridge.verify.log.loaded_comparison import LoadedTable
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LogPlan, Reach, shapes, steps
 from bridge.verify.snapshot_reader import SnapshotReader
@@ -38,6 +38,7 @@ from bridge.verify.snapshots import begin_snapshot
 from tests.support.clients import run_file
 from tests.support.verify_servers import execute
 
+INTEGER = ValueClass.INTEGER
 T = TableName("app", "t")
 CUTS = (1, 3)
 
@@ -76,11 +77,8 @@ def _said(
     session: Session, events: list[dict[str, Any]], statements: Sequence[str], cuts: tuple[int, ...]
 ) -> tuple[set[str], int]:
     found, left = set[str](), 0
-    for logged, part, tally in compared_parts(session, events, *statements, cuts=cuts):
-        within = logged.within(part)
-        there = session.value(f"SELECT COUNT(*) FROM {logged.actual} WHERE {within}")
-        matched = session.value(f"SELECT COUNT(*) FROM {logged.matched} WHERE {within}")
-        left += 0 if logged.is_whole else there - matched
+    for logged, tally in compared_ranges(session, events, *statements, cuts=cuts):
+        left += 0 if logged.is_whole else session.value(logged.uncovered_query())
         words = {
             f"{difference.finding.value} {','.join('NULL' if v is None else v.decode() for v in difference.key)}"
             for difference in tally.differences
@@ -92,14 +90,15 @@ def _said(
 
 def compared(session: Session, events: list[dict[str, Any]], *statements: str) -> tuple[LoggedTable, Tally]:
     """The rows of the log against the target's."""
-    [(logged, _, tally)] = compared_parts(session, events, *statements)
-    return logged, tally
+    [found] = compared_ranges(session, events, *statements)
+    return found
 
 
-def compared_parts(
+def compared_ranges(
     session: Session, events: list[dict[str, Any]], *statements: str, cuts: tuple[int, ...] = ()
-) -> Iterator[tuple[LoggedTable, int, Tally]]:
-    """The same part by part, while the expected rows of that part are there.  cuts: used where the key allows it."""
+) -> Iterator[tuple[LoggedTable, Tally]]:
+    """The same range by range, while the expected rows of that range are there; the first and the last are one.  cuts:
+    used where the key allows it."""
     changes = [LoggedChange(ts * 100, False, "app", text, {}) for ts, text in enumerate(statements, 1)]
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
     catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
@@ -112,48 +111,47 @@ def compared_parts(
     logged = logged_table(
         0, "app", catalog, definition, seen, is_whole=coverage.of(T).is_whole(has_earlier_rows=has_earlier_rows)
     )
-    logged = logged.divided(ranges_of(cuts if can_be_cut(definition, logged.replicated.key) else ()))
     begin_snapshot(session)
     plan = replace(plan, tables=(logged.replicated,))
     made_steps = steps(plan, found)
     folded = last_steps(plan.tables, made_steps)
-    inserts = [one for _, rows in last_rows(plan.tables, made_steps) for one in logged.expected_table.inserts(rows)]
-    for part in range(len(logged.ranges)):
-        session.execute(f"DROP TEMPORARY TABLE IF EXISTS {logged.expected_table.name}")
-        loaded = LoadedPart(logged, part, session)
+    for numbers in apart(cuts) if definition.columns[logged.replicated.key[0]].value_class is INTEGER else [[WHOLE]]:
+        some = logged.loading(numbers)
+        session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected_table.name}")
+        loaded = LoadedTable(some, session)
         loaded.create()
-        for _, insert in (one for one in inserts if one[0] == part):
-            loaded.run(insert)
+        for _, rows in last_rows(plan.tables, made_steps):
+            for insert in some.expected_table.inserts(rows):
+                loaded.run(insert)
         assert loaded.refused == ""
         reader = SnapshotReader(session, is_snapshot=True, place="target")
-        is_equal = bool(logged.literals) and hashed(logged, folded, reader)[part].rows is not None
+        is_equal = bool(some.literals) and all(one.rows is not None for one in hashed(some, cuts, folded, reader))
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
-                logged.shape, *logged.sides(reader, part), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5,
-            )  # fmt: skip
+                some.shape, *some.sides(reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5
+            )
             tally = comparison.run(Tally())
-        assert not (is_equal and (tally.differences or unmatched(logged, part, reader))), "hashes call it equal"
-        yield logged, part, tally
+        unmatched = reader.rows(some.uncovered_query())[0][0]
+        assert not (is_equal and (tally.differences or unmatched)), "hashes call it equal"
+        yield some, tally
 
 
-def unmatched(logged: LoggedTable, part: int, reader: SnapshotReader) -> int:
-    """How many rows of the target the log does not name."""
-    within = logged.within(part)
-    there, named = (f"SELECT COUNT(*) FROM {rows} WHERE {within}" for rows in (logged.actual, logged.matched))
-    return int(reader.rows(there)[0][0]) - int(reader.rows(named)[0][0])
+def apart(cuts: tuple[int, ...]) -> list[list[KeyNumbers]]:
+    """The ranges between cuts, each by itself, but for the first and the last, which are loaded together."""
+    ranges = ranges_of(cuts)
+    return [[*{ranges[0], ranges[-1]}], *([one] for one in ranges[1:-1])]
 
 
-def hashed(logged: LoggedTable, folded: pa.Table, reader: SnapshotReader) -> list[HashedResult]:
-    """What the comparison of hashes says of each part."""
-    ranges = logged.expected_table.ranges
-    cuts = [high for _, high in ranges if high is not None]
-    nothing = [Fingerprint(0, 0, 0)] * len(ranges)
+def hashed(logged: LoggedTable, cuts: tuple[int, ...], folded: pa.Table, reader: SnapshotReader) -> list[HashedResult]:
+    """What the comparison of hashes says of the ranges that are to be loaded."""
+    nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
     expected = dict(fingerprints(with_hashes(folded), {logged.number: cuts})).get(logged.number, nothing)
     comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
     recomputed = Recomputed()
     recomputed.set_result({logged.number: expected})
-    parts = (HashedRange(logged, numbers, place, recomputed) for place, numbers in enumerate(ranges))
-    return [comparison.result(part, reader) for part in parts]
+    ranges = (HashedRange(logged, numbers, place, recomputed) for place, numbers in enumerate(ranges_of(cuts)))
+    wanted = logged.expected_table.ranges
+    return [comparison.result(one, reader) for one in ranges if one.numbers in wanted or WHOLE in wanted]
 
 
 def made(url: str, columns: str, *rows: str) -> None:
@@ -176,7 +174,7 @@ def test_keys_whose_place_only_the_target_can_tell(target: str) -> None:
     log = [put(1, "id,v", "-2,1"), put(2, "id,v", "1.4,1"), put(3, "id,v", "'2',2"), put(4, "id,v", "3,8"),
            put(5, "id,v", "3e0,3"), put(6, "id,v", "'4',8"), put(7, "id,v", "4,4"), put(8, "id,v", "0x05,5"),
            gone(9, "id,v", "'2',2"), put(10, "id,v", "'9',9")]  # fmt: skip
-    assert said(target, log) == ({"different 5", "missing 9"}, 2)
+    assert said(target, log) == ({"extra 2", "different 5", "missing 9"}, 2)
 
 
 def test_a_large_table_is_cut_where_its_rows_are(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,10 +184,8 @@ def test_a_large_table_is_cut_where_its_rows_are(target: str, monkeypatch: pytes
     with closing(Target(target).connect()) as session:
         definition = replace(load_definitions(session, [T])[T], rows=8)
         assert find_cuts(session, definition, ("id", "v")) == ()
-        monkeypatch.setattr(expected_tables, "_PART_ROWS", 2)
+        monkeypatch.setattr(expected_tables, "_RANGE_ROWS", 2)
         assert find_cuts(session, definition, ("id", "v")) == (-9, 7, 99, 1001)
-        assert find_cuts(session, definition, ("id", "v"), 2) == (7,)
-        assert find_cuts(session, replace(definition, rows=1000), ("id", "v"), 2) == ()
 
 
 def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
@@ -202,15 +198,14 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
         found = pa.Table.from_pylist(log, EVENT_SCHEMA)
         catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
         logged = logged_table(0, "app", catalog, definition, sorted(shapes(plan, found)), is_whole=False)
-        logged = logged.divided(ranges_of((2, 4, 5, 6)))
         plan = replace(plan, tables=(logged.replicated,))
         folded = last_steps(plan.tables, steps(plan, found))
         begin_snapshot(session)
-        results = hashed(logged, folded, SnapshotReader(session, is_snapshot=True, place="target"))
+        results = hashed(logged, (2, 4, 5, 6), folded, SnapshotReader(session, is_snapshot=True, place="target"))
     assert [one.rows for one in results] == [2, None, 1, None, 2], "3 is extra, and 6.0 is another spelling of 6.00"
     differ = [one.range.numbers for one in results if one.rows is None]
-    assert spans(differ, 2) == [(2, 4), (5, 6)]
-    assert spans(differ, 1) == [(2, 6)]
+    assert joined(differ) == ((2, 4), (5, 6))
+    assert joined([(4, 5), *differ]) == ((2, 6),)
 
 
 def test_a_table_that_the_log_saw_made_holds_nothing_else(target: str) -> None:
@@ -282,7 +277,7 @@ def test_keys_that_are_one_to_the_target(target: str) -> None:
     log = [put(1, "k,v", "'a',1"), gone(2, "k,v", "'a',1"), put(2, "k,v", "'A',2"), put(3, "k,v", "'B',1"),
            put(4, "k,v", "'c',3"), gone(5, "k,v", "'C',3"), put(6, "k,v", "'e',1"), gone(7, "k,v", "'E',1"),
            put(8, "k,v", "'d',2")]  # fmt: skip
-    assert said(target, log) == ({"different b", "different d"}, 2)
+    assert said(target, log) == ({"different B", "different d"}, 2)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +313,7 @@ def test_updates_that_hold_a_part_of_their_rows(target: str) -> None:
         for order in (log, log[::-1]):
             logged, tally = compared(session, order)
             assert {f"{one.finding} {one.key[0]!r}" for one in tally.differences} == {"extra b'd'", "different b'x'"}
-            assert session.rows(logged.unsure_query(0)) == [(5, 2)], "of a, B, c, e and f, the last two are lost"
+            assert session.rows(logged.unsure_query()) == [(5, 2)], "of a, B, c, e and f, the last two are lost"
 
 
 def test_a_row_is_not_made_without_columns_that_no_message_has(target: str, tmp_path: Path) -> None:
