@@ -1,8 +1,5 @@
 """Turns differences into the statements that fix them: the writer's own statements, in one transaction.
 
-Of a table whose messages may lack columns (`add_updates`), only rows that are there are written: a row that is made
-would have NULL or a default in their place, and an extra one may be the last that holds their values.
-
 The file is for `mysql < file`.  In batch mode the clients of MySQL and MariaDB turn CR LF into LF, even inside texts,
 stop at a NUL, and read backslashes and quotes by a character set of their own.  So texts are escaped, and a statement
 that cannot be escaped is sent as hex.
@@ -24,9 +21,9 @@ from bridge.model import Table, TableName
 from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.rows.sql.render import render, update_of_row
-from bridge.rows.sql.statement import Rendering, Stage, Statement
-from bridge.verify.compare.key_sql import KeyValues, any_of, key_parts, literal_of
+from bridge.rows.sql.render import render
+from bridge.rows.sql.statement import Rendering, Stage
+from bridge.verify.compare.key_sql import KeyValues, literal_of
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 _QUOTED: Final = re.compile(r"""`[^`]*`|'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'""", re.DOTALL)
@@ -161,7 +158,6 @@ class FixFile:
         self._after: list[str] = []
         self._cannot: dict[str, None] = {}  # of several parts of a table, in their order
         self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference], Collection[int]]] = {}
-        self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
         try:
             path.touch()
         except OSError as error:
@@ -187,33 +183,20 @@ class FixFile:
         """Takes the differing rows of a table, or of a part of it.  absent: as of `net_changes`."""
         self._differing.setdefault(table.name, (table, shape, [], absent))[2].extend(differences)
 
-    def add_updates(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Takes the differing rows of a table of which no message holds every column."""
-        columns = [shape.actual[i] for i in shape.key]
-        parts = key_parts(columns, columns)
-        for one in differences:
-            if one.expected and one.actual:
-                condition = any_of(parts, [shape.key_of(one.actual)])
-                update = update_of_row(table, _image(shape, one.expected), condition)
-                self._statements[Stage.WRITE].append(update)
-            else:
-                self.add_impossible(
-                    f"{table.name}: rows missing or extra stay so, since no message has all of its columns: copy or"
-                    " delete them by hand, or compare with the source (--against upstream)"
-                )
-
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
         # Of a table all at once: the statements of two parts would use one temporary table.
-        for table, shape, differences, absent in self._differing.values():
-            net = net_changes(table, shape, differences, absent)
-            for statement in render(net, Rendering(table.name.schema)):
-                self._statements[statement.stage].append(statement)
-        lines = list(self._lines(heading))
+        statements = [
+            statement
+            for table, shape, differences, absent in self._differing.values()
+            for statement in render(net_changes(table, shape, differences, absent), Rendering(table.name.schema))
+        ]
+        texts = [statement.sql.decode() for stage in Stage for statement in statements if statement.stage is stage]
+        lines = self._lines(heading, texts)
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-        return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))
+        return len(self._before) + len(texts) + len(self._after)
 
-    def _lines(self, heading: str) -> Iterator[str]:
+    def _lines(self, heading: str, rows: Sequence[str]) -> Iterator[str]:
         yield commented(heading)
         yield f"-- Read it first, then run: mysql {OPTIONS} ... < this file.  Nothing in it has been run."
         yield from map(commented, self._cannot)
@@ -222,7 +205,6 @@ class FixFile:
         yield from (f"{setting};" for setting in SESSION_SETTINGS)
         yield from sendable(self._before)
         yield "START TRANSACTION;"
-        for stage in Stage:
-            yield from sendable(statement.sql.decode() for statement in self._statements[stage])
+        yield from sendable(rows)
         yield "COMMIT;"
         yield from sendable(self._after)

@@ -172,9 +172,13 @@ class LoadedComparison:
             result.not_covered = int(reader.rows(table.uncovered_query())[0][0]) + int(lost)
         result.notes = (*table_notes(table), *([_UNSURE] if unsure else []))
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
-        if self.fix and differences:
-            add = self.fix.add_updates if table.may_lack else self.fix.add_rows
-            add(table.replicated.table, table.shape, differences)
+        if self.fix and differences and table.may_lack:
+            self.fix.add_impossible(
+                f"{table.name}: its rows stay as they are, since no message has all of its columns: put them right by"
+                " hand, or compare with the source (--against upstream)"
+            )
+        elif self.fix and differences:
+            self.fix.add_rows(table.replicated.table, table.shape, differences)
 
     def _compared(self, table: LoggedTable, reader: SnapshotReader) -> Tally:
         expected, actual = table.sides(reader)

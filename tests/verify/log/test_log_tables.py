@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +20,6 @@ from bridge.mysql.table_definition import ValueClass, load_definitions
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log import expected_tables
 from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
@@ -35,7 +33,6 @@ from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LogPlan, Reach, shapes, steps
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
-from tests.support.clients import run_file
 from tests.support.verify_servers import execute
 
 INTEGER = ValueClass.INTEGER
@@ -314,21 +311,6 @@ def test_updates_that_hold_a_part_of_their_rows(target: str) -> None:
             logged, tally = compared(session, order)
             assert {f"{one.finding} {one.key[0]!r}" for one in tally.differences} == {"extra b'd'", "different b'x'"}
             assert session.rows(logged.unsure_query()) == [(5, 2)], "of a, B, c, e and f, the last two are lost"
-
-
-def test_a_row_is_not_made_without_columns_that_no_message_has(target: str, tmp_path: Path) -> None:
-    """Updates may have left them out: rows that are there are put right, and the file says that it does no more."""
-    made(target, "id INT PRIMARY KEY, n INT, doc TEXT NOT NULL", "1,1,'dear'", "4,1,'last copy'")
-    log = [timed(1, "id,n", "1,1", "1,2"), timed(2, "id,n", "2,1", "2,2"), timed(3, "id,n", "4,1", None)]
-    with closing(Target(target).connect()) as session:
-        logged, tally = compared(session, log)
-    fix = FixFile(tmp_path / "fix.sql")
-    assert logged.may_lack
-    fix.add_updates(logged.replicated.table, logged.shape, tally.differences)
-    fix.write("")
-    assert "-- app.t: rows missing or extra stay so" in (tmp_path / "fix.sql").read_text()
-    assert run_file(target, tmp_path / "fix.sql").returncode == 0
-    assert execute(target, "SELECT * FROM app.t") == [(1, 2, "dear"), (4, 1, "last copy")]
 
 
 def test_every_type_can_stand_in_a_temporary_table(target: str) -> None:
