@@ -70,7 +70,7 @@ class Control:
     changes: schema changes in order, each once.
     bad: positions and reasons of messages that could not be decoded.
     left_out: tables whose rows are not replicated.
-    places: by table, the partitions that hold rows of it.
+    names: the tables of the rows.
     events, size: how many events there are, and their bytes.
     firsts: by partition, the first commit_ts (TSO) that it holds.
     """
@@ -78,15 +78,10 @@ class Control:
     changes: list[LoggedChange]
     bad: list[tuple[Position, str]]
     left_out: tuple[LeftOut, ...]
-    places: dict[TableName, set[PartitionId]]
+    names: set[TableName]
     events: int
     size: int
     firsts: dict[PartitionId, int]
-
-    @property
-    def names(self) -> set[TableName]:
-        """The tables of the rows."""
-        return set(self.places)
 
 
 class Log:
@@ -114,13 +109,11 @@ class Log:
         control = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(value) for value, _ in exports)])
         control = control.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = control.filter(pc.less_equal(control["kind"], int(Kind.DELETE)))
-        places: dict[TableName, set[PartitionId]] = {}
-        for schema, table, topic, partition in zip(*(rows[n].to_pylist() for n in _OF_TABLES[:-1]), strict=True):
-            places.setdefault(TableName(schema, table), set()).add((topic, partition))
+        names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         events = int(pc.sum(rows["index"]).as_py() or 0)
         control, left_out = without_left_out(control)
         changes, size = logged_changes(control), sum(size for _, size in exports)
-        return Control(changes, _bad(control), left_out, places, events, size, _firsts(control))
+        return Control(changes, _bad(control), left_out, names, events, size, _firsts(control))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`logged_rows.shapes`)."""

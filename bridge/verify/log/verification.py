@@ -163,7 +163,7 @@ class LogVerification:
         logged = set(map(identity.schema_key, schemas))
         catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
         primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
-        return coverage_of(control.names, changes, since, identity, primary, control.places)
+        return coverage_of(control.names, changes, since, identity, primary)
 
     def _plan(self, control: Control, progress: Progress, coverage: Coverage) -> LogPlan:
         return LogPlan(
