@@ -38,8 +38,6 @@ class TableComparison:
     throttle: may hold each chunk back.
     on_chunk: is called with the tally after each chunk.
     seconds: about how long a chunk may take.
-    scout: a reader with a session of its own that finds the ends of chunks ahead of the comparison.  Its snapshot may
-    be of any moment, since it does not matter where the key space is cut.
     dense: of a table whose chunks' ends are computed; None where they have to be found.
     """
 
@@ -53,12 +51,10 @@ class TableComparison:
         throttle: Throttle,
         seconds: float,
         on_chunk: Callable[[Tally], None] = lambda _: None,
-        scout: SnapshotReader | None = None,
         dense: DenseKey | None = None,
     ) -> None:
         self._shape, self._expected, self._actual = shape, expected, actual
         self._pool, self._throttle, self._seconds, self._on_chunk = pool, throttle, seconds, on_chunk
-        self._scout = replace(expected, reader=scout) if scout else None
         self._dense = dense
 
     @property
@@ -68,7 +64,7 @@ class TableComparison:
 
     def walk(self, tally: Tally) -> RangeWalk:
         """Gives the ranges of the table behind tally.upto."""
-        boundary = _computed(self._dense) if self._dense else self._looking_ahead(tally.upto)
+        boundary = _computed(self._dense) if self._dense else self._found
         return RangeWalk(tally, boundary, ChunkSize(self._seconds), self._on_chunk)
 
     def work(
@@ -119,26 +115,9 @@ class TableComparison:
             expected = later.result()
         return expected, actual
 
-    def _looking_ahead(self, low: KeyValues | None) -> Callable[[KeyValues | None, int], KeyValues | None]:
-        """Gives the function that finds where a chunk ends.  With a scout, it finds the next end while this chunk is
-        compared."""
-        if self._scout is None:
-            return lambda low, rows: self._boundary(self._expected, (low, None), rows - 1)
-        scout = self._scout
-
-        def look(low: KeyValues | None, rows: int) -> Callable[[], KeyValues | None]:
-            return self._pool.submit(self._boundary, scout, (low, None), rows - 1).result
-
-        upcoming = look(low, ChunkSize(self._seconds).rows)
-
-        def boundary(_: KeyValues | None, rows: int) -> KeyValues | None:
-            nonlocal upcoming
-            high = upcoming()
-            if high is not None:
-                upcoming = look(high, rows)
-            return high
-
-        return boundary
+    def _found(self, low: KeyValues | None, rows: int) -> KeyValues | None:
+        """Finds where a chunk ends."""
+        return self._boundary(self._expected, (low, None), rows - 1)
 
     def _boundary(self, side: Side, within: KeyRange, offset: int) -> KeyValues | None:
         rows, *more = side.sources(between(side.key, *within))

@@ -67,11 +67,10 @@ class _SourceTable:
 
 
 class _Readers(NamedTuple):
-    """The readers of one worker.  scout: finds the ends of chunks ahead, on the source; None without one."""
+    """The readers of one worker."""
 
     source: SnapshotReader
     target: SnapshotReader
-    scout: SnapshotReader | None = None
 
 
 class SourceVerification:
@@ -83,14 +82,14 @@ class SourceVerification:
         self._target, self._source, self._table = target, source, table
         self._options, self._listener = options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
-        self._pool = ThreadPoolExecutor(3 * options.workers, thread_name_prefix="verify")
+        self._pool = ThreadPoolExecutor(2 * options.workers, thread_name_prefix="verify")
 
     def run(self) -> Report:
         """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
         began = time.monotonic()
         with expected_errors(self._source, self._target), ExitStack() as stack:
             stack.callback(self._pool.shutdown)
-            sources, self._flavour = open_source(self._source, 2 * self._options.workers + 1)
+            sources, self._flavour = open_source(self._source, self._options.workers + 1)
             for session in sources:
                 stack.callback(session.close)
             snapshot = open_target_snapshot(
@@ -148,7 +147,6 @@ class SourceVerification:
         return f"makes {self._target} equal to {self._source}{at}"
 
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
-        """sources: one for each of the targets, then their scouts."""
         self._listener.stage("comparing schemas")
         tables, results = self._planned()
         self._listener.plan(sum(table.source.rows for table in tables))
@@ -156,20 +154,19 @@ class SourceVerification:
         self._throttle = Throttle(self._options.max_load, watched, self._listener.stage)
         self._workers = WorkerPool(sorted(tables, key=lambda table: -table.source.rows))
 
-        def work(source: Session, scout: Session, target: Session) -> list[TableResult]:
+        def work(source: Session, target: Session) -> list[TableResult]:
             with self._workers.at_work():
                 readers = _Readers(
                     self._source_reader(source),
                     SnapshotReader(target, is_snapshot=True, place=f"target {self._target}"),
-                    self._source_reader(scout),
                 )
                 results_of_worker = [self._one_table(table, readers) for table in self._workers.own_tables()]
                 for comparison, walk in self._workers.others_tables():
                     comparison.work(walk, readers.source, readers.target)
                 return results_of_worker
 
-        triples = zip(sources, sources[len(targets) :], targets, strict=False)
-        return [*results, *self._workers.results([partial(work, *triple) for triple in triples], self._throttle)]
+        pairs = zip(sources, targets, strict=False)
+        return [*results, *self._workers.results([partial(work, *pair) for pair in pairs], self._throttle)]
 
     def _source_reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=self._flavour is not ServerKind.TIDB, place=f"source {self._source}")
@@ -307,10 +304,10 @@ class SourceVerification:
         )
         names = [column.name.lower() for column in source_key]
         is_one = shape.key and not others and all(column.value_class is ValueClass.INTEGER for column in target_key)
-        dense = dense_key((readers.scout or readers.source).rows, table.source, names) if is_one else None
+        dense = dense_key(readers.source.rows, table.source, names) if is_one else None
         return TableComparison(
             shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
-            on_chunk=on_chunk, scout=readers.scout, dense=dense,
+            on_chunk=on_chunk, dense=dense,
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
