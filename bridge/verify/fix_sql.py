@@ -8,7 +8,7 @@ that cannot be escaped is sent as hex.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 from bridge.errors import UsageError
 from bridge.events import SEP
 from bridge.foreign_text import visible
-from bridge.model import Table, TableName
+from bridge.model import Table
 from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
@@ -91,18 +91,14 @@ def commented(words: str) -> str:
     return "\n".join(f"-- {visible(line)}" for line in re.split(r"[\0\r\n\x1a]+", words))
 
 
-def net_changes(
-    table: Table, shape: ComparedColumns, differences: Sequence[Difference], absent: Collection[int] = ()
-) -> NetChanges:
+def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
     """Turns differences into the net changes that the writer would write.
-
-    absent: the numbers of columns by which rows without a key cannot be found, as the target lacks them.
 
     A row that is written is deleted first in two cases: it is in the target under another spelling of its key, or the
     table has other unique keys, whose values rows may have taken from one another.
     """
     if not shape.key:
-        return _keyless(table, shape, differences, absent)
+        return _keyless(table, shape, differences)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
     keys = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
     images: tuple[list[str], list[str]] = [], []
@@ -124,24 +120,19 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
     )
 
 
-def _keyless(
-    table: Table, shape: ComparedColumns, differences: Iterable[Difference], absent: Collection[int]
-) -> KeylessChanges:
+def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> KeylessChanges:
     copies: dict[Image, int] = {}
     for difference in differences:
-        if difference.expected is not None:
-            image, count = _image(shape, difference.expected), difference.copies
-        else:
-            assert difference.actual is not None
-            image, count = _image(shape, difference.actual, absent), -difference.copies
+        row = difference.expected or difference.actual
+        assert row is not None
+        image, count = _image(shape, row), difference.copies if difference.expected else -difference.copies
         copies[image] = copies.get(image, 0) + count
     return KeylessChanges(table, {image: count for image, count in copies.items() if count})
 
 
-def _image(shape: ComparedColumns, row: KeyValues, absent: Collection[int] = ()) -> Image:
-    numbers = [i for i in range(len(row)) if i not in absent]
-    names = SEP.join(shape.actual[i].name for i in numbers)
-    return Image(names, SEP.join(literal_of(shape.actual[i], row[i]) for i in numbers))
+def _image(shape: ComparedColumns, row: KeyValues) -> Image:
+    names = SEP.join(column.name for column in shape.actual)
+    return Image(names, SEP.join(map(literal_of, shape.actual, row)))
 
 
 def _key_literals(shape: ComparedColumns, row: KeyValues) -> str:
@@ -156,8 +147,8 @@ class FixFile:
         self._path = path
         self._before: list[str] = []
         self._after: list[str] = []
-        self._cannot: dict[str, None] = {}  # of several parts of a table, in their order
-        self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference], Collection[int]]] = {}
+        self._cannot: dict[str, None] = {}
+        self._differing: list[tuple[Table, ComparedColumns, Sequence[Difference]]] = []
         try:
             path.touch()
         except OSError as error:
@@ -173,23 +164,16 @@ class FixFile:
         """Takes a difference that no statement of the file fixes, and the reason."""
         self._cannot[words] = None
 
-    def add_rows(
-        self,
-        table: Table,
-        shape: ComparedColumns,
-        differences: Sequence[Difference],
-        absent: Collection[int] = (),
-    ) -> None:
-        """Takes the differing rows of a table, or of a part of it.  absent: as of `net_changes`."""
-        self._differing.setdefault(table.name, (table, shape, [], absent))[2].extend(differences)
+    def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
+        """Takes the differing rows of a table."""
+        self._differing.append((table, shape, differences))
 
     def write(self, heading: str) -> int:
         """Writes the file; gives how many statements it holds."""
-        # Of a table all at once: the statements of two parts would use one temporary table.
         statements = [
             statement
-            for table, shape, differences, absent in self._differing.values()
-            for statement in render(net_changes(table, shape, differences, absent), Rendering(table.name.schema))
+            for table, shape, differences in self._differing
+            for statement in render(net_changes(table, shape, differences), Rendering(table.name.schema))
         ]
         texts = [statement.sql.decode() for stage in Stage for statement in statements if statement.stage is stage]
         lines = self._lines(heading, texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bridge.model import Column, Table
@@ -19,41 +18,34 @@ class ColumnPlan:
     """How a table is compared.
 
     shape: the columns that are compared.
-    absent: the numbers of columns that the target lacks; True where their value would be NULL.
     notes: what is not compared, and why.
     """
 
     shape: ComparedColumns
-    absent: Mapping[int, bool]
     notes: tuple[str, ...]
 
 
 def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
-    """Plans how a table of the source is compared with the target's.  A target without the table lacks all of its
-    columns."""
+    """Plans how a table of the source is compared with the target's, by the columns that both have."""
     expected: list[ColumnInfo] = []
     actual: list[ColumnInfo] = []
-    absent: dict[int, bool] = {}
     notes: list[str] = []
     for name, column in source.columns.items():
-        other = target.columns.get(name) if target else None
-        if other.generated if other else column.generated:
+        other = target.columns.get(name) if target else column
+        if other is None or other.generated:
             continue
-        if other is not None and not _alike(column, other):
+        if not _alike(column, other):
             types = f"{column.type} on the source, {other.type} on the target"
             notes.append(f"values of column {column.name} are not compared: {types}")
             continue
-        if other is None:
-            absent[len(expected)] = column.default is None and column.nullable
         expected.append(column)
-        actual.append(other or column)
+        actual.append(other)
     names = [column.name.lower() for column in expected]
-    usable = set(names) - {names[i] for i in absent if target}
-    key = _key(source, target, usable)
+    key = _key(source, target, set(names))
     if not key and expected:
         notes.append("it has no key: rows are counted, not matched")
     shape = ComparedColumns(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
-    return ColumnPlan(shape, absent, tuple(notes))
+    return ColumnPlan(shape, tuple(notes))
 
 
 def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
@@ -70,37 +62,11 @@ def _key(source: Definition, target: Definition | None, usable: set[str]) -> tup
     return ()
 
 
-def catalog_table(source: Definition, target: Definition | None, changed: Iterable[str] = ()) -> Table:
-    """Gives the target's table as the writer sees it, with the columns that it is about to be given.
-
-    changed: columns, in lower case, that get the source's types before rows are written."""
-    columns = {**source.columns, **(target.columns if target else {})}
-    columns |= {name: source.columns[name] for name in changed}
-    indexes = (target or source).indexes.values()
-    return Table(
-        source.name,
-        {
-            name: Column(c.name, c.type, c.charset or None, c.generated, c.nullable, c.collation or None)
-            for name, c in columns.items()
-        },
-        source.keys,
-        tuple(index.parts for index in indexes if index.unique),
-    )
-
-
-def why_rows_stay(plan: ColumnPlan, source: Definition, target: Definition) -> str:
-    """Gives the reason why rows of the target's table cannot be fixed before its columns are; "" where they can."""
-    compared = {column.name.lower() for column in plan.shape.expected}
-    retyped = {name for name, column in source.columns.items() if name in target.columns and not column.generated}
-    retyped -= compared
-    if not plan.shape.key and any(retyped.intersection(key) for key in source.keys):
-        return (
-            "has a key of another type, so that nothing tells which of its rows differ: once it has the source's, have"
-            " verify write a new file"
-        )
-    if plan.absent.keys() == set(range(len(plan.shape.actual))):
-        return (
-            "has none of the columns by which its rows could be found: once the file has made them, empty it, and have"
-            " verify write a new file"
-        )
-    return ""
+def catalog_table(definition: Definition) -> Table:
+    """Gives a table as the writer sees it."""
+    columns = {
+        name: Column(c.name, c.type, c.charset or None, c.generated, c.nullable, c.collation or None)
+        for name, c in definition.columns.items()
+    }
+    uniques = tuple(index.parts for index in definition.indexes.values() if index.unique)
+    return Table(definition.name, columns, definition.keys, uniques)

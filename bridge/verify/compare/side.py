@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.mysql.table_definition import ColumnInfo
@@ -25,7 +25,6 @@ class Side:
 
     rows: FROM clause; condition: which of its rows take part; alias: of the table that holds the columns, "" for none.
     others: FROM clauses of further tables whose rows count as well.
-    absent: numbers of columns that this side does not have; True where NULL would be their value.
     """
 
     reader: SnapshotReader
@@ -34,7 +33,6 @@ class Side:
     key: tuple[KeyPart, ...]
     condition: str = "1=1"
     alias: str = ""
-    absent: Mapping[int, bool] = field(default_factory=dict)
     others: tuple[str, ...] = ()
 
     def source(self, more: str = "1=1") -> str:
@@ -50,12 +48,12 @@ class Side:
         return " UNION ALL ".join(f"SELECT {values} {source}" for source in self.sources(more))
 
     def tokens(self) -> list[str]:
-        """Tells how each value is written in its row's text; U where this side has no such column."""
-        return [self._token(i, column) for i, column in enumerate(self.columns)]
+        """Tells how each value is written in its row's text."""
+        return [token(column, self.alias) for column in self.columns]
 
     def fetch(self, more: str) -> list[KeyValues]:
         """Gives the rows under a further condition."""
-        values = [self._readable(i, column) for i, column in enumerate(self.columns)]
+        values = [readable(column, self.alias) for column in self.columns]
         return [unhexed(row) for row in self.reader.rows(self.query(",".join(values), more))]
 
     def buckets(self) -> dict[int, tuple[int, int]]:
@@ -69,16 +67,6 @@ class Side:
         """Writes the condition for rows of these buckets."""
         numbers = ",".join(map(str, buckets))
         return f"COALESCE({row_hash(self.tokens())} DIV {_PER_BUCKET},{_NO_HASH}) IN ({numbers})"
-
-    def _token(self, i: int, column: ColumnInfo) -> str:
-        if i in self.absent:
-            return "'N'" if self.absent[i] else "'U'"
-        return token(column, self.alias)
-
-    def _readable(self, i: int, column: ColumnInfo) -> str:
-        if i in self.absent:
-            return "NULL" if self.absent[i] else "HEX('no such column')"
-        return readable(column, self.alias)
 
 
 def unhexed(values: Sequence[object]) -> KeyValues:

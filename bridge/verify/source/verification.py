@@ -23,7 +23,7 @@ from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
-from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan, why_rows_stay
+from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import dense_key, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
@@ -300,7 +300,6 @@ class SourceVerification:
             shape.actual,
             target_parts,
             condition="1=1" if table.target else "1=0",
-            absent=table.plan.absent,
         )
         names = [column.name.lower() for column in source_key]
         is_one = shape.key and not others and all(column.value_class is ValueClass.INTEGER for column in target_key)
@@ -363,13 +362,10 @@ class SourceVerification:
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if not differences:
-            return
-        if table.target and (why := why_rows_stay(table.plan, source, table.target)):
-            fix.add_impossible(f"{name} {why}")
-        else:
-            there = catalog_table(source, table.target, schema.changed_columns if table.target else ())
-            fix.add_rows(there, table.plan.shape, differences, table.plan.absent.keys())
+        if schema.missing_columns or schema.changed_columns:
+            fix.add_impossible(f"{name}: once the file has made its columns alike, have verify write a new file")
+        elif differences:
+            fix.add_rows(catalog_table(table.target or source), table.plan.shape, differences)
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
