@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
 from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
-from bridge.verify.compare.key_sql import DenseKey, KeyValues, any_of, between, boundary_query
+from bridge.verify.compare.key_sql import KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.row_diff import (
     ComparedColumns,
     Difference,
@@ -38,7 +38,6 @@ class TableComparison:
     throttle: may hold each chunk back.
     on_chunk: is called with the tally after each chunk.
     seconds: about how long a chunk may take.
-    dense: of a table whose chunks' ends are computed; None where they have to be found.
     """
 
     def __init__(
@@ -51,11 +50,9 @@ class TableComparison:
         throttle: Throttle,
         seconds: float,
         on_chunk: Callable[[Tally], None] = lambda _: None,
-        dense: DenseKey | None = None,
     ) -> None:
         self._shape, self._expected, self._actual = shape, expected, actual
         self._pool, self._throttle, self._seconds, self._on_chunk = pool, throttle, seconds, on_chunk
-        self._dense = dense
 
     @property
     def has_ranges(self) -> bool:
@@ -64,8 +61,7 @@ class TableComparison:
 
     def walk(self, tally: Tally) -> RangeWalk:
         """Gives the ranges of the table behind tally.upto."""
-        boundary = _computed(self._dense) if self._dense else self._found
-        return RangeWalk(tally, boundary, ChunkSize(self._seconds), self._on_chunk)
+        return RangeWalk(tally, self._found, ChunkSize(self._seconds), self._on_chunk)
 
     def work(
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
@@ -166,13 +162,3 @@ class TableComparison:
         tally.rows, tally.chunks, tally.is_done = expected.rows, 1, True
         self._on_chunk(tally)
         return tally
-
-
-def _computed(dense: DenseKey) -> Callable[[KeyValues | None, int], KeyValues | None]:
-    """Gives the function that computes where a chunk ends."""
-
-    def boundary(low: KeyValues | None, rows: int) -> KeyValues | None:
-        end = dense.end(int(low[0]) if low and low[0] is not None else None, rows)
-        return None if end is None else (str(end).encode(),)
-
-    return boundary

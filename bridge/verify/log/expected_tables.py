@@ -24,7 +24,6 @@ from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import TEXT, parts_of, runs
 from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import STATEMENT_BYTES
-from bridge.verify.compare.key_sql import between, boundary_query, dense_key, in_key_order, key_parts
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
@@ -145,23 +144,16 @@ def _places(rows: pa.Table) -> pa.Array:
 
 
 def find_cuts(session: Session, definition: Definition, key: Sequence[str]) -> tuple[int, ...]:
-    """Gives the values up to which each range but the last reaches, for ranges of about 50,000 rows; () for a small
-    table.  key: begins with an integer."""
+    """Gives the values up to which each range but the last reaches, for ranges of about 50,000 rows if keys are spread
+    evenly; () for a small table.  key: begins with an integer."""
     if definition.rows < 2 * _RANGE_ROWS:
         return ()
-    dense = dense_key(session.rows, definition, key)
-    if dense and dense.first in _CUT and dense.last in _CUT:
-        return tuple(dense.ends(-(-_RANGE_ROWS * dense.numbers // definition.rows)))
-    column = [definition.columns[key[0]]]
-    [part] = key_parts(column, column)
-    table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
-    while True:
-        behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
-        boundary = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", _RANGE_ROWS - 1))
-        cut = int(bytes.fromhex(boundary[0][0])) if boundary else _CUT.stop
-        if cut not in _CUT:
-            return tuple(cuts)
-        cuts.append(cut)
+    name = quote_name(definition.columns[key[0]].name)
+    [(first, last)] = session.rows(f"SELECT MIN({name}),MAX({name}) FROM {quote_name(*definition.name)}")
+    if first is None or int(first) not in _CUT or int(last) not in _CUT:
+        return ()
+    size = -(-_RANGE_ROWS * (int(last) - int(first) + 1) // definition.rows)
+    return tuple(range(int(first) - 1 + size, int(last), size))
 
 
 def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:

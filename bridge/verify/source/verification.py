@@ -18,14 +18,14 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Definition, ServerKind, ValueClass, list_tables, load_definitions, server_kind
+from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import dense_key, in_key_order, key_parts
+from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
@@ -301,12 +301,9 @@ class SourceVerification:
             target_parts,
             condition="1=1" if table.target else "1=0",
         )
-        names = [column.name.lower() for column in source_key]
-        is_one = shape.key and not others and all(column.value_class is ValueClass.INTEGER for column in target_key)
-        dense = dense_key(readers.source.rows, table.source, names) if is_one else None
         return TableComparison(
             shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
-            on_chunk=on_chunk, dense=dense,
+            on_chunk=on_chunk,
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:

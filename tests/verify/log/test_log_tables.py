@@ -174,15 +174,17 @@ def test_keys_whose_place_only_the_target_can_tell(target: str) -> None:
     assert said(target, log) == ({"extra 2", "different 5", "missing 9"}, 2)
 
 
-def test_a_large_table_is_cut_where_its_rows_are(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part has as many rows, whatever the keys are; a small table is not cut."""
-    rows = ("-9,1", "-9,2", "0,3", "7,4", "8,5", "99,6", "1000,7", "1001,8")
-    made(target, "id BIGINT, v INT, PRIMARY KEY (id, v)", *rows)
+def test_a_large_table_is_cut_evenly(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its keys are; neither a small table is cut, nor one whose numbers are too large for it."""
+    made(target, "id BIGINT, v INT, PRIMARY KEY (id, v)", "-9,1", "-9,2", "0,3", "7,4", "8,5", "20,6", "30,7", "31,8")
     with closing(Target(target).connect()) as session:
         definition = replace(load_definitions(session, [T])[T], rows=8)
         assert find_cuts(session, definition, ("id", "v")) == ()
         monkeypatch.setattr(expected_tables, "_RANGE_ROWS", 2)
-        assert find_cuts(session, definition, ("id", "v")) == (-9, 7, 99, 1001)
+        assert find_cuts(session, definition, ("id", "v")) == (1, 12, 23)
+        execute(target, "INSERT INTO app.t VALUES (1000000000000000000, 1)")
+        session.rollback()
+        assert find_cuts(session, definition, ("id", "v")) == ()
 
 
 def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
