@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -39,8 +37,6 @@ from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader
 
-_AHEAD: Final = 16
-"""How many statements of a session may wait."""
 _UNSURE: Final = (
     "rows of which the last message holds only a part, or whose key messages spell in several ways, are not covered"
 )
@@ -104,25 +100,11 @@ def load_tables(tables: Sequence[LoadedTable], inserts: Iterable[tuple[int, str]
 
     Raises the target's error, unless it is about a value.
     """
-    places = {one.table.number: one for one in tables}
-    with ExitStack() as stack:
-        sessions = {one.session for one in tables}
-        pools = {session: stack.enter_context(ThreadPoolExecutor(1, "loading")) for session in sessions}
-        waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
-
-        def begin(session: Session, work: Callable[[], None]) -> None:
-            queue = waiting[session]
-            if len(queue) >= _AHEAD:
-                queue.popleft().result()
-            queue.append(pools[session].submit(work))
-
-        for one in tables:
-            begin(one.session, one.create)
-        for number, insert in inserts:
-            begin(places[number].session, partial(places[number].run, insert))
-        for futures in waiting.values():
-            for future in futures:
-                future.result()
+    for one in tables:
+        one.create()
+    numbered = {one.table.number: one for one in tables}
+    for number, insert in inserts:
+        numbered[number].run(insert)
 
 
 @dataclass(frozen=True)

@@ -177,11 +177,13 @@ def logged_table(
     is_whole: bool,
     since: str = "",
     uncovered: str = "",
+    come_in_parts: bool = False,
 ) -> LoggedTable:
     """Makes the table from what the log and the target know of it.
 
     schema: the database for temporary tables.
     is_whole, since, uncovered: as of `LoggedTable`, as far as schema changes and filters tell.
+    come_in_parts: whether updates may hold a part of their row.
     """
     shapes = [shape.of(table) for shape in shapes]
     key, why = choose_log_key(table, shapes)
@@ -206,5 +208,5 @@ def logged_table(
         is_whole and len(set(map(frozenset, images))) < 2,
         since,
         uncovered or why,
-        any(shape.in_place for shape in shapes) and not table.written_names <= compared,
+        come_in_parts and not table.written_names <= compared,
     )

@@ -219,7 +219,6 @@ class LoggedShape(NamedTuple):
     is_covered: whether they are behind the table's cut.
     columns: in message order.  handle: the columns of the handle key.
     has_images: whether some change is more than a delete.
-    in_place: whether some goes by event time and may hold a part of its row.
     in_avro: whether Debezium may have changed names.
     """
 
@@ -228,7 +227,6 @@ class LoggedShape(NamedTuple):
     columns: str
     handle: str
     has_images: bool = True
-    in_place: bool = False
     in_avro: bool = False
 
     def of(self, table: Table) -> LoggedShape:
@@ -245,15 +243,13 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     """Gives the shapes of the row changes that the target should hold.  Events need no images."""
     changes = in_target(plan, events)
     groups, group_of = _row_groups(plan, changes)
-    kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
-    flags = (kinds != int(Kind.DELETE), (kinds == int(Kind.UPDATE)) & by_time)
-    by_group = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in flags]
+    is_image = changes["kind"].to_numpy() != int(Kind.DELETE)
+    have_images = np.bincount(group_of[is_image], minlength=len(groups)).astype(np.bool_).tolist()
     logged_shapes = set()
-    for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
+    for group, has_images in zip(groups, have_images, strict=True):
         names, forms = split_forms(group.columns)
-        handle = group.key.lower().strip(SEP)
-        shape = LoggedShape(group.table, group.is_covered, names.lower(), handle, *values)
-        logged_shapes.add(shape._replace(in_avro="avro" in forms))
+        handle, in_avro = group.key.lower().strip(SEP), "avro" in forms
+        logged_shapes.add(LoggedShape(group.table, group.is_covered, names.lower(), handle, has_images, in_avro))
     return logged_shapes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,7 @@ from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
+from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import AppliedChanges, positions_read
@@ -42,12 +43,13 @@ from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedTable, l
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LoggedShape, LogPlan, Reach
 from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_change, table_notes
-from bridge.verify.log.recompute import Control, FoldedLog, Log
+from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import open_target_snapshot
 
+Fingerprints = Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]]
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
 
@@ -114,8 +116,7 @@ class LogVerification:
         options = self._settings.decode_options(tables if tables.rules else None)
         decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
         self._extents = self._source.extents(lambda: spark)
-        count = sum(extent.high - extent.low for extent in self._extents.values())
-        return Log(spark, self._source.everything(self._extents), decode, folder, count)
+        return Log(spark, self._source.everything(self._extents), decode, folder)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
@@ -130,14 +131,12 @@ class LogVerification:
                 where=f"pipeline {self._table.name}, applied ts {progress.applied_ts}",
                 fix="compare with the source: --against upstream --upstream URL",
             )
-        folded = log.fold(
-            replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
-        )
+        plan = replace(plan, tables=tuple(table.replicated for table in tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
-        hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
+        hashed = self._hashed([table for table in tables if table.literals], partial(log.fingerprints, plan), sessions)
         loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(self._loading(tables, hashed))]
         self._listener.stage("recomputing the last state of every key")
-        load(self._target, loaded, folded.inserts({one.table.number: one.table.expected_table for one in loaded}))
+        load(self._target, loaded, log.inserts(plan, {one.table.number: one.table.expected_table for one in loaded}))
         results = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
             loaded, sessions
         )
@@ -227,6 +226,7 @@ class LogVerification:
                 uncovered="event filters leave out some of its changes, and were others before"
                 if len(self._filters(name)) > 1
                 else "",
+                come_in_parts=plan.reach.read is not None,
             )
             if table.shape.actual and not table.uncovered:
                 tables.append(table)
@@ -244,9 +244,9 @@ class LogVerification:
         return tables, results
 
     def _hashed(
-        self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]
+        self, tables: Sequence[LoggedTable], fingerprints: Fingerprints, sessions: Sequence[Session]
     ) -> list[HashedResult]:
-        """Compares what can be compared without loading it."""
+        """Compares what can be compared without loading it.  fingerprints: as `Log.fingerprints` gives them."""
         cuts = {table.number: find_cuts(self._look, table.definition, table.replicated.key) for table in tables}
         recomputed = Recomputed()
         ranges = [
@@ -260,7 +260,7 @@ class LogVerification:
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
         readers = [self._reader(session) for session in sessions]
-        return comparison.results(ranges, readers, recomputed, partial(folded.fingerprints, cuts))
+        return comparison.results(ranges, readers, recomputed, partial(fingerprints, cuts))
 
     def _loading(self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult]) -> Iterator[LoggedTable]:
         """Gives the tables that have to be loaded, with the ranges that do."""
