@@ -92,7 +92,10 @@ class TableComparison:
         return tally
 
     def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
-        """Compares the rows of these keys again."""
+        """Compares the rows of these keys again; without a key, all rows."""
+        if not self.has_ranges:
+            wanted = set(keys)
+            return [difference for difference in self._as_one(Tally()).differences if difference.key in wanted]
         differences: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
             batch = keys[start : start + KEYS_PER_FETCH]

@@ -25,13 +25,13 @@ class ColumnPlan:
     notes: tuple[str, ...]
 
 
-def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
+def column_plan(source: Definition, target: Definition) -> ColumnPlan:
     """Plans how a table of the source is compared with the target's, by the columns that both have."""
     expected: list[ColumnInfo] = []
     actual: list[ColumnInfo] = []
     notes: list[str] = []
     for name, column in source.columns.items():
-        other = target.columns.get(name) if target else column
+        other = target.columns.get(name)
         if other is None or other.generated:
             continue
         if not _alike(column, other):
@@ -54,10 +54,10 @@ def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
     return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
 
 
-def _key(source: Definition, target: Definition | None, usable: set[str]) -> tuple[str, ...]:
+def _key(source: Definition, target: Definition, usable: set[str]) -> tuple[str, ...]:
     """Finds a key that both sides have and that identifies rows on both."""
     for key in source.keys:
-        if usable.issuperset(key) and (target is None or any(set(key) == set(other) for other in target.keys)):
+        if usable.issuperset(key) and any(set(key) == set(other) for other in target.keys):
             return key
     return ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -74,37 +74,27 @@ class LoadedTable:
 
 
 def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[int, str]]) -> None:
-    """Fills the temporary tables of these tables; raises StoppedError when the target fails or has no room for them.
-    inserts: as of `load_tables`."""
-    try:
-        load_tables(tables, inserts)
-    except LostConnectionError as error:
-        raise StoppedError(
-            f"the connection to the target was lost: {server_words(error)}",
-            where=str(target),
-            fix="run verify again",
-        ) from error
-    except MySQLError as error:
-        if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
-            raise
-        raise StoppedError(
-            f"the target has no room for the rows that its tables should hold: {server_words(error)}",
-            where=str(target),
-            fix=f"{limit_fix(error)}; or compare fewer tables at a time (--filter), or with the source (--against"
-            " upstream)",
-        ) from error
+    """Makes and fills the temporary tables; raises StoppedError when the target fails or has no room for them.
 
-
-def load_tables(tables: Sequence[LoadedTable], inserts: Iterable[tuple[int, str]]) -> None:
-    """Makes the temporary tables and fills them.  inserts: each with the number of its table.
-
-    Raises the target's error, unless it is about a value.
+    inserts: each with the number of its table.
     """
-    for one in tables:
-        one.create()
     numbered = {one.table.number: one for one in tables}
-    for number, insert in inserts:
-        numbered[number].run(insert)
+    try:
+        for one in tables:
+            one.create()
+        for number, insert in inserts:
+            numbered[number].run(insert)
+    except MySQLError as error:
+        has_no_room = isinstance(error, TooLargeError) or error_code(error) in NO_ROOM
+        if not (has_no_room or isinstance(error, LostConnectionError)):
+            raise
+        full = "the target has no room for the rows that its tables should hold"
+        fewer = "compare fewer tables at a time (--filter), or with the source (--against upstream)"
+        raise StoppedError(
+            f"{full if has_no_room else 'the connection to the target was lost'}: {server_words(error)}",
+            where=str(target),
+            fix=f"{limit_fix(error)}; or {fewer}" if has_no_room else "run verify again",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -146,7 +136,16 @@ class LoadedComparison:
     def _compare_rows(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
         [(unsure, lost)] = reader.rows(table.unsure_query())
         table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
-        tally = self._compared(table, reader)
+        with ThreadPoolExecutor(1) as pool:
+            comparison = TableComparison(
+                table.shape,
+                *table.sides(reader),
+                pool=pool,
+                throttle=self.throttle,
+                seconds=self.options.chunk_seconds,
+            )
+            tally = comparison.run(Tally())
+        self.listener.done(table.name, tally.rows)
         differences = tally.differences
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
@@ -161,26 +160,6 @@ class LoadedComparison:
             )
         elif self.fix and differences:
             self.fix.add_rows(table.replicated.table, table.shape, differences)
-
-    def _compared(self, table: LoggedTable, reader: SnapshotReader) -> Tally:
-        expected, actual = table.sides(reader)
-        reported = 0
-
-        def on_chunk(tally: Tally) -> None:
-            nonlocal reported
-            self.listener.done(table.name, tally.rows - reported)
-            reported = tally.rows
-
-        with ThreadPoolExecutor(1) as pool:
-            return TableComparison(
-                table.shape,
-                expected,
-                actual,
-                pool=pool,
-                throttle=self.throttle,
-                seconds=self.options.chunk_seconds,
-                on_chunk=on_chunk,
-            ).run(Tally())
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:

@@ -26,7 +26,7 @@ from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import in_key_order, key_parts
-from bridge.verify.compare.row_diff import ComparedColumns, Difference
+from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
@@ -35,7 +35,7 @@ from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
-from bridge.verify.source.recheck import InFlight, persistent, read_motion, settle
+from bridge.verify.source.recheck import InFlight, read_motion, settle
 from bridge.verify.source.schema_diff import SchemaFindings, as_one, compare_schemas, findings_of
 from bridge.verify.source.target_statements import (
     StatementTranslator,
@@ -207,7 +207,7 @@ class SourceVerification:
                 if target
                 else SchemaFindings(("the table is missing",))
             )
-            plan = column_plan(source, target)
+            plan = column_plan(source, target or source)
             plan = replace(plan, notes=(*notes, *plan.notes))
             merged = tuple(one.name for one in definitions)
             tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, merged))
@@ -255,7 +255,7 @@ class SourceVerification:
         name = table.name
         if not table.plan.shape.actual:
             return Tally()
-        if table.target is None and self._fix is None:
+        if table.target is None:
             counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
             return Tally(rows=sum(map(int, counts)), chunks=1)
         digest = comparison_digest(table.plan.shape)
@@ -287,19 +287,17 @@ class SourceVerification:
         throttle: Throttle,
         on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> TableComparison:
-        shape = table.plan.shape
+        shape, target = table.plan.shape, table.target
+        assert target is not None
         source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
         source_parts, target_parts = key_parts(source_key, target_key), key_parts(target_key, source_key)
         first, *others = (quote_name(*name) + in_key_order(table.source, source_parts) for name in table.shards)
         expected = Side(readers.source, first, shape.expected, source_parts, others=tuple(others))
         actual = Side(
             readers.target,
-            quote_name(*table.target.name) + in_key_order(table.target, target_parts)
-            if table.target
-            else _nothing(shape),
+            quote_name(*target.name) + in_key_order(target, target_parts),
             shape.actual,
             target_parts,
-            condition="1=1" if table.target else "1=0",
         )
         return TableComparison(
             shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
@@ -322,11 +320,7 @@ class SourceVerification:
                 look, self._options.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
             )
             comparison = self._comparison(table, readers, self._throttle)
-            if table.plan.shape.key:
-                remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
-            else:
-                again = partial(comparison.run, Tally())
-                remaining = persistent(differences, lambda: again().differences, on_its_way.seconds_left)
+            remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
             if remaining and on_its_way.stuck:
                 self._stuck.append(f"{table.name}: what differs may still be on its way: {on_its_way.stuck}")
             return remaining
@@ -359,10 +353,10 @@ class SourceVerification:
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if schema.missing_columns or schema.changed_columns:
+        if table.target is None or schema.missing_columns or schema.changed_columns:
             fix.add_impossible(f"{name}: once the file has made its columns alike, have verify write a new file")
         elif differences:
-            fix.add_rows(catalog_table(table.target or source), table.plan.shape, differences)
+            fix.add_rows(catalog_table(table.target), table.plan.shape, differences)
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
@@ -375,9 +369,3 @@ class SourceVerification:
                 else:
                     texts.append(text)
         fix.add_schema(*translated)
-
-
-def _nothing(shape: ComparedColumns) -> str:
-    """Gives the FROM clause of a side without rows, for a missing table."""
-    columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
-    return f"(SELECT {columns}) nothing"
