@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, counted
 from bridge.events import SEP
 from bridge.foreign_text import visible
 from bridge.model import Table
@@ -168,17 +168,18 @@ class FixFile:
         """Takes the differing rows of a table."""
         self._differing.append((table, shape, differences))
 
-    def write(self, heading: str) -> int:
-        """Writes the file; gives how many statements it holds."""
+    def write(self, made: str, moment: int) -> str:
+        """Writes the file; says how many statements it holds.  made: what it makes, in words; moment: of `Report`."""
         statements = [
             statement
             for table, shape, differences in self._differing
             for statement in render(net_changes(table, shape, differences), Rendering(table.name.schema))
         ]
         texts = [statement.sql.decode() for stage in Stage for statement in statements if statement.stage is stage]
-        lines = self._lines(heading, texts)
+        at = f", at applied_ts {moment}" if moment else ""
+        lines = self._lines(f"makes {made}{at}", texts)
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-        return len(self._before) + len(texts) + len(self._after)
+        return f"{counted(len(self._before) + len(texts) + len(self._after), 'statement')} in {self._path}"
 
     def _lines(self, heading: str, rows: Sequence[str]) -> Iterator[str]:
         yield commented(heading)

@@ -26,11 +26,7 @@ class SnapshotReader:
 
     def __init__(self, session: Session, *, is_snapshot: bool, place: str) -> None:
         self._session, self._is_snapshot, self._place = session, is_snapshot, place
-        self.mark()
-
-    def mark(self) -> None:
-        """Sets the savepoint anew, so that what the session has written so far (temporary tables) stays."""
-        if self._is_snapshot:
+        if is_snapshot:
             self._session.execute(f"SAVEPOINT {_LOOK}")
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -52,10 +48,6 @@ class SnapshotReader:
         become surrogates.  Raises what `rows` does."""
         content: bytes = self._rows(self._session.raw_rows, sql)[0][column]
         return content.decode("utf-8", "surrogateescape")
-
-    def close(self) -> None:
-        """Ends the session."""
-        self._session.close()
 
     def _stopped(self, error: Exception, sql: str) -> StoppedError:
         if error_code(error) == _TABLE_CHANGED:

@@ -188,7 +188,7 @@ def test_rows_are_put_right_once_the_columns_are(pair: Pair, columns: str, damag
         damage = "ALTER TABLE app.t DROP PRIMARY KEY, DROP COLUMN a"
     pair.damage(damage)
     assert not pair.verify().is_equal
-    assert "-- app.t: once the file has made its columns alike, have verify write a new file" in pair.fix.read_text()
+    assert "-- app.t: once its columns are alike, have verify write a new file" in pair.fix.read_text()
     pair.run_fix()
     pair.verify()
     pair.run_fix()

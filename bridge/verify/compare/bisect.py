@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
@@ -30,6 +30,7 @@ KEYS_PER_FETCH: Final = 200
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, eq=False)
 class TableComparison:
     """Compares two sides of one table.
 
@@ -40,42 +41,33 @@ class TableComparison:
     seconds: about how long a chunk may take.
     """
 
-    def __init__(
-        self,
-        shape: ComparedColumns,
-        expected: Side,
-        actual: Side,
-        *,
-        pool: Executor,
-        throttle: Throttle,
-        seconds: float,
-        on_chunk: Callable[[Tally], None] = lambda _: None,
-    ) -> None:
-        self._shape, self._expected, self._actual = shape, expected, actual
-        self._pool, self._throttle, self._seconds, self._on_chunk = pool, throttle, seconds, on_chunk
+    shape: ComparedColumns
+    expected: Side
+    actual: Side
+    pool: Executor
+    throttle: Throttle
+    seconds: float
+    on_chunk: Callable[[Tally], None] = lambda _: None
 
     @property
     def has_ranges(self) -> bool:
         """Whether there are ranges, which several workers may share."""
-        return bool(self._expected.key)
+        return bool(self.expected.key)
 
     def walk(self, tally: Tally) -> RangeWalk:
         """Gives the ranges of the table behind tally.upto."""
-        return RangeWalk(tally, self._found, ChunkSize(self._seconds), self._on_chunk)
+        return RangeWalk(tally, self._found, ChunkSize(self.seconds), self.on_chunk)
 
     def work(
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
     ) -> None:
         """Compares ranges of the walk beside other workers, with readers of this worker's own."""
-        own = TableComparison(
-            self._shape,
-            replace(self._expected, reader=expected or self._expected.reader),
-            replace(self._actual, reader=actual or self._actual.reader),
-            pool=self._pool,
-            throttle=self._throttle,
-            seconds=self._seconds,
+        own = replace(
+            self,
+            expected=replace(self.expected, reader=expected or self.expected.reader),
+            actual=replace(self.actual, reader=actual or self.actual.reader),
         )
-        walk.work(own._compare, self._throttle.wait)
+        walk.work(own._compare, self.throttle.wait)
 
     def run(self, tally: Tally) -> Tally:
         """Compares the whole table with one worker."""
@@ -88,7 +80,7 @@ class TableComparison:
     def result(self, walk: RangeWalk) -> Tally:
         """Waits for all workers, and gives the tally."""
         tally = walk.finished()
-        tally.differences = without_moved(self._shape, tally.differences)
+        tally.differences = without_moved(self.shape, tally.differences)
         return tally
 
     def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
@@ -100,23 +92,23 @@ class TableComparison:
         for start in range(0, len(keys), KEYS_PER_FETCH):
             batch = keys[start : start + KEYS_PER_FETCH]
             left, right = self._both(lambda side, batch=batch: side.fetch(any_of(side.key, batch)))  # type: ignore[misc]
-            differences += by_key(self._shape, left, right)
+            differences += by_key(self.shape, left, right)
         return differences
 
     def _both(self, look: Callable[[Side], T]) -> tuple[T, T]:
         """Asks both sides at once, or one after the other when they share a session."""
-        if self._expected.reader is self._actual.reader:
-            return look(self._expected), look(self._actual)
-        later = self._pool.submit(look, self._expected)
+        if self.expected.reader is self.actual.reader:
+            return look(self.expected), look(self.actual)
+        later = self.pool.submit(look, self.expected)
         try:
-            actual = look(self._actual)
+            actual = look(self.actual)
         finally:
             expected = later.result()
         return expected, actual
 
     def _found(self, low: KeyValues | None, rows: int) -> KeyValues | None:
         """Finds where a chunk ends."""
-        return self._boundary(self._expected, (low, None), rows - 1)
+        return self._boundary(self.expected, (low, None), rows - 1)
 
     def _boundary(self, side: Side, within: KeyRange, offset: int) -> KeyValues | None:
         rows, *more = side.sources(between(side.key, *within))
@@ -129,11 +121,11 @@ class TableComparison:
         if expected == actual and expected.is_whole:
             return expected.rows, []
         rows = max(expected.rows, actual.rows)
-        larger = self._expected if expected.rows >= actual.rows else self._actual
+        larger = self.expected if expected.rows >= actual.rows else self.actual
         parts = list(self._divided(larger, chunk, rows)) if rows > LEAF_ROWS else []
         if len(parts) <= 1:
             left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
-            return expected.rows, by_key(self._shape, left, right)
+            return expected.rows, by_key(self.shape, left, right)
         return expected.rows, [difference for part in parts for difference in self._compare(part)[1]]
 
     def _fingerprint(self, side: Side, chunk: KeyRange) -> Fingerprint:
@@ -155,13 +147,13 @@ class TableComparison:
         any is compared, since JSON of one meaning may have two hashes."""
         if tally.is_done:
             return tally
-        self._throttle.wait()
+        self.throttle.wait()
         expected, actual = self._both(lambda side: self._fingerprint(side, (None, None)))
         if expected != actual or not expected.is_whole:
             left, right = self._both(Side.buckets)
             unlike = [bucket for bucket in {**left, **right} if bucket < 0 or left.get(bucket) != right.get(bucket)]
             fetched = self._both(lambda side: side.fetch(side.in_bucket(unlike))) if unlike else ((), ())
-            tally.differences = as_multisets(self._shape, *fetched)
+            tally.differences = as_multisets(self.shape, *fetched)
         tally.rows, tally.chunks, tally.is_done = expected.rows, 1, True
-        self._on_chunk(tally)
+        self.on_chunk(tally)
         return tally

@@ -25,13 +25,14 @@ class ColumnPlan:
     notes: tuple[str, ...]
 
 
-def column_plan(source: Definition, target: Definition) -> ColumnPlan:
-    """Plans how a table of the source is compared with the target's, by the columns that both have."""
+def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
+    """Plans how a table of the source is compared with the target's, by the columns that both have.  target: None for a
+    missing table."""
     expected: list[ColumnInfo] = []
     actual: list[ColumnInfo] = []
     notes: list[str] = []
     for name, column in source.columns.items():
-        other = target.columns.get(name)
+        other = target.columns.get(name) if target else column
         if other is None or other.generated:
             continue
         if not _alike(column, other):
@@ -41,7 +42,7 @@ def column_plan(source: Definition, target: Definition) -> ColumnPlan:
         expected.append(column)
         actual.append(other)
     names = [column.name.lower() for column in expected]
-    key = _key(source, target, set(names))
+    key = _key(source, target or source, set(names))
     if not key and expected:
         notes.append("it has no key: rows are counted, not matched")
     shape = ComparedColumns(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))

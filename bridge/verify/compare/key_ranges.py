@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference
@@ -56,13 +56,6 @@ class Tally:
             self.upto = chunk[1]
 
 
-class NumberedRange(NamedTuple):
-    """A range of a table, and its number among the table's ranges."""
-
-    number: int
-    range: KeyRange
-
-
 class RangeWalk:
     """The ranges of one table, in the order of its key, beginning behind tally.upto.
 
@@ -98,11 +91,12 @@ class RangeWalk:
         """Compares ranges until none is left; several workers may call it at once.  pause: is called before each range,
         and may wait."""
         try:
-            for chunk in self._chunks():
+            while (numbered := self._take()) is not None:
+                number, chunk = numbered
                 pause()
                 began = time.monotonic()
-                rows, differences = compare(chunk.range)
-                self._done(chunk, rows, differences, time.monotonic() - began)
+                rows, differences = compare(chunk)
+                self._done(number, chunk, rows, differences, time.monotonic() - began)
         except BaseException as error:
             with self._changed:
                 self._failure = self._failure or error
@@ -118,11 +112,7 @@ class RangeWalk:
             self.tally.is_done = True
             return self.tally
 
-    def _chunks(self) -> Iterator[NumberedRange]:
-        while (chunk := self._take()) is not None:
-            yield chunk
-
-    def _take(self) -> NumberedRange | None:
+    def _take(self) -> tuple[int, KeyRange] | None:
         with self._changed:
             if self._is_last or self._failure:
                 return None
@@ -131,12 +121,12 @@ class RangeWalk:
             if self._low == low:  # no literal finds this key: the rest is one range, instead of the same range again
                 self._low = None
             self._taken, self._is_last = number + 1, self._low is None
-            return NumberedRange(number, (low, self._low))
+            return number, (low, self._low)
 
-    def _done(self, chunk: NumberedRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
+    def _done(self, number: int, chunk: KeyRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
         with self._changed:
             self._size.took(seconds)
-            self._finished[chunk.number] = chunk.range, rows, differences
+            self._finished[number] = chunk, rows, differences
             while self._counted in self._finished:
                 self.tally.add(*self._finished.pop(self._counted))
                 self._counted += 1

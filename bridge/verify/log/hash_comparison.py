@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
 from bridge.verify.compare.worker_pool import WorkerPool
@@ -35,9 +36,8 @@ class HashedRange:
         return self.recomputed.result()[self.table.number][self.place]
 
 
-@dataclass(frozen=True)
-class HashedResult:
-    """What the comparison of a range has found.  rows: of a range that is equal, None for one that may differ."""
+class HashedResult(NamedTuple):
+    """What was found of a range.  rows: of one that is equal, None for one that may differ."""
 
     range: HashedRange
     rows: int | None

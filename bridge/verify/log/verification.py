@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.config import Settings
-from bridge.errors import StoppedError, UsageError, counted
+from bridge.errors import StoppedError, UsageError
 from bridge.events import Kind
-from bridge.model import PartitionId, TableName, topic_begins
+from bridge.model import TableName, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -26,7 +26,7 @@ from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
 from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
-from bridge.sources.source import Extent, Source
+from bridge.sources.source import Source
 from bridge.spark.errors import source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
@@ -35,7 +35,7 @@ from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.applied_changes import AppliedChanges, positions_read
+from bridge.verify.log.applied_changes import applied_changes, positions_read
 from bridge.verify.log.coverage import Coverage, NameIdentity, NameKey, coverage_of
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
@@ -97,8 +97,7 @@ class LogVerification:
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
-            heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
-            report.notes.append(f"{counted(self._fix.write(heading), 'statement')} in {self._options.fix_file}")
+            report.notes.append(self._fix.write(f"{self._target} equal to the messages", report.moment))
         report.seconds = time.monotonic() - began
         return report
 
@@ -120,10 +119,15 @@ class LogVerification:
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
-        cut = _cut_partitions(self._extents, control)
+        gone = sorted(where for where, extent in self._extents.items() if extent.low > 0)
+        cut = {where: control.firsts.get(where, _NEVER) for where in gone}  # up to where lost messages may reach
         present = list_tables(self._look)
         coverage = self._coverage(control, progress, present, max(cut.values(), default=0))
-        plan = self._plan(control, progress, coverage)
+        plan = LogPlan(
+            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)),
+            begins=topic_begins(progress.positions), identity=coverage.identity,
+            filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
+        )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), present, coverage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
@@ -157,19 +161,12 @@ class LogVerification:
         # A target that does not tell names apart by the case of their letters has one table for all of them.
         identity = NameIdentity() if is_folding else NameIdentity.among([*present, *control.names])
         journal = Journal(self._table.name, self._table.schema)
-        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
+        changes = applied_changes(self._look, journal, progress, self._options, control.changes)
         schemas = {name.schema for name in control.names} | {change.schema for change in changes}
         logged = set(map(identity.schema_key, schemas))
         catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
         primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
         return coverage_of(control.names, changes, since, identity, primary)
-
-    def _plan(self, control: Control, progress: Progress, coverage: Coverage) -> LogPlan:
-        return LogPlan(
-            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)),
-            begins=topic_begins(progress.positions), identity=coverage.identity,
-            filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
-        )  # fmt: skip
 
     def _filters(self, name: TableName) -> set[tuple[frozenset[Kind], ...]]:
         """Gives which row changes event filters leave out, of each upstream table of a table of the target: by the
@@ -288,12 +285,6 @@ class LogVerification:
                 result.rows, result.chunks = result.rows + one.rows, result.chunks + 1
         both = [[one[number] for one in (loaded, equal) if number in one] for number in sorted({**loaded, **equal})]
         return [TableResult.of_parts(results, self._options.shown_rows) for results in both]
-
-
-def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
-    """Finds the partitions whose first messages Kafka no longer holds; gives for each the commit_ts (TSO) up to which
-    the lost messages may reach."""
-    return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
 
 
 def _uncompared(table: LoggedTable, rows: int) -> TableResult:

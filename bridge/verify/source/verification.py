@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from bridge.errors import UsageError, counted
+from bridge.errors import UsageError
 from bridge.filters.routes import with_sources
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.model import TableName, goes_by_partition
@@ -26,7 +26,7 @@ from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import in_key_order, key_parts
-from bridge.verify.compare.row_diff import Difference
+from bridge.verify.compare.row_diff import ComparedColumns, Difference
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
@@ -127,9 +127,7 @@ class SourceVerification:
             )
             report.seconds = time.monotonic() - began
         if self._fix:
-            report.notes.append(
-                f"{counted(self._fix.write(self._heading(report)), 'statement')} in {self._options.fix_file}"
-            )
+            report.notes.append(self._fix.write(f"{self._target} equal to {self._source}", report.moment))
         self._state.forget()
         return report
 
@@ -141,10 +139,6 @@ class SourceVerification:
                 fix="check --name and --target",
             )
         enter_source_snapshot(sources, self._flavour, progress)
-
-    def _heading(self, report: Report) -> str:
-        at = f", at applied_ts {report.moment}" if report.moment else ""
-        return f"makes {self._target} equal to {self._source}{at}"
 
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
         self._listener.stage("comparing schemas")
@@ -207,7 +201,7 @@ class SourceVerification:
                 if target
                 else SchemaFindings(("the table is missing",))
             )
-            plan = column_plan(source, target or source)
+            plan = column_plan(source, target)
             plan = replace(plan, notes=(*notes, *plan.notes))
             merged = tuple(one.name for one in definitions)
             tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, merged))
@@ -255,7 +249,7 @@ class SourceVerification:
         name = table.name
         if not table.plan.shape.actual:
             return Tally()
-        if table.target is None:
+        if table.target is None and self._fix is None:
             counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
             return Tally(rows=sum(map(int, counts)), chunks=1)
         digest = comparison_digest(table.plan.shape)
@@ -288,16 +282,16 @@ class SourceVerification:
         on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> TableComparison:
         shape, target = table.plan.shape, table.target
-        assert target is not None
         source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
         source_parts, target_parts = key_parts(source_key, target_key), key_parts(target_key, source_key)
         first, *others = (quote_name(*name) + in_key_order(table.source, source_parts) for name in table.shards)
         expected = Side(readers.source, first, shape.expected, source_parts, others=tuple(others))
         actual = Side(
             readers.target,
-            quote_name(*target.name) + in_key_order(target, target_parts),
+            quote_name(*target.name) + in_key_order(target, target_parts) if target else _nothing(shape),
             shape.actual,
             target_parts,
+            condition="1=1" if target else "1=0",
         )
         return TableComparison(
             shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
@@ -353,10 +347,10 @@ class SourceVerification:
                 index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if table.target is None or schema.missing_columns or schema.changed_columns:
-            fix.add_impossible(f"{name}: once the file has made its columns alike, have verify write a new file")
+        if schema.missing_columns or schema.changed_columns:
+            fix.add_impossible(f"{name}: once its columns are alike, have verify write a new file")
         elif differences:
-            fix.add_rows(catalog_table(table.target), table.plan.shape, differences)
+            fix.add_rows(catalog_table(table.target or source), table.plan.shape, differences)
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
@@ -369,3 +363,9 @@ class SourceVerification:
                 else:
                     texts.append(text)
         fix.add_schema(*translated)
+
+
+def _nothing(shape: ComparedColumns) -> str:
+    """Gives the FROM clause of a side without rows, for a missing table."""
+    columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
+    return f"(SELECT {columns}) nothing"

@@ -135,7 +135,7 @@ def test_a_key_must_be_on_both_sides() -> None:
     source = table(column("int"))
     keyless = Definition(source.name, source.columns)
     assert column_plan(source, keyless).shape.key == ()
-    assert column_plan(source, source).shape.key == (0,)
+    assert column_plan(source, None).shape.key == (0,)
 
 
 CREATE = """CREATE TABLE `t` (
