@@ -56,7 +56,7 @@ class TableComparison:
 
     def walk(self, tally: Tally) -> RangeWalk:
         """Gives the ranges of the table behind tally.upto."""
-        return RangeWalk(tally, self._found, ChunkSize(self.seconds), self.on_chunk)
+        return RangeWalk(tally, ChunkSize(self.seconds), self.on_chunk)
 
     def work(
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
@@ -67,7 +67,7 @@ class TableComparison:
             expected=replace(self.expected, reader=expected or self.expected.reader),
             actual=replace(self.actual, reader=actual or self.actual.reader),
         )
-        walk.work(own._compare, self.throttle.wait)
+        walk.work(own._compare, own._found, self.throttle.wait)
 
     def run(self, tally: Tally) -> Tally:
         """Compares the whole table with one worker."""

@@ -13,6 +13,8 @@ from bridge.verify.compare.row_diff import Difference
 
 KeyRange = tuple[KeyValues | None, KeyValues | None]
 """The keys above the first and not above the second; None means that there is no bound."""
+Boundary = Callable[[KeyValues | None, int], KeyValues | None]
+"""Gives the key that is a number of rows behind another key, None behind the last one."""
 
 
 _FIRST_ROWS: Final = 10_000
@@ -63,19 +65,17 @@ class RangeWalk:
     counted in the order of the ranges, whichever worker is first, so that everything up to tally.upto has been
     compared.
 
-    boundary: gives the key that is a number of rows behind another key, None behind the last one.
     on_chunk: is called with the tally after each range, by one worker at a time.
     """
 
     def __init__(
         self,
         tally: Tally,
-        boundary: Callable[[KeyValues | None, int], KeyValues | None],
         size: ChunkSize,
         on_chunk: Callable[[Tally], None],
     ) -> None:
         self.tally = tally
-        self._boundary, self._size, self._on_chunk = boundary, size, on_chunk
+        self._size, self._on_chunk = size, on_chunk
         self._changed = Condition()
         self._low, self._taken, self._is_last = tally.upto, 0, tally.is_done
         self._finished: dict[int, tuple[KeyRange, int, Sequence[Difference]]] = {}
@@ -87,11 +87,13 @@ class RangeWalk:
         """Whether there are ranges that no worker has taken yet."""
         return not (self._is_last or self._failure)
 
-    def work(self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], pause: Callable[[], None]) -> None:
+    def work(
+        self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], boundary: Boundary, pause: Callable[[], None]
+    ) -> None:
         """Compares ranges until none is left; several workers may call it at once.  pause: is called before each range,
         and may wait."""
         try:
-            while (numbered := self._take()) is not None:
+            while (numbered := self._take(boundary)) is not None:
                 number, chunk = numbered
                 pause()
                 began = time.monotonic()
@@ -112,12 +114,12 @@ class RangeWalk:
             self.tally.is_done = True
             return self.tally
 
-    def _take(self) -> tuple[int, KeyRange] | None:
+    def _take(self, boundary: Boundary) -> tuple[int, KeyRange] | None:
         with self._changed:
             if self._is_last or self._failure:
                 return None
             low, number = self._low, self._taken
-            self._low = self._boundary(low, self._size.rows)
+            self._low = boundary(low, self._size.rows)
             if self._low == low:  # no literal finds this key: the rest is one range, instead of the same range again
                 self._low = None
             self._taken, self._is_last = number + 1, self._low is None

@@ -26,7 +26,7 @@ from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import in_key_order, key_parts
-from bridge.verify.compare.row_diff import ComparedColumns, Difference
+from bridge.verify.compare.row_diff import Difference, as_multisets, by_key
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
@@ -249,9 +249,13 @@ class SourceVerification:
         name = table.name
         if not table.plan.shape.actual:
             return Tally()
-        if table.target is None and self._fix is None:
+        if table.target is None:
             counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
-            return Tally(rows=sum(map(int, counts)), chunks=1)
+            tally, shape = Tally(rows=sum(map(int, counts)), chunks=1), table.plan.shape
+            if self._fix:
+                rows = _expected(table, readers.source).fetch("1=1")
+                tally.differences = (by_key if shape.key else as_multisets)(shape, rows, [])
+            return tally
         digest = comparison_digest(table.plan.shape)
         tally = self._state.tally(name, digest)
         if tally.is_done:
@@ -282,20 +286,14 @@ class SourceVerification:
         on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> TableComparison:
         shape, target = table.plan.shape, table.target
+        assert target is not None
         source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
-        source_parts, target_parts = key_parts(source_key, target_key), key_parts(target_key, source_key)
-        first, *others = (quote_name(*name) + in_key_order(table.source, source_parts) for name in table.shards)
-        expected = Side(readers.source, first, shape.expected, source_parts, others=tuple(others))
-        actual = Side(
-            readers.target,
-            quote_name(*target.name) + in_key_order(target, target_parts) if target else _nothing(shape),
-            shape.actual,
-            target_parts,
-            condition="1=1" if target else "1=0",
-        )
+        parts = key_parts(target_key, source_key)
+        rows = quote_name(*target.name) + in_key_order(target, parts)
+        actual = Side(readers.target, rows, shape.actual, parts)
         return TableComparison(
-            shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
-            on_chunk=on_chunk,
+            shape, _expected(table, readers.source), actual, pool=self._pool, throttle=throttle,
+            seconds=self._options.chunk_seconds, on_chunk=on_chunk,
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
@@ -303,7 +301,7 @@ class SourceVerification:
 
         Nothing is on its way where both sides show one moment, and where no bridge moves the target.
         """
-        if not differences or self._flavour is ServerKind.TIDB or self._progress is None:
+        if not (differences and table.target and self._progress) or self._flavour is ServerKind.TIDB:
             return differences
         by_partition = goes_by_partition(self._progress.positions)
         with self._now() as readers, closing(self._target.connect(autocommit=True)) as session:
@@ -335,7 +333,7 @@ class SourceVerification:
         if not differences and not table.schema.differences:
             return
         schema, name = table.schema, table.target.name if table.target else table.there
-        source = replace(table.source, name=name)
+        source, are_alike = replace(table.source, name=name), not (schema.missing_columns or schema.changed_columns)
         create = reader.text(f"SHOW CREATE TABLE {quote_name(*table.source.name)}", 1)
         if table.target is None:
             self._add_schema(fix, name, create_statements(table.source, create, name))
@@ -344,10 +342,10 @@ class SourceVerification:
                 fix,
                 name,
                 column_statements(source, create, schema.missing_columns, schema.changed_columns),
-                index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
+                index_statements(source, create, schema.missing_indexes, table.target.indexes) if are_alike else (),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if schema.missing_columns or schema.changed_columns:
+        if not are_alike:
             fix.add_impossible(f"{name}: once its columns are alike, have verify write a new file")
         elif differences:
             fix.add_rows(catalog_table(table.target or source), table.plan.shape, differences)
@@ -365,7 +363,9 @@ class SourceVerification:
         fix.add_schema(*translated)
 
 
-def _nothing(shape: ComparedColumns) -> str:
-    """Gives the FROM clause of a side without rows, for a missing table."""
-    columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
-    return f"(SELECT {columns}) nothing"
+def _expected(table: _SourceTable, reader: SnapshotReader) -> Side:
+    shape = table.plan.shape
+    source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
+    parts = key_parts(source_key, target_key)
+    first, *others = (quote_name(*name) + in_key_order(table.source, parts) for name in table.shards)
+    return Side(reader, first, shape.expected, parts, others=tuple(others))
