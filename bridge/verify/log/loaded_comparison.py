@@ -84,16 +84,18 @@ def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[
             one.create()
         for number, insert in inserts:
             numbered[number].run(insert)
-    except MySQLError as error:
-        has_no_room = isinstance(error, TooLargeError) or error_code(error) in NO_ROOM
-        if not (has_no_room or isinstance(error, LostConnectionError)):
-            raise
-        full = "the target has no room for the rows that its tables should hold"
-        fewer = "compare fewer tables at a time (--filter), or with the source (--against upstream)"
+    except LostConnectionError as error:
         raise StoppedError(
-            f"{full if has_no_room else 'the connection to the target was lost'}: {server_words(error)}",
+            f"the connection to the target was lost: {server_words(error)}", where=str(target), fix="run verify again"
+        ) from error
+    except MySQLError as error:
+        if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
+            raise
+        raise StoppedError(
+            f"the target has no room for the rows that its tables should hold: {server_words(error)}",
             where=str(target),
-            fix=f"{limit_fix(error)}; or {fewer}" if has_no_room else "run verify again",
+            fix=f"{limit_fix(error)}; or compare fewer tables at a time (--filter), or with the source (--against"
+            " upstream)",
         ) from error
 
 
