@@ -160,7 +160,7 @@ def _compared(table: TableResult) -> Iterator[str]:
     for number in (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered):
         yield f"{number:,}"
     yield f"{table.seconds:.1f}"
-    yield "equal" if table.is_equal else "DIFFERENT"
+    yield table.result
 
 
 def _print_outcome(outcome: Outcome) -> None:

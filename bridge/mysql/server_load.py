@@ -15,7 +15,6 @@ Limits = Mapping[str, float]
 """Status variables (SHOW GLOBAL STATUS), each with the highest value at which work goes on."""
 
 _RULE: Final = re.compile(r"(\w+)=(\d+(?:\.\d+)?)")
-RUNNING: Final = "threads_running"
 
 
 def parse_limits(rules: Sequence[str], given: str) -> dict[str, float]:
@@ -46,13 +45,10 @@ def status_value(session: Session, name: str, place: str) -> float:
         ) from error
 
 
-def excess(session: Session, limits: Limits, place: str, *, own_running: int = 0) -> str:
-    """Tells which status variable is above its limit; "" when none is.  Raises as `status_value` does.
-
-    own_running: how many of the running threads do not count.
-    """
+def excess(session: Session, limits: Limits, place: str) -> str:
+    """Tells which status variable is above its limit; "" when none is.  Raises as `status_value` does."""
     for name, limit in limits.items():
-        value = status_value(session, name, place) - (own_running if name.lower() == RUNNING else 0)
+        value = status_value(session, name, place)
         if value > limit:
             return f"{name} of the {place} is {value:,.10g}, above {limit:,.10g}"
     return ""

@@ -94,15 +94,11 @@ class ColumnInfo:
 
 @dataclass(frozen=True)
 class Index:
-    """An index.  parts: lower-case column names, "" for an expression; lengths: of prefixes, None for the whole value.
-
-    distinct: about how many different values it has, 0 for one that has no order (FULLTEXT).
-    """
+    """An index.  parts: lower-case column names, "" for an expression.  lengths: of prefixes, None for whole values."""
 
     unique: bool
     parts: tuple[str, ...]
     lengths: tuple[int | None, ...]
-    distinct: int = 0
 
 
 @dataclass(frozen=True)
@@ -206,8 +202,8 @@ def _columns(
 
 def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
     found: dict[TableName, dict[str, Index]] = {}
-    for schema, table, name, non_unique, column, length, cardinality, kind in session.rows(
-        "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part, cardinality, index_type"
+    for schema, table, name, non_unique, column, length in session.rows(
+        "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part"
         f" FROM information_schema.statistics WHERE {among}"
         " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
         args,
@@ -218,7 +214,6 @@ def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, d
             before.unique,
             (*before.parts, (column or "").lower()),
             (*before.lengths, None if length is None else int(length)),
-            int(cardinality or 0) if str(kind).upper() == "BTREE" else 0,
         )
     return found
 

@@ -16,13 +16,10 @@ from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.row_diff import ComparedColumns
 
 
-def comparison_digest(shape: ComparedColumns, order: tuple[int, ...]) -> str:
+def comparison_digest(shape: ComparedColumns) -> str:
     """Gives a digest of the columns that rows are compared by.  What was found equal under another digest is read
-    again.
-
-    order: numbers of the columns that ranges go by.
-    """
-    return hashlib.sha256(repr((shape, order)).encode()).hexdigest()[:16]
+    again."""
+    return hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
 
 
 class Checkpoint:
@@ -34,15 +31,10 @@ class Checkpoint:
 
     def __init__(self, identity: Mapping[str, str], *, resume: bool) -> None:
         digest = hashlib.sha256(orjson.dumps(dict(identity), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
-        self._path = _folder() / f"verify-{digest}.jsonl"
+        self.path = _folder() / f"verify-{digest}.jsonl"
         self._lock = Lock()
         self._tables: dict[tuple[TableName, str], Tally] = self._load() if resume else {}
         self.path.write_bytes(b"" if not resume else self.path.read_bytes() if self.path.exists() else b"")
-
-    @property
-    def path(self) -> Path:
-        """The file that holds it."""
-        return self._path
 
     def tally(self, table: TableName, digest: str) -> Tally:
         """Tells how far a table was found equal.  digest: see `comparison_digest`."""
@@ -60,18 +52,18 @@ class Checkpoint:
             "upto": [None if value is None else value.hex() for value in tally.upto or ()],
             "done": tally.is_done,
         }
-        with self._lock, self._path.open("ab") as file:
+        with self._lock, self.path.open("ab") as file:
             file.write(orjson.dumps(line) + b"\n")
 
     def forget(self) -> None:
         """Removes the file: the verification has come to its end."""
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
 
     def _load(self) -> dict[tuple[TableName, str], Tally]:
-        if not self._path.exists():
+        if not self.path.exists():
             return {}
         tables: dict[tuple[TableName, str], Tally] = {}
-        for line in self._path.read_bytes().splitlines():
+        for line in self.path.read_bytes().splitlines():
             try:
                 entry = orjson.loads(line)
             except orjson.JSONDecodeError:

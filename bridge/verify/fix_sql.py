@@ -1,8 +1,5 @@
 """Turns differences into the statements that fix them: the writer's own statements, in one transaction.
 
-Of a table whose messages may lack columns (`add_updates`), only rows that are there are written: a row that is made
-would have NULL or a default in their place, and an extra one may be the last that holds their values.
-
 The file is for `mysql < file`.  In batch mode the clients of MySQL and MariaDB turn CR LF into LF, even inside texts,
 stop at a NUL, and read backslashes and quotes by a character set of their own.  So texts are escaped, and a statement
 that cannot be escaped is sent as hex.
@@ -11,16 +8,16 @@ that cannot be escaped is sent as hex.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, counted
 from bridge.events import SEP
 from bridge.foreign_text import visible
-from bridge.model import Table, TableName
+from bridge.model import Table
 from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
@@ -94,22 +91,18 @@ def commented(words: str) -> str:
     return "\n".join(f"-- {visible(line)}" for line in re.split(r"[\0\r\n\x1a]+", words))
 
 
-def net_changes(
-    table: Table, shape: ComparedColumns, differences: Sequence[Difference], absent: Collection[int] = ()
-) -> NetChanges:
+def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> NetChanges:
     """Turns differences into the net changes that the writer would write.
-
-    absent: the numbers of columns by which rows without a key cannot be found, as the target lacks them.
 
     A row that is written is deleted first in two cases: it is in the target under another spelling of its key, or the
     table has other unique keys, whose values rows may have taken from one another.
     """
     if not shape.key:
-        return _keyless(table, shape, differences, absent)
+        return _keyless(table, shape, differences)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
     keys = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
     images: tuple[list[str], list[str]] = [], []
-    has_others = bool(other_uniques(table, key)) or table.writes_anew
+    has_others = bool(other_uniques(table, key))
     for difference in differences:
         if difference.expected is not None:
             is_freed = has_others or _is_in_the_way(shape, difference)
@@ -127,30 +120,34 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
     )
 
 
-def _stays(shape: ComparedColumns, difference: Difference) -> bool:
-    """Tells whether the row is there, and stays at its key."""
-    is_there = difference.expected is not None and difference.actual is not None
-    return is_there and not _is_in_the_way(shape, difference)
+def _statements(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> Iterator[Statement]:
+    """Makes the statements of a table.  Where the target has columns of its own, a row that stays at its key is
+    updated: deleted and written anew, it would lose what it has there."""
+    if shape.key and not table.written_names.issubset(column.name.lower() for column in shape.actual):
+        columns = [shape.actual[i] for i in shape.key]
+        parts = key_parts(columns, columns)
+        stay = [one for one in differences if one.expected and one.actual and not _is_in_the_way(shape, one)]
+        differences = [one for one in differences if one not in stay]
+        for one in stay:
+            assert one.expected is not None
+            assert one.actual is not None
+            yield update_of_row(table, _image(shape, one.expected), any_of(parts, [shape.key_of(one.actual)]))
+    yield from render(net_changes(table, shape, differences), Rendering(table.name.schema))
 
 
-def _keyless(
-    table: Table, shape: ComparedColumns, differences: Iterable[Difference], absent: Collection[int]
-) -> KeylessChanges:
+def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Difference]) -> KeylessChanges:
     copies: dict[Image, int] = {}
     for difference in differences:
-        if difference.expected is not None:
-            image, count = _image(shape, difference.expected), difference.copies
-        else:
-            assert difference.actual is not None
-            image, count = _image(shape, difference.actual, absent), -difference.copies
+        row = difference.expected or difference.actual
+        assert row is not None
+        image, count = _image(shape, row), difference.copies if difference.expected else -difference.copies
         copies[image] = copies.get(image, 0) + count
     return KeylessChanges(table, {image: count for image, count in copies.items() if count})
 
 
-def _image(shape: ComparedColumns, row: KeyValues, absent: Collection[int] = ()) -> Image:
-    numbers = [i for i in range(len(row)) if i not in absent]
-    names = SEP.join(shape.actual[i].name for i in numbers)
-    return Image(names, SEP.join(literal_of(shape.actual[i], row[i]) for i in numbers))
+def _image(shape: ComparedColumns, row: KeyValues) -> Image:
+    names = SEP.join(column.name for column in shape.actual)
+    return Image(names, SEP.join(map(literal_of, shape.actual, row)))
 
 
 def _key_literals(shape: ComparedColumns, row: KeyValues) -> str:
@@ -165,9 +162,8 @@ class FixFile:
         self._path = path
         self._before: list[str] = []
         self._after: list[str] = []
-        self._cannot: dict[str, None] = {}  # of several parts of a table, in their order
-        self._differing: dict[TableName, tuple[Table, ComparedColumns, list[Difference], Collection[int]]] = {}
-        self._statements: dict[Stage, list[Statement]] = {stage: [] for stage in Stage}
+        self._cannot: dict[str, None] = {}
+        self._differing: list[tuple[Table, ComparedColumns, Sequence[Difference]]] = []
         try:
             path.touch()
         except OSError as error:
@@ -183,46 +179,24 @@ class FixFile:
         """Takes a difference that no statement of the file fixes, and the reason."""
         self._cannot[words] = None
 
-    def add_rows(
-        self,
-        table: Table,
-        shape: ComparedColumns,
-        differences: Sequence[Difference],
-        absent: Collection[int] = (),
-    ) -> None:
-        """Takes the differing rows of a table, or of a part of it.  absent: as of `net_changes`."""
-        self._differing.setdefault(table.name, (table, shape, [], absent))[2].extend(differences)
+    def add_rows(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
+        """Takes the differing rows of a table."""
+        self._differing.append((table, shape, differences))
 
-    def add_updates(self, table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> None:
-        """Takes the differing rows of a table of which no message holds every column."""
-        columns = [shape.actual[i] for i in shape.key]
-        parts = key_parts(columns, columns)
-        for one in differences:
-            if one.expected and one.actual:
-                condition = any_of(parts, [shape.key_of(one.actual)])
-                update = update_of_row(table, _image(shape, one.expected), condition)
-                self._statements[Stage.WRITE].append(update)
-            else:
-                self.add_impossible(
-                    f"{table.name}: rows missing or extra stay so, since no message has all of its columns: copy or"
-                    " delete them by hand, or compare with the source (--against upstream)"
-                )
-
-    def write(self, heading: str) -> int:
-        """Writes the file; gives how many statements it holds."""
-        for table, shape, differences, absent in self._differing.values():
-            if shape.key and not table.written_names.issubset(column.name.lower() for column in shape.actual):
-                # What only the target has would be lost with a row that is deleted and written anew.
-                self.add_updates(table, shape, [one for one in differences if _stays(shape, one)])
-                differences = [one for one in differences if not _stays(shape, one)]
-            net = net_changes(table, shape, differences, absent)
-            for statement in render(net, Rendering(table.name.schema)):
-                self._statements[statement.stage].append(statement)
-        lines = list(self._lines(heading))
+    def write(self, made: str, moment: int) -> str:
+        """Writes the file; says how many statements it holds.  made: what it makes, in words; moment: of `Report`."""
+        statements = [
+            statement
+            for table, shape, differences in self._differing
+            for statement in _statements(table, shape, differences)
+        ]
+        texts = [statement.sql.decode() for stage in Stage for statement in statements if statement.stage is stage]
+        at = f", at applied_ts {moment}" if moment else ""
+        lines = self._lines(f"makes {made}{at}", texts)
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-        return len(self._before) + len(self._after) + sum(map(len, self._statements.values()))
+        return f"{counted(len(self._before) + len(texts) + len(self._after), 'statement')} in {self._path}"
 
-    def _lines(self, heading: str) -> Iterator[str]:
+    def _lines(self, heading: str, rows: Sequence[str]) -> Iterator[str]:
         yield commented(heading)
         yield f"-- Read it first, then run: mysql {OPTIONS} ... < this file.  Nothing in it has been run."
         yield from map(commented, self._cannot)
@@ -231,7 +205,6 @@ class FixFile:
         yield from (f"{setting};" for setting in SESSION_SETTINGS)
         yield from sendable(self._before)
         yield "START TRANSACTION;"
-        for stage in Stage:
-            yield from sendable(statement.sql.decode() for statement in self._statements[stage])
+        yield from sendable(rows)
         yield "COMMIT;"
         yield from sendable(self._after)

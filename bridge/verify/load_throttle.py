@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Final
 
@@ -25,7 +24,6 @@ class Throttle:
     def __init__(self, limits: Limits, sessions: Mapping[str, Session], report: Callable[[str], None]) -> None:
         self._limits, self._sessions, self._report = limits, sessions, report
         self._lock = Lock()
-        self._streams = 0
         self._is_stopped = False
 
     def wait(self) -> None:
@@ -39,24 +37,9 @@ class Throttle:
         """Ends the verification: a worker that would begin a chunk gets StoppedError instead."""
         self._is_stopped = True
 
-    @contextmanager
-    def streaming(self) -> Iterator[None]:
-        """Surrounds a stream: verify's own query runs on each server until it is read to its end, and does not count as
-        load."""
-        with self._lock:
-            self._streams += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._streams -= 1
-
     def _reason(self) -> str:
         if self._is_stopped:
             raise StoppedError("the verification was given up", fix="run verify again with --resume")
         with self._lock:
-            reasons = (
-                excess(session, self._limits, place, own_running=self._streams)
-                for place, session in self._sessions.items()
-            )
+            reasons = (excess(session, self._limits, place) for place, session in self._sessions.items())
             return next(filter(None, reasons), "")

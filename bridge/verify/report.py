@@ -43,7 +43,10 @@ class ShownRow:
 
 @dataclass
 class TableResult:
-    """How one table compares.  not_covered: rows of the target that the log never mentioned."""
+    """How one table compares.
+
+    not_covered: rows of the target that the log never mentioned.  is_compared: whether any rows could be compared.
+    """
 
     name: TableName
     rows: int = 0
@@ -52,6 +55,7 @@ class TableResult:
     missing: int = 0
     extra: int = 0
     not_covered: int = 0
+    is_compared: bool = True
     seconds: float = 0.0
     schema: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -61,6 +65,11 @@ class TableResult:
     def is_equal(self) -> bool:
         """Whether nothing differs, neither rows nor columns."""
         return not (self.different or self.missing or self.extra or self.schema)
+
+    @property
+    def result(self) -> str:
+        """The verdict, in words."""
+        return "DIFFERENT" if not self.is_equal else "equal" if self.is_compared else "not covered"
 
     def count(self, differences: Iterable[Difference]) -> None:
         """Counts differing rows."""
@@ -75,6 +84,7 @@ class TableResult:
         return replace(
             parts[0],
             **totals,
+            is_compared=any(part.is_compared for part in parts),
             seconds=max(part.seconds for part in parts),
             schema=tuple(dict.fromkeys(words for part in parts for words in part.schema)),
             notes=tuple(dict.fromkeys(words for part in parts for words in part.notes)),

@@ -15,9 +15,6 @@ from bridge.mysql.server_errors import LOST, error_code, server_words
 
 _TABLE_CHANGED: Final = 1412
 _LOOK: Final = "bridge_look"
-_BLOCK_ROWS: Final = 5_000
-_PATIENCE_SECONDS: Final = 86_400
-"""How long a server keeps a stream open while nothing is read from it, because a server is busy (`--max-load`)."""
 
 
 class SnapshotReader:
@@ -29,11 +26,7 @@ class SnapshotReader:
 
     def __init__(self, session: Session, *, is_snapshot: bool, place: str) -> None:
         self._session, self._is_snapshot, self._place = session, is_snapshot, place
-        self.mark()
-
-    def mark(self) -> None:
-        """Sets the savepoint anew, so that what the session has written so far (temporary tables) stays."""
-        if self._is_snapshot:
+        if is_snapshot:
             self._session.execute(f"SAVEPOINT {_LOOK}")
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
@@ -55,20 +48,6 @@ class SnapshotReader:
         become surrogates.  Raises what `rows` does."""
         content: bytes = self._rows(self._session.raw_rows, sql)[0][column]
         return content.decode("utf-8", "surrogateescape")
-
-    def stream(self, sql: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Gives the rows of a query in blocks, as fast as they are taken.  Raises what `rows` does."""
-        try:
-            self._session.execute(f"SET SESSION net_write_timeout = {_PATIENCE_SECONDS}")
-            yield from self._session.stream(sql, _BLOCK_ROWS)
-            if self._is_snapshot:
-                self._session.execute(f"ROLLBACK TO SAVEPOINT {_LOOK}")
-        except (MySQLError, OSError) as error:
-            raise self._stopped(error, sql) from error
-
-    def close(self) -> None:
-        """Ends the session."""
-        self._session.close()
 
     def _stopped(self, error: Exception, sql: str) -> StoppedError:
         if error_code(error) == _TABLE_CHANGED:

@@ -169,11 +169,11 @@ def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes
 def cut_tables() -> Iterator[None]:
     """Small tables are cut into parts as large ones are."""
 
-    def cuts(session: Session, definition: Definition, key: Sequence[str], most: int | None = None) -> tuple[int, ...]:
+    def cuts(session: Session, definition: Definition, key: Sequence[str]) -> tuple[int, ...]:
         rows = session.value(f"SELECT COUNT(*) FROM {quote_name(*definition.name)}")
-        return find_cuts(session, replace(definition, rows=rows), key, most)
+        return find_cuts(session, replace(definition, rows=rows), key)
 
-    with patch.object(expected_tables, "_PART_ROWS", 1), patch.object(verification, "find_cuts", cuts):
+    with patch.object(expected_tables, "_RANGE_ROWS", 1), patch.object(verification, "find_cuts", cuts):
         yield
 
 

@@ -168,7 +168,6 @@ def test_what_a_connection_raises(target: str) -> None:
             lambda session: session.execute("DO 1"),
             lambda session: session.write("DO 1"),
             lambda session: session.rows("SELECT 1"),
-            lambda session: list(session.stream("SELECT 1", 1)),
             lambda session: session.begin(),
             lambda session: session.commit(),
             lambda session: session.rollback(),

@@ -72,7 +72,6 @@ def test_equal_is_said_only_where_the_target_is_right(target: str, name: str) ->
         ("d03_mariadb", "INSERT INTO shop.t VALUES (1, 1), (2, 2)"),
         ("d19a", "DELETE FROM shop.t WHERE id = 2"),
         ("c11_drop", "DROP TABLE archive.b"),
-        ("c11d_drop_pk_sent", "UPDATE d.t1 SET name = 'Cid'"),
         ("c60_drop_unique", "UPDATE d.u SET id = 2"),
         ("f1_many_partitions", "UPDATE shop.t SET v = 2 WHERE id = 1"),
     ],
@@ -99,7 +98,7 @@ def test_rows_that_name_no_key_any_more_give_no_verdict(target: str) -> None:
     assert not replayed.has_stopped
     replayed.events = ignoring(replayed.events)
     [table] = replayed.verified().tables
-    assert table.schema[0].startswith("its key was changed")
+    assert table.result == "not covered"
 
 
 @pytest.mark.parametrize("name", ["c48_dropcol_canal_noext", "c52_exchange_canal_noext"])

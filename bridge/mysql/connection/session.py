@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import pymysql
 from pymysql.constants import COMMAND, CR
-from pymysql.cursors import SSCursor
 from pymysql.err import MySQLError
 
 from bridge.errors import TargetError
@@ -252,24 +251,6 @@ class Session:
         with typed_errors(), self._raw.cursor() as cursor:
             cursor.execute(sql, args or None)
             return list(cursor.fetchall())
-
-    def stream(self, sql: str, count: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Runs one query, and gives its rows in blocks of at most `count`, as the server sends them.  Nothing else may
-        run on the session meanwhile.  If the stream is not read to its end, the session is closed."""
-        cursor = self._raw.cursor(SSCursor)
-        is_read = False
-        with typed_errors():
-            try:
-                cursor.execute(sql)
-                while rows := cursor.fetchmany(count):
-                    yield list(rows)
-                is_read = True
-            finally:
-                if not is_read:
-                    if cursor._result is not None:
-                        cursor._result.unbuffered_active = False  # otherwise the driver would read to the end
-                    self.close()
-                cursor.close()
 
     def raw_rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Runs one query, and gives texts as bytes: SHOW CREATE of MariaDB 11.4 prints binary defaults as they are,

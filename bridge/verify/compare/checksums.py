@@ -143,11 +143,6 @@ def row_hash(tokens: Sequence[str], separator: str = COMMA) -> str:
     return f"CAST(CONV(LEFT({_digest(tokens, separator)},16),16,10) AS UNSIGNED)"
 
 
-def streamed_hash(tokens: Sequence[str]) -> str:
-    """Writes the SQL expression of the same 64 bits as 8 bytes."""
-    return f"UNHEX(LEFT({_digest(tokens)},16))"
-
-
 def _digest(tokens: Sequence[str], separator: str = COMMA) -> str:
     """Writes the SQL expression of the MD5 of a row's text.  The separator makes all of it bytes: texts of two _bin
     collations cannot be joined as texts (error 1271)."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition
-from typing import Final, NamedTuple
+from typing import Final
 
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import Difference
 
 KeyRange = tuple[KeyValues | None, KeyValues | None]
 """The keys above the first and not above the second; None means that there is no bound."""
+Boundary = Callable[[KeyValues | None, int], KeyValues | None]
+"""Gives the key that is a number of rows behind another key, None behind the last one."""
 
 
 _FIRST_ROWS: Final = 10_000
@@ -24,9 +26,9 @@ _LARGEST_STEP: Final = 4.0
 class ChunkSize:
     """Keeps chunks at about `seconds` each."""
 
-    def __init__(self, seconds: float, rows: int = _FIRST_ROWS) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self.rows = min(rows, _MOST_ROWS)
+        self.rows = min(_FIRST_ROWS, _MOST_ROWS)
         """How many rows the next chunk holds."""
 
     def took(self, seconds: float) -> None:
@@ -56,13 +58,6 @@ class Tally:
             self.upto = chunk[1]
 
 
-class NumberedRange(NamedTuple):
-    """A range of a table, and its number among the table's ranges."""
-
-    number: int
-    range: KeyRange
-
-
 class RangeWalk:
     """The ranges of one table, in the order of its key, beginning behind tally.upto.
 
@@ -70,19 +65,17 @@ class RangeWalk:
     counted in the order of the ranges, whichever worker is first, so that everything up to tally.upto has been
     compared.
 
-    boundary: gives the key that is a number of rows behind another key, None behind the last one.
     on_chunk: is called with the tally after each range, by one worker at a time.
     """
 
     def __init__(
         self,
         tally: Tally,
-        boundary: Callable[[KeyValues | None, int], KeyValues | None],
         size: ChunkSize,
         on_chunk: Callable[[Tally], None],
     ) -> None:
         self.tally = tally
-        self._boundary, self._size, self._on_chunk = boundary, size, on_chunk
+        self._size, self._on_chunk = size, on_chunk
         self._changed = Condition()
         self._low, self._taken, self._is_last = tally.upto, 0, tally.is_done
         self._finished: dict[int, tuple[KeyRange, int, Sequence[Difference]]] = {}
@@ -94,15 +87,18 @@ class RangeWalk:
         """Whether there are ranges that no worker has taken yet."""
         return not (self._is_last or self._failure)
 
-    def work(self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], pause: Callable[[], None]) -> None:
+    def work(
+        self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], boundary: Boundary, pause: Callable[[], None]
+    ) -> None:
         """Compares ranges until none is left; several workers may call it at once.  pause: is called before each range,
         and may wait."""
         try:
-            for chunk in self._chunks():
+            while (numbered := self._take(boundary)) is not None:
+                number, chunk = numbered
                 pause()
                 began = time.monotonic()
-                rows, differences = compare(chunk.range)
-                self._done(chunk, rows, differences, time.monotonic() - began)
+                rows, differences = compare(chunk)
+                self._done(number, chunk, rows, differences, time.monotonic() - began)
         except BaseException as error:
             with self._changed:
                 self._failure = self._failure or error
@@ -118,25 +114,21 @@ class RangeWalk:
             self.tally.is_done = True
             return self.tally
 
-    def _chunks(self) -> Iterator[NumberedRange]:
-        while (chunk := self._take()) is not None:
-            yield chunk
-
-    def _take(self) -> NumberedRange | None:
+    def _take(self, boundary: Boundary) -> tuple[int, KeyRange] | None:
         with self._changed:
             if self._is_last or self._failure:
                 return None
             low, number = self._low, self._taken
-            self._low = self._boundary(low, self._size.rows)
+            self._low = boundary(low, self._size.rows)
             if self._low == low:  # no literal finds this key: the rest is one range, instead of the same range again
                 self._low = None
             self._taken, self._is_last = number + 1, self._low is None
-            return NumberedRange(number, (low, self._low))
+            return number, (low, self._low)
 
-    def _done(self, chunk: NumberedRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
+    def _done(self, number: int, chunk: KeyRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
         with self._changed:
             self._size.took(seconds)
-            self._finished[chunk.number] = chunk.range, rows, differences
+            self._finished[number] = chunk, rows, differences
             while self._counted in self._finished:
                 self.tally.add(*self._finished.pop(self._counted))
                 self._counted += 1

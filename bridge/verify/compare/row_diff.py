@@ -185,20 +185,11 @@ def _paired(
     return pairs, alone, [row for rows in waiting.values() for row in rows]
 
 
-def without_moved(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
-    """Leaves out rows that two servers order differently: such a row is missing in one range and extra in another, but
-    the target has it."""
-    extra = {shape.identity(d.key): d.actual for d in differences if d.finding is DifferenceKind.EXTRA}
-    missing = {shape.identity(d.key): d for d in differences if d.finding is DifferenceKind.MISSING}
-    both = extra.keys() & missing.keys()
-    if not both:
-        return list(differences)
-    kept = [d for d in differences if d.finding is DifferenceKind.DIFFERENT or shape.identity(d.key) not in both]
-    for key in both:
-        expected, actual = missing[key].expected, extra[key]
-        if expected and actual and not shape.is_equal(expected, actual):
-            kept.append(Difference(DifferenceKind.DIFFERENT, missing[key].key, expected, actual))
-    return kept
+def without_moved(shape: ComparedColumns, differences: Iterable[Difference]) -> list[Difference]:
+    """Compares all rows that differ once more: one that two servers order differently is missing in one range and extra
+    in another, but the target has it."""
+    both = [(one.expected, one.actual) for one in differences]
+    return by_key(shape, [row for row, _ in both if row], [row for _, row in both if row])
 
 
 def _folded(text: str, collation: str) -> str:
@@ -236,14 +227,3 @@ def as_multisets(
 
 def _identity_of(shape: ComparedColumns, row: KeyValues) -> tuple[Hashable, ...]:
     return tuple(shape.comparable(i, value) for i, value in enumerate(row))
-
-
-def netted(shape: ComparedColumns, differences: Sequence[Difference]) -> list[Difference]:
-    """Leaves out what cancels in a table without a key: a row missing in one range and extra in another."""
-    if len({difference.finding for difference in differences}) < 2:
-        return list(differences)
-    left, right = (
-        [row for d in differences if d.finding is finding and (row := d.expected or d.actual) for _ in range(d.copies)]
-        for finding in (DifferenceKind.MISSING, DifferenceKind.EXTRA)
-    )
-    return as_multisets(shape, left, right)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from bridge.ddl.by_table.routing import target_statement
@@ -19,43 +19,32 @@ from bridge.model import (
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.wanted_changes import is_wanted
+from bridge.pipeline.wanted_changes import is_wanted as wanted
 from bridge.verify.log.coverage import LoggedChange
 from bridge.verify.options import VerifyOptions
 
 _LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})
 
 
-@dataclass(frozen=True)
-class AppliedChanges:
-    """Finds the schema changes that a pipeline has run.  look: a session of the target, which reads the journal."""
-
-    look: Session
-    journal: Journal
-    progress: Progress
-    options: VerifyOptions
-
-    def of(self, changes: Sequence[LoggedChange]) -> list[LoggedChange]:
-        """Gives the schema changes that have run on the target, as `as_run` does, and those that the operator has
-        skipped."""
-        pending = {(change.commit_ts, change.schema, change.text) for change in self.progress.pending}
-        read = positions_read(self.progress)
-        applied: list[LoggedChange] = []
-        for change in changes:
-            identity = change.commit_ts, change.schema, change.text
-            if identity in pending or not (self._is_wanted(change) and _has_run(change, self.progress, read)):
-                continue
-            entry = self.journal.find(self.look, SchemaChange(change.commit_ts, change.schema, "", change.text, ""))
-            if entry is not None and entry.state is JournalState.SKIPPED:
-                applied += as_run(replace(change, is_skipped=True), None, self.options.row_rules.routes)
-            elif entry is None or entry.state not in _LEFT_OUT:
-                applied += as_run(change, entry, self.options.row_rules.routes, self.options.tables)
-        return applied
-
-    def _is_wanted(self, change: LoggedChange) -> bool:
+def applied_changes(
+    look: Session, journal: Journal, progress: Progress, options: VerifyOptions, changes: Iterable[LoggedChange]
+) -> list[LoggedChange]:
+    """Gives the schema changes that a pipeline has run, as `as_run` does, and those that the operator has skipped."""
+    pending = {(change.commit_ts, change.schema, change.text) for change in progress.pending}
+    read, routes = positions_read(progress), options.row_rules.routes
+    applied: list[LoggedChange] = []
+    for change in changes:
         logged = SchemaChange(change.commit_ts, change.schema, "", change.text, "")
-        classified = classify(change.text, change.schema)
-        return type(classified) is not Refused and is_wanted(logged, self.options.tables, set())
+        is_wanted = type(classify(change.text, change.schema)) is not Refused and wanted(logged, options.tables, set())
+        is_pending = (change.commit_ts, change.schema, change.text) in pending
+        if is_pending or not (is_wanted and _has_run(change, progress, read)):
+            continue
+        entry = journal.find(look, logged)
+        if entry is not None and entry.state is JournalState.SKIPPED:
+            applied += as_run(replace(change, is_skipped=True), None, routes)
+        elif entry is None or entry.state not in _LEFT_OUT:
+            applied += as_run(change, entry, routes, options.tables)
+    return applied
 
 
 def as_run(

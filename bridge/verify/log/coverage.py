@@ -7,7 +7,7 @@ the cut of that name: what the rows before it have become, only the upstream tel
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -126,7 +126,6 @@ class Coverage:
     since: up to this commit_ts (TSO) the log may have lost messages.
     identity: which names mean one table.
     primary: tables that have a primary key now: no other unique key identifies their rows.
-    places: in which partitions the rows of each name are.
     only_tables: what happens to columns and keys counts for nothing.
     """
 
@@ -134,7 +133,6 @@ class Coverage:
     since: int = 0
     identity: NameIdentity = field(default_factory=lambda: NameIdentity())
     primary: Container[NameKey] = frozenset()
-    places: Mapping[TableName, Collection[PartitionId]] = field(default_factory=dict)
     only_tables: bool = False
 
     def of(self, name: TableName) -> TableCoverage:
@@ -150,13 +148,6 @@ class Coverage:
         it where it has none from before the change."""
         self.tables[self.identity.key_of(name)] = TableCoverage(name, _cut(change), is_made, change, is_there)
 
-    def is_in_doubt(self, change: LoggedChange, name: TableName) -> bool:
-        """Tells whether rows of a table may be from before a schema change although their time is later: it is dated by
-        its start, and they are in partitions that do not hold it."""
-        key_of = self.identity.key_of
-        places = (place for one, all_of in self.places.items() if key_of(one) == key_of(name) for place in all_of)
-        return _is_dated_by_start(change) and any(place not in change.offsets for place in places)
-
 
 def coverage_of(
     names: Iterable[TableName],
@@ -164,7 +155,6 @@ def coverage_of(
     since: int = 0,
     identity: NameIdentity = NameIdentity(),  # immutable
     primary: Container[NameKey] = frozenset(),
-    places: Mapping[TableName, Collection[PartitionId]] | None = None,
     *,
     only_tables: bool = False,
 ) -> Coverage:
@@ -172,19 +162,17 @@ def coverage_of(
 
     names: the tables that rows name.
     changes: schema changes in order, each once.
-    since, identity, primary, places, only_tables: as of `Coverage`.
+    since, identity, primary, only_tables: as of `Coverage`.
     """
-    coverage = Coverage({}, since, identity, primary, places or {}, only_tables)
+    coverage = Coverage({}, since, identity, primary, only_tables)
     for name in names:
         coverage.of(name)
     for change in changes:
         classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
         named = classified.known if isinstance(classified, Refused) else classified
-        if change.is_unclear and named is not None:
-            for name in _meant(coverage, named.tables):
-                coverage.begin(name, change, is_there=None)
-        elif isinstance(classified, Classified) and change.is_skipped:
-            _skip(coverage, change, classified)
+        if change.is_unclear or change.is_skipped:  # all or a part of it may have been done by hand
+            for name in _meant(coverage, named.tables) if named else ():
+                coverage.begin(name, change, is_there=coverage.of(name).is_there if change.is_skipped else None)
         elif isinstance(classified, Classified):
             _apply(coverage, change, classified)
     return coverage
@@ -215,14 +203,6 @@ def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
     return [*(name for name in tables if name.schema), *(name for name in others if name.table.lower() in bare)]
 
 
-def _skip(coverage: Coverage, change: LoggedChange, classified: Classified) -> None:
-    """Follows a statement that the operator left out, and may have done in part by hand."""
-    is_altering = classified.kind is StatementKind.ALTER_TABLE and _changes_rows(coverage, classified, change.text)
-    if is_altering or classified.kind in {StatementKind.TRUNCATE_TABLE, StatementKind.DROP_TABLE}:
-        for name in classified.tables:
-            coverage.begin(name, change, is_there=coverage.of(name).is_there)
-
-
 def _changes_rows(coverage: Coverage, classified: Classified, text: str) -> bool:
     """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away."""
     if coverage.only_tables:
@@ -249,7 +229,7 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
     match classified.kind:
         case StatementKind.CREATE_TABLE if coverage.of(tables[0]).is_there is False or not _if_not_exists(change.text):
             coverage.put(tables[0], cut, is_made=is_told, is_there=True)
-        case StatementKind.TRUNCATE_TABLE if coverage.is_in_doubt(change, tables[0]):
+        case StatementKind.TRUNCATE_TABLE if _is_dated_by_start(change):
             coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.TRUNCATE_TABLE:
             coverage.put(tables[0], cut, is_made=is_told, is_there=coverage.of(tables[0]).is_there)

@@ -1,8 +1,7 @@
 """Makes temporary tables of expected rows, in the target's own types.  They end with their session.
 
-A large table is cut by its key, so that several sessions load and compare a part of it each.  Both sides of a part are
-the rows whose first key column is in the part's range, as the target sees it.  So every row counts in one part,
-whichever parts it was loaded into.
+Of a large table only ranges may be loaded.  Then both sides are the rows whose first key column is in one of these, as
+the target sees it.
 """
 
 from __future__ import annotations
@@ -10,23 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from itertools import pairwise, zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
+from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.literal_offsets import TEXT, parts_of, runs
-from bridge.rows.sql.members import EnumZero, with_zeros, zero_of
+from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import STATEMENT_BYTES
-from bridge.verify.compare.key_sql import between, boundary_query, dense_key, in_key_order, key_parts
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
@@ -35,25 +32,20 @@ if TYPE_CHECKING:
 STATE: Final = "bridge state"
 COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
-"""Topic, partition, offset and index of the last change, joined by SEP: these texts ascend as those do."""
+"""Topic, partition and offset of the last change."""
 _META: Final = (
     (STATE, "TINYINT NOT NULL"),
     (COMMIT_TS, "BIGINT NOT NULL"),
     (PLACE, "BLOB NOT NULL"),
 )
-ROW, PART, GONE = 0, 1, 2
-"""What STATE tells of a key: its row is there, its last message holds only a part of it, or it is gone."""
-_DECIDE: Final = (STATE, PLACE, COMMIT_TS)
-"""The columns that decide which of two steps is the later one, in the order in which MySQL assigns them.  The decision
-must stay the same while one column after the other takes the later step's value."""
-_WIDTHS: Final = {"partition": 10, "offset": 20, "index": 10}
-_BEHIND_PARTITION: Final = 32
-"""The bytes of PLACE that tell offset and index."""
+ROW, UNSURE, GONE = 0, 1, 2
+"""What STATE tells of a key: its row is there; its last message holds only a part of it, or several keys of the log are
+one to the target; or it is gone."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
-_PART_ROWS: Final = 50_000
-"""A part has about this many rows at least."""
+_RANGE_ROWS: Final = 50_000
+"""A range has about this many rows."""
 _PLAIN: Final = "^-?[0-9]{1,18}$"
 """Literals that any integer column takes as the number that they are."""
 _CUT: Final = range(-(10**18), 10**18)
@@ -69,17 +61,13 @@ class ExpectedTable:
 
     name: quoted.
     columns: those that any message has, in lower case, in the table's order.
-    index: columns of the index that a table without a key is compared by.
-    ranges: of the first key column, one for each part that is loaded (`key_cuts`).
-
-    Two keys of the log may be one for the target.  Then the last step counts.
+    ranges: of the first key column; the rows that are loaded.
     """
 
     name: str
     definition: Definition
     key: tuple[str, ...]
     columns: tuple[str, ...]
-    index: tuple[str, ...] = ()
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
 
     def own(self, name: str) -> str:
@@ -88,43 +76,26 @@ class ExpectedTable:
 
     def create(self) -> str:
         """Gives the statement that makes it."""
-        lines = [
-            _line(column, is_key=name in self.key, is_indexed=name in self.index) for name, column in self._columns()
-        ]
-        lines += [f"{self.own(name)} {kind}" for name, kind in _META]
-        if self.key:
-            lines.append(self._index())
-        if self.index:
-            lines.append(f"KEY ({','.join(quote_name(self.definition.columns[part].name) for part in self.index)})")
+        lines = [_line(column, is_key=name in self.key) for name, column in self._columns()]
+        lines += [*(f"{self.own(name)} {kind}" for name, kind in _META), self._index()]
         # A key that the target's table has may be too long for the server's default format (MariaDB: 1709).
         return f"CREATE TEMPORARY TABLE {self.name} ({', '.join(lines)}) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
 
-    def inserts(self, rows: pa.Table, copies: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Gives the statements that load last steps of this table, each with the number of its part.  The parts take
-        turns, so that they can be loaded at once.
-
-        copies: how many copies of each row there should be.
-        Keys may differ in the messages and be equal on the target (by case).  The last such row wins.
-        """
-        rows = rows.append_column("copies", pa.array(copies, pa.int64()))
-        for turn in zip_longest(*map(self._inserts, divided(rows, self.ranges))):
-            yield from ((part, insert) for part, insert in enumerate(turn) if insert is not None)
-
-    def _inserts(self, rows: pa.Table) -> Iterator[str]:
+    def inserts(self, rows: pa.Table) -> Iterator[str]:
+        """Gives the statements that load last steps of this table."""
+        rows = within(rows, self.ranges)
         rows = rows.append_column("gone", pc.is_null(rows["image"]))
-        kinds = ("by_time", "names", "gone")
-        for kind in _distinct(rows, *kinds):
-            alike = (pc.equal(rows[name], value) for name, value in zip(kinds, kind, strict=True))
-            by_time, names, is_gone = kind
-            columns = list(self.key) if is_gone else names.split(SEP)
-            state = GONE if is_gone else ROW if set(columns) == set(self.columns) else PART
-            yield from self._load(rows.filter(reduce(pc.and_, alike)), columns, state, by_time=by_time)
+        for kind in rows.group_by(["names", "gone"]).aggregate([]).to_pylist():
+            columns = list(self.key) if kind["gone"] else kind["names"].split(SEP)
+            state = GONE if kind["gone"] else ROW if set(columns) == set(self.columns) else UNSURE
+            alike = pc.and_(pc.equal(rows["names"], kind["names"]), pc.equal(rows["gone"], kind["gone"]))
+            yield from self._load(rows.filter(alike), columns, state)
 
-    def _load(self, rows: pa.Table, names: Sequence[str], state: int, *, by_time: bool) -> Iterator[str]:
+    def _load(self, rows: pa.Table, names: Sequence[str], state: int) -> Iterator[str]:
         columns = [quote_name(self.definition.columns[name].name) for name in names]
         meta = [self.own(name) for name, _ in _META]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
-        tail = ")" + (self._last_wins(by_time=by_time) if self.key else "")
+        tail = f") ON DUPLICATE KEY UPDATE {self.own(STATE)}={UNSURE}"
         values = {
             STATE: pa.scalar(str(state), TEXT),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
@@ -135,33 +106,8 @@ class ExpectedTable:
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in _META), pa.scalar(",", TEXT)
         )
-        copies = rows["copies"].to_numpy()
-        if (copies > 1).any():
-            bodies = bodies.take(pa.array(np.repeat(np.arange(len(copies)), copies)))
         for run in runs(bodies, STATEMENT_BYTES):
             yield f"{head}{'),('.join(run.to_pylist())}{tail}"
-
-    def _last_wins(self, *, by_time: bool) -> str:
-        newer = self._newer(COMMIT_TS)
-        if by_time:  # within a partition its order counts, between partitions the event time
-            place = self.own(PLACE)
-            of, other = (f"LEFT({one},LENGTH({one})-{_BEHIND_PARTITION})" for one in (place, f"VALUES({place})"))
-            newer = f"IF({of}={other},{self._newer(PLACE)},{self._newer(COMMIT_TS, PLACE)})"
-        names = [*(quote_name(column.name) for _, column in self._columns()), *map(self.own, _DECIDE)]
-        zeros = {quote_name(column.name): zero_of(column.type) for _, column in self._columns()}
-        assignments = (
-            f"{name}=IF({newer},{_as_text(f'VALUES({name})', zeros.get(name))},{_as_text(name, zeros.get(name))})"
-            for name in names
-        )
-        return " ON DUPLICATE KEY UPDATE " + ",".join(assignments)
-
-    def _newer(self, *names: str) -> str:
-        """Writes the condition for steps that are later than another one by these columns, the first of which counts
-        most; a row beats one that is gone."""
-        if not names:
-            return f"VALUES({self.own(STATE)})<={self.own(STATE)}"
-        name = self.own(names[0])
-        return f"(VALUES({name})>{name} OR (VALUES({name})={name} AND {self._newer(*names[1:])}))"
 
     def _columns(self) -> list[tuple[str, ColumnInfo]]:
         """The columns that messages tell: not the generated ones, but for those of the key."""
@@ -179,61 +125,35 @@ class ExpectedTable:
         return f"PRIMARY KEY ({','.join(parts)})"
 
 
-def _as_text(value: str, zero: EnumZero | None) -> str:
-    """Writes a value that IF makes a text, in which the error value of an ENUM would be refused."""
-    return f"IF({value}+0=0,{zero.literal},{value})" if zero else value
-
-
-def _line(column: ColumnInfo, *, is_key: bool, is_indexed: bool) -> str:
-    # TiDB's VALUES() may turn the bytes of a BIT around.
-    kind = "bigint unsigned" if column.data_type == "bit" else column.type
-    length = _LENGTH.match(kind)
-    if not (is_key or is_indexed) and length and int(length[1]) > _LONG:
+def _line(column: ColumnInfo, *, is_key: bool) -> str:
+    kind, length = column.type, _LENGTH.match(column.type)
+    if not is_key and length and int(length[1]) > _LONG:
         kind = "longtext" if column.data_type == "varchar" else "longblob"
     text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
     return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
-
-
-def _distinct(rows: pa.Table, *names: str) -> list[tuple[Any, ...]]:
-    groups = rows.select(names).group_by(names).aggregate([]).to_pylist()
-    return [tuple(row[name] for name in names) for row in groups]
 
 
 def _places(rows: pa.Table) -> pa.Array:
     """Writes PLACE as literals.  A capture file may name its topic in any characters."""
     topics = rows["topic"].combine_chunks().dictionary_encode()
     begins = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT).take(topics.indices)
-    numbers = (pc.utf8_lpad(rows[name].combine_chunks().cast(TEXT), width, "0") for name, width in _WIDTHS.items())
+    numbers = (rows[name].combine_chunks().cast(TEXT) for name in ("partition", "offset"))
     return pc.binary_join_element_wise(
-        pc.binary_join_element_wise(begins, *numbers, pa.scalar("\\0", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
+        pc.binary_join_element_wise(begins, *numbers, pa.scalar("/", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
     )
 
 
-def find_cuts(session: Session, definition: Definition, key: Sequence[str], most: int | None = None) -> tuple[int, ...]:
-    """Gives the values up to which each part but the last reaches, for parts of about 50,000 rows, or for at most
-    `most` larger ones; () for a table that is small or whose key does not begin with an integer."""
-    if definition.rows < 2 * _PART_ROWS or not can_be_cut(definition, key):
+def find_cuts(session: Session, definition: Definition, key: Sequence[str]) -> tuple[int, ...]:
+    """Gives the values up to which each range but the last reaches, for ranges of about 50,000 rows if keys are spread
+    evenly; () for a small table.  key: begins with an integer."""
+    if definition.rows < 2 * _RANGE_ROWS:
         return ()
-    size = max(_PART_ROWS, -(-definition.rows // most)) if most else _PART_ROWS
-    dense = dense_key(session.rows, definition, key)
-    if dense and dense.first in _CUT and dense.last in _CUT:
-        return tuple(dense.ends(-(-size * dense.numbers // definition.rows)))
-    column = [definition.columns[key[0]]]
-    [part] = key_parts(column, column)
-    table, cuts = quote_name(*definition.name) + in_key_order(definition, [part]), list[int]()
-    while most is None or len(cuts) + 1 < most:
-        behind = between([part], (str(cuts[-1]).encode(),) if cuts else None, None)
-        boundary = session.rows(boundary_query([part], f"FROM {table} WHERE {behind}", size - 1))
-        cut = int(bytes.fromhex(boundary[0][0])) if boundary else _CUT.stop
-        if cut not in _CUT:
-            break
-        cuts.append(cut)
-    return tuple(cuts)
-
-
-def can_be_cut(definition: Definition, key: Sequence[str]) -> bool:
-    """Tells whether the place of a row can be told from its key: whether the key begins with an integer."""
-    return bool(key) and definition.columns[key[0]].value_class is ValueClass.INTEGER
+    name = quote_name(definition.columns[key[0]].name)
+    [(first, last)] = session.rows(f"SELECT MIN({name}),MAX({name}) FROM {quote_name(*definition.name)}")
+    if first is None or int(first) not in _CUT or int(last) not in _CUT:
+        return ()
+    size = -(-_RANGE_ROWS * (int(last) - int(first) + 1) // definition.rows)
+    return tuple(range(int(first) - 1 + size, int(last), size))
 
 
 def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
@@ -241,28 +161,27 @@ def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
     return tuple(pairwise([None, *cuts, None]))
 
 
-def is_within(numbers: KeyNumbers, ranges: Iterable[KeyNumbers]) -> bool:
-    """Tells whether one of some ranges holds this one."""
-    low, high = numbers
-    return any(
-        (above is None or (low is not None and low >= above)) and (end is None or (high is not None and high <= end))
-        for above, end in ranges
-    )
+def joined(ranges: Iterable[KeyNumbers]) -> tuple[KeyNumbers, ...]:
+    """Joins ranges that follow one another."""
+    found: list[KeyNumbers] = []
+    for low, high in sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]):
+        if found and found[-1][1] == low:
+            found[-1] = found[-1][0], high
+        else:
+            found.append((low, high))
+    return tuple(found)
 
 
-def divided(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> Iterator[pa.Table]:
-    """Gives the folded steps of each range of their table, in the order of the key.  A row whose place only the target
-    can tell is in every range."""
-    if list(ranges) == [WHOLE]:
-        yield rows
-        return
-    numbers, is_anywhere = numbers_of(rows)
-    order = np.argsort(numbers, kind="stable")
-    numbers, is_anywhere = numbers[order], is_anywhere[order]
+def within(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> pa.Table:
+    """Gives the folded steps of some ranges of their table, and those whose place only the target can tell."""
+    if WHOLE in ranges:
+        return rows
+    numbers, is_wanted = numbers_of(rows)
     for low, high in ranges:
         is_above = True if low is None else numbers > low
         is_below = True if high is None else numbers <= high
-        yield rows.take(pa.array(order[is_anywhere | (is_above & is_below)]))
+        is_wanted |= is_above & is_below
+    return rows.filter(pa.array(is_wanted))
 
 
 def numbers_of(rows: pa.Table) -> tuple[Longs, Bools]:

@@ -1,11 +1,10 @@
-"""Folds the steps of rows to the last state of every key, with the writer's own fold (`rows.net_changes`), or to the
-number of copies of a row.  The writer folds window by window; here all steps of some keys are folded at once, so that
-the result depends on no window.  Pure, over Arrow.
+"""Folds the steps of rows to the last state of every key, with the writer's own fold (`rows.net_changes`).  The writer
+folds window by window; here all steps of some keys are folded at once, so that the result depends on no window.  Pure,
+over Arrow.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,24 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP, Kind
-from bridge.rows.gathering import masked, taken, whole_texts
-from bridge.rows.grouping import Bools, Longs, combined, numbered
+from bridge.rows.gathering import taken, whole_texts
+from bridge.rows.grouping import Bools, Longs
 from bridge.rows.keys.key_steps import RowShape
 from bridge.rows.keys.key_sums import key_sums
-from bridge.rows.literal_offsets import TEXT, Cells, whole
+from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.net_changes import last_of_keys
 from bridge.verify.log.logged_rows import STEP_SCHEMA, ReplicatedTable, partitions_of
 
 
 def last_steps(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
-    """Gives the last step of each key, and all steps of tables without a key.  It may be applied again to its own
-    results (but see `last_of_some`).  Images may be hashes (`hashed`)."""
-    is_keyed = np.array([bool(one.key) for one in tables], np.bool_)[steps["table_number"].to_numpy()]
-    keyed, others = masked(steps, is_keyed), masked(steps, ~is_keyed)
-    if keyed.num_rows:
-        keyed, order = _ordered(keyed)
-        keyed = taken(keyed, np.sort(order[_last(tables, keyed, order)]))
-    return pa.concat_tables([keyed, others])
+    """Gives the last step of each key.  It may be applied again to its own results (but see `last_of_some`).  Images
+    may be hashes (`hashed`)."""
+    if not steps.num_rows:
+        return steps
+    steps, order = _ordered(steps)
+    return taken(steps, np.sort(order[_last(tables, steps, order)]))
 
 
 def last_of_some(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
@@ -83,48 +80,15 @@ def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> npt.NDArray[n
     return np.where(by_time, raised, times)
 
 
-def last_rows(tables: Sequence[ReplicatedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table, Sequence[int]]]:
-    """Gives for each table its last steps, those of gone keys too, and how many copies of each row there should be;
-    of tables without a key, a step for each image that should be there.  All steps of the keys are there."""
+def last_rows(tables: Sequence[ReplicatedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Gives for each table its last steps, those of gone keys too.  All steps of the keys are there."""
     steps = last_steps(tables, steps)
     numbers = steps["table_number"].to_numpy()
     order = np.argsort(numbers, kind="stable")
     steps, numbers = taken(steps, order), numbers[order]
-    for number, one in enumerate(tables):
+    for number in np.unique(numbers).tolist():
         start, end = np.searchsorted(numbers, [number, number + 1]).tolist()
-        of_table = steps.slice(start, end - start)
-        if not of_table.num_rows:
-            continue
-        if one.key:
-            yield number, of_table, [1] * of_table.num_rows
-        else:
-            rows, copies = _copies(of_table)
-            yield number, rows, copies
-
-
-def _copies(steps: pa.Table) -> tuple[pa.Table, Sequence[int]]:
-    """Counts the images of a table without a key."""
-    steps = masked(steps, _are_new(steps))
-    copies: Counter[str] = Counter()
-    for image, comes in zip(steps["image"].to_pylist(), steps["comes"].to_pylist(), strict=True):
-        copies[image] += 1 if comes else -1
-    counts = {image: count for image, count in copies.items() if count > 0}
-    rows = steps.slice(0, 1).take(pa.array([0] * len(counts), pa.int64())) if counts else steps.slice(0, 0)
-    for name in ("key", "image"):
-        rows = rows.set_column(rows.schema.get_field_index(name), STEP_SCHEMA.field(name), pa.array(list(counts), TEXT))
-    return rows, list(counts.values())
-
-
-def _are_new(steps: pa.Table) -> Bools:
-    """Tells which steps of a table without a key count: what was sent again does only if it was not sent before."""
-    resent = steps["is_resent"].to_numpy(zero_copy_only=False)
-    if not resent.any():
-        return np.ones(len(resent), np.bool_)
-    codes = numbered(steps["commit_ts"].to_numpy() * 2 + steps["comes"].to_numpy(zero_copy_only=False))
-    codes = combined(codes, whole(steps["image"]).dictionary_encode())
-    was_sent = np.bincount(codes, weights=~resent) > 0
-    counts: Bools = ~(resent & was_sent[codes])
-    return counts
+        yield number, steps.slice(start, end - start)
 
 
 def buckets(steps: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
 from typing import Final
 
 from pymysql.err import MySQLError
 
 from bridge.errors import StoppedError
-from bridge.events import SEP
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
@@ -30,7 +26,7 @@ from bridge.mysql.server_errors import (
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
-from bridge.verify.compare.row_diff import Difference, DifferenceKind
+from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
@@ -41,21 +37,19 @@ from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader
 
-_AHEAD: Final = 16
-"""How many statements of a session may wait."""
-_PARTIAL: Final = "rows of which the last message holds only a part are not covered"
+_UNSURE: Final = (
+    "rows of which the last message holds only a part, or whose key messages spell in several ways, are not covered"
+)
 
 
 @dataclass
-class LoadedPart:
-    """A part of a table, mostly the whole of it, whose expected rows are in a session.
+class LoadedTable:
+    """A table, or some ranges of it, whose expected rows are in a session.
 
-    number: of the part.
     refused: what the target said when it refused a value, "" when it took them all.
     """
 
     table: LoggedTable
-    number: int
     session: Session
     refused: str = ""
 
@@ -68,7 +62,7 @@ class LoadedPart:
         self.session.execute(f"DROP TEMPORARY TABLE {self.table.expected_table.name}")
 
     def run(self, sql: str) -> None:
-        """Runs a statement of this part, unless the target has refused a value before.  Raises any other error."""
+        """Runs a statement of this table, unless the target has refused a value before.  Raises any other error."""
         if self.refused:
             return
         try:
@@ -79,22 +73,20 @@ class LoadedPart:
             self.refused = server_words(error)
 
 
-def parts_in(tables: Sequence[LoggedTable], sessions: Sequence[Session]) -> list[LoadedPart]:
-    """Spreads the parts of tables over the sessions, in the order of tables and parts."""
-    places = ((table, part) for table in tables for part in range(len(table.ranges)))
-    return [LoadedPart(table, part, sessions[i % len(sessions)]) for i, (table, part) in enumerate(places)]
+def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[int, str]]) -> None:
+    """Makes and fills the temporary tables; raises StoppedError when the target fails or has no room for them.
 
-
-def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[int, int, str]]) -> None:
-    """Fills the temporary tables of these parts; raises StoppedError when the target fails or has no room for them.
-    inserts: as of `load_parts`."""
+    inserts: each with the number of its table.
+    """
+    numbered = {one.table.number: one for one in tables}
     try:
-        load_parts(parts, inserts)
+        for one in tables:
+            one.create()
+        for number, insert in inserts:
+            numbered[number].run(insert)
     except LostConnectionError as error:
         raise StoppedError(
-            f"the connection to the target was lost: {server_words(error)}",
-            where=str(target),
-            fix="run verify again",
+            f"the connection to the target was lost: {server_words(error)}", where=str(target), fix="run verify again"
         ) from error
     except MySQLError as error:
         if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
@@ -107,38 +99,9 @@ def load(target: Target, parts: Sequence[LoadedPart], inserts: Iterator[tuple[in
         ) from error
 
 
-def load_parts(parts: Sequence[LoadedPart], inserts: Iterable[tuple[int, int, str]]) -> None:
-    """Makes the temporary tables and fills them.  inserts: each with the numbers of its table and part.
-
-    Raises the target's error, unless it is about a value.
-    """
-    places: dict[int, list[LoadedPart]] = {}
-    for part in parts:
-        places.setdefault(part.table.number, []).append(part)
-    with ExitStack() as stack:
-        sessions = {part.session for part in parts}
-        pools = {session: stack.enter_context(ThreadPoolExecutor(1, "loading")) for session in sessions}
-        waiting: dict[Session, deque[Future[None]]] = {session: deque() for session in sessions}
-
-        def begin(part: LoadedPart, work: Callable[[], None]) -> None:
-            queue = waiting[part.session]
-            if len(queue) >= _AHEAD:
-                queue.popleft().result()
-            queue.append(pools[part.session].submit(work))
-
-        for part in parts:
-            begin(part, part.create)
-        for table, number, insert in inserts:
-            part = places[table][number]
-            begin(part, partial(part.run, insert))
-        for futures in waiting.values():
-            for future in futures:
-                future.result()
-
-
 @dataclass(frozen=True)
 class LoadedComparison:
-    """Compares parts that are loaded, each in the session that has its temporary table.
+    """Compares tables that are loaded, each in the session that has its temporary table.
 
     fix: takes the statements that would fix what differs.
     """
@@ -149,93 +112,60 @@ class LoadedComparison:
     throttle: Throttle
     fix: FixFile | None
 
-    def results(self, parts: Sequence[LoadedPart], sessions: Sequence[Session]) -> dict[int, list[TableResult]]:
-        """Gives the results of the parts, by the numbers of their tables."""
-        workers = WorkerPool[LoadedPart](())
+    def results(self, tables: Sequence[LoadedTable], sessions: Sequence[Session]) -> dict[int, TableResult]:
+        """Gives the results by the numbers of the tables."""
+        workers = WorkerPool[LoadedTable](())
 
-        def work(session: Session) -> list[tuple[int, int, TableResult]]:
+        def work(session: Session) -> list[tuple[int, TableResult]]:
             with workers.at_work():
                 reader = SnapshotReader(session, is_snapshot=True, place=f"target {self.target}")
-                own_parts = [part for part in parts if part.session is session]
-                return [(part.table.number, part.number, self._result(part, reader)) for part in own_parts]
+                own = [one for one in tables if one.session is session]
+                return [(one.table.number, self._result(one, reader)) for one in own]
 
-        of_parts = workers.results([partial(work, session) for session in sessions], self.throttle)
-        results: dict[int, list[TableResult]] = {}
-        for number, _, result in sorted(of_parts, key=itemgetter(0, 1)):
-            results.setdefault(number, []).append(result)
-        return results
+        return dict(workers.results([partial(work, session) for session in sessions], self.throttle))
 
-    def _result(self, part: LoadedPart, reader: SnapshotReader) -> TableResult:
-        began = time.monotonic()
-        table = part.table
+    def _result(self, one: LoadedTable, reader: SnapshotReader) -> TableResult:
+        began, table = time.monotonic(), one.table
         self.listener.stage(str(table.name))
         result = TableResult(table.name, schema=table.schema_findings)
-        if part.refused and not table.lost:
-            result.schema += (f"what the messages say does not fit the table: {part.refused}",)
-        elif not table.lost:
-            self._compare_rows(part, reader, result)
+        if one.refused:
+            result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+        else:
+            self._compare_rows(table, reader, result)
         result.seconds = time.monotonic() - began
         return result
 
-    def _compare_rows(self, part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-        table, tally = part.table, self._compared(part, reader)
-        differences = tally.differences
-        if not table.replicated.key and not table.is_whole:
-            differences = [d for d in differences if d.finding is not DifferenceKind.EXTRA]
-        result.rows, result.chunks = tally.rows, tally.chunks
-        result.count(differences)
-        if not table.is_whole:
-            result.not_covered = _not_covered(part, reader, result)
-        result.notes = table_notes(table)
-        if table.is_partial:
-            _add_partial_rows(part, reader, result)
-        result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
-        if self.fix and differences:
-            add = self.fix.add_updates if table.may_lack else self.fix.add_rows
-            add(table.replicated.table, table.shape, differences)
-
-    def _compared(self, part: LoadedPart, reader: SnapshotReader) -> Tally:
-        table = part.table
-        expected, actual = table.sides(reader, part.number)
-        reported = 0
-
-        def on_chunk(tally: Tally) -> None:
-            nonlocal reported
-            self.listener.done(table.name, tally.rows - reported)
-            reported = tally.rows
-
+    def _compare_rows(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
+        [(unsure, lost)] = reader.rows(table.unsure_query())
+        table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
         with ThreadPoolExecutor(1) as pool:
-            return TableComparison(
+            comparison = TableComparison(
                 table.shape,
-                expected,
-                actual,
+                *table.sides(reader),
                 pool=pool,
                 throttle=self.throttle,
                 seconds=self.options.chunk_seconds,
-                on_chunk=on_chunk,
-            ).run(Tally())
-
-
-def _add_partial_rows(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> None:
-    """Notes rows of which the last message holds only a part, and counts those that the target lacks as not covered."""
-    [(count, lost)] = reader.rows(part.table.partial_query(part.number))
-    result.not_covered += int(lost)
-    if count:
-        result.notes += (_PARTIAL,)
-
-
-def _not_covered(part: LoadedPart, reader: SnapshotReader, result: TableResult) -> int:
-    table, within = part.table, part.table.within(part.number)
-    rows = int(reader.rows(f"SELECT COUNT(*) FROM {table.actual} WHERE {within}")[0][0])
-    if not table.replicated.key:
-        return max(0, rows - result.rows + result.missing)
-    return rows - int(reader.rows(f"SELECT COUNT(*) FROM {table.matched} WHERE {within}")[0][0])
+            )
+            tally = comparison.run(Tally())
+        self.listener.done(table.name, tally.rows)
+        differences = tally.differences
+        result.rows, result.chunks = tally.rows, tally.chunks
+        result.count(differences)
+        if not table.is_whole:
+            result.not_covered = int(reader.rows(table.uncovered_query())[0][0]) + int(lost)
+        result.notes = (*table_notes(table), *([_UNSURE] if unsure else []))
+        result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
+        if self.fix and differences and table.may_lack:
+            self.fix.add_impossible(
+                f"{table.name}: its rows stay as they are, since no message has all of its columns: put them right by"
+                " hand, or compare with the source (--against upstream)"
+            )
+        elif self.fix and differences:
+            self.fix.add_rows(table.replicated.table, table.shape, differences)
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
     """Gives a differing row with the position of its last change, which the expected rows hold."""
-    if not table.replicated.key:
-        return shown_row(table.shape, difference)
     columns = [table.shape.actual[i] for i in table.shape.key]
     commit_ts, place = map(table.expected_table.own, (COMMIT_TS, PLACE))
     rows = reader.rows(
@@ -245,5 +175,4 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
     if not rows:
         return shown_row(table.shape, difference)
     [(ts, place_hex)] = rows[:1]
-    topic, partition, offset, _ = bytes.fromhex(place_hex).decode().rsplit(SEP, 3)
-    return shown_row(table.shape, difference, ts, f"{topic}/{int(partition)}/{int(offset)}")
+    return shown_row(table.shape, difference, ts, bytes.fromhex(place_hex).decode())

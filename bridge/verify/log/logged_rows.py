@@ -1,15 +1,14 @@
 """Turns row changes of the log into steps of keys: a key gets an image, or its row goes away.  Pure, over Arrow.
 
-Only row changes count that the target should hold, of tables that it has.  Of a table without a key, each image that
-comes or goes is a step.
+Only row changes count that the target should hold, of tables that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,22 +38,17 @@ STEP_SCHEMA: Final = pa.schema(
         *(EVENT_SCHEMA.field(name) for name in _POSITION),
         pa.field("image", TEXT),
         pa.field("names", pa.string()),
-        pa.field("is_resent", pa.bool_()),
-        pa.field("comes", pa.bool_()),
     ]
 )
 """table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
-row of a key goes; names: of the image's columns on the target, joined by SEP.
-
-Of a table without a key the image is the key, too; comes: whether it comes or goes; is_resent: whether the producer had
-sent the change before."""
+row of a key goes; names: of the image's columns on the target, joined by SEP."""
 
 
 @dataclass(frozen=True)
 class ReplicatedTable:
     """A table of the target.
 
-    key: lower-case names, () without a key.
+    key: lower-case names.
     columns: those that count; the others the target does not have, or generates.
     """
 
@@ -63,9 +57,8 @@ class ReplicatedTable:
     columns: frozenset[str]
 
     def kept(self, names: Sequence[str]) -> list[int]:
-        """Gives the positions of the columns that count; in the table's order where rows have no key."""
-        positions = [i for i, name in enumerate(names) if name in self.columns]
-        return positions if self.key else sorted(positions, key=lambda i: names[i])
+        """Gives the positions of the columns that count."""
+        return [i for i, name in enumerate(names) if name in self.columns]
 
 
 class Reach(NamedTuple):
@@ -85,8 +78,6 @@ class LogPlan:
 
     coverage: what the log tells of each name in messages.
     reach: how far the target is.
-    boundaries: by partition, offsets and the highest boundary (TSO) at or before each, ascending.  A change behind such
-        an offset and below its boundary has been sent before.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
     identity: which names mean one table.
     filtered: tables of which event filters leave out row changes; of these nothing counts that came with the copy from
@@ -96,7 +87,6 @@ class LogPlan:
     tables: tuple[ReplicatedTable, ...]
     coverage: Mapping[NameKey, TableCoverage]
     reach: Reach
-    boundaries: Mapping[PartitionId, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = field(default_factory=dict)
     begins: Mapping[str, int] = field(default_factory=dict)
     identity: NameIdentity = field(default_factory=NameIdentity)
     filtered: frozenset[TableName] = frozenset()
@@ -229,7 +219,6 @@ class LoggedShape(NamedTuple):
     is_covered: whether they are behind the table's cut.
     columns: in message order.  handle: the columns of the handle key.
     has_images: whether some change is more than a delete.
-    updates: whether some change is an update; in_place: whether some goes by event time and may hold a part of its row.
     in_avro: whether Debezium may have changed names.
     """
 
@@ -238,8 +227,6 @@ class LoggedShape(NamedTuple):
     columns: str
     handle: str
     has_images: bool = True
-    updates: bool = False
-    in_place: bool = False
     in_avro: bool = False
 
     def of(self, table: Table) -> LoggedShape:
@@ -256,15 +243,13 @@ def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
     """Gives the shapes of the row changes that the target should hold.  Events need no images."""
     changes = in_target(plan, events)
     groups, group_of = _row_groups(plan, changes)
-    kinds, by_time = changes["kind"].to_numpy(), changes["by_time"].to_numpy(zero_copy_only=False)
-    flags = (kinds != int(Kind.DELETE), kinds == int(Kind.UPDATE), (kinds == int(Kind.UPDATE)) & by_time)
-    by_group = [np.bincount(group_of[one], minlength=len(groups)).astype(np.bool_).tolist() for one in flags]
+    is_image = changes["kind"].to_numpy() != int(Kind.DELETE)
+    have_images = np.bincount(group_of[is_image], minlength=len(groups)).astype(np.bool_).tolist()
     logged_shapes = set()
-    for group, values in zip(groups, zip(*by_group, strict=True), strict=True):
+    for group, has_images in zip(groups, have_images, strict=True):
         names, forms = split_forms(group.columns)
-        handle = group.key.lower().strip(SEP)
-        shape = LoggedShape(group.table, group.is_covered, names.lower(), handle, *values)
-        logged_shapes.add(shape._replace(in_avro="avro" in forms))
+        handle, in_avro = group.key.lower().strip(SEP), "avro" in forms
+        logged_shapes.add(LoggedShape(group.table, group.is_covered, names.lower(), handle, has_images, in_avro))
     return logged_shapes
 
 
@@ -292,15 +277,12 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
     changes = in_target(plan, events)
     groups, group_of = _row_groups(plan, changes)
     all_alike = [_alike(plan, group, wanted) for group in groups]
-    tables = [STEP_SCHEMA.empty_table()]
-    for make, is_keyed in ((_keyed_steps, True), (partial(_copies, plan), False)):
-        is_one = np.array([one is not None and bool(one.replicated.key) is is_keyed for one in all_alike], np.bool_)
-        alike = [one for one, is_taken in zip(all_alike, is_one, strict=True) if one is not None and is_taken]
-        if alike:
-            rows = masked(changes, is_one[group_of])
-            of_rows = (np.cumsum(is_one) - 1)[group_of[is_one[group_of]]]
-            tables += make(alike, of_rows, _typed(alike, of_rows, rows))
-    return pa.concat_tables(tables)
+    is_one = np.array([one is not None for one in all_alike], np.bool_)
+    alike = [one for one in all_alike if one is not None]
+    if not alike:
+        return STEP_SCHEMA.empty_table()
+    of_rows = (np.cumsum(is_one) - 1)[group_of[is_one[group_of]]]
+    return _key_steps(alike, of_rows, _typed(alike, of_rows, masked(changes, is_one[group_of])))
 
 
 def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _Alike | None:
@@ -315,8 +297,7 @@ def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _
     names = [name.lower() for name in (true_names(replicated.table, sent) if "avro" in forms else sent)]
     kept = replicated.kept(names)
     kept_names = [names[i] for i in kept]
-    has_key_or_row = set(replicated.key) <= set(kept_names) if replicated.key else replicated.columns <= set(kept_names)
-    if not (kept and has_key_or_row):
+    if not set(replicated.key) <= set(kept_names):
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     return _Alike(number, replicated, len(names), kept, kept_names, columns)
@@ -333,65 +314,34 @@ def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Ta
     return shapes_typed(tables, group_of, changes, CheckedTypes())
 
 
-def _keyed_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:
-    """Makes the steps of row changes of tables with a key; a row that moves to another key makes two."""
+def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
+    """Makes the steps of row changes; a row that moves to another key makes two."""
     positions = [[one.names.index(part) for part in one.replicated.key] for one in alike]
     widths = [len(one.names) for one in alike]
     images = [whole(changes[image]) for image in _IMAGES]
     old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
     key_steps = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
-    yield key_steps.filter(pc.is_valid(key_steps["key"])) if key_steps["key"].null_count else key_steps
+    if key_steps["key"].null_count:
+        key_steps = key_steps.filter(pc.is_valid(key_steps["key"]))
     moves = pc.fill_null(pc.not_equal(old, new), False)
-    if pc.any(moves).as_py():
-        moved, groups = changes.filter(moves), group_of[moves.to_numpy(zero_copy_only=False)]
-        yield _step_table(alike, groups, moved, old.filter(moves), pa.nulls(moved.num_rows, TEXT))
-
-
-def _copies(plan: LogPlan, alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> Iterator[pa.Table]:
-    """Makes the steps of row changes of tables without a key."""
-    is_resent = changes["commit_ts"].to_numpy() < _boundaries_before(plan, changes)
-    for image, comes in zip(_IMAGES, (False, True), strict=True):
-        images = whole(changes[image])
-        copy_steps = _step_table(alike, group_of, changes, images, images, is_resent, comes=comes)
-        yield copy_steps.filter(pc.is_valid(copy_steps["key"]))
-
-
-def _boundaries_before(plan: LogPlan, changes: pa.Table) -> npt.NDArray[np.int64]:
-    """Gives for each change the highest boundary (TSO) that its partition had before it.  A change below that boundary
-    has been sent before."""
-    highest_before = np.full(changes.num_rows, -1, dtype=np.int64)
-    offsets = changes["offset"].to_numpy()
-    partitions, numbers = partitions_of(changes)
-    for number, one in enumerate(partitions):
-        at, highest = plan.boundaries.get(one, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        if len(at):
-            rows = numbers == number
-            before = np.searchsorted(at, offsets[rows], "left") - 1
-            highest_before[rows] = np.where(before >= 0, highest[np.maximum(before, 0)], -1)
-    return highest_before
+    if not pc.any(moves).as_py():
+        return key_steps
+    moved, groups = changes.filter(moves), group_of[moves.to_numpy(zero_copy_only=False)]
+    gone = _step_table(alike, groups, moved, old.filter(moves), pa.nulls(moved.num_rows, TEXT))
+    return pa.concat_tables([key_steps, gone])
 
 
 def _step_table(
-    alike: Sequence[_Alike],
-    group_of: Longs,
-    changes: pa.Table,
-    key: pa.Array,
-    image: pa.Array,
-    is_resent: Bools | None = None,
-    *,
-    comes: bool = True,
+    alike: Sequence[_Alike], group_of: Longs, changes: pa.Table, key: pa.Array, image: pa.Array
 ) -> pa.Table:
-    groups, size = pa.array(group_of), changes.num_rows
-    columns: dict[str, Any] = {
-        "table_number": pa.array([one.number for one in alike], pa.int32()).take(groups),
-        "key": key,
-        **{name: changes[name].combine_chunks() for name in _POSITION},
-        "image": image,
-        "names": pa.array([SEP.join(one.names) for one in alike], pa.string()).take(groups),
-        "is_resent": np.zeros(size, np.bool_) if is_resent is None else is_resent,
-        "comes": np.full(size, comes),
-    }
-    arrays = [pa.array(one) if isinstance(one, np.ndarray) else one for one in columns.values()]
+    groups = pa.array(group_of)
+    arrays = [
+        pa.array([one.number for one in alike], pa.int32()).take(groups),
+        key,
+        *(changes[name].combine_chunks() for name in _POSITION),
+        image,
+        pa.array([SEP.join(one.names) for one in alike], pa.string()).take(groups),
+    ]
     return pa.Table.from_arrays(
         [one.cast(field.type) for one, field in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -35,13 +34,6 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
             f"{table.since}: rows that no later message mentions are not covered; compare the table with the source"
             " (--against upstream)"
         )
-    if not table.replicated.key:
-        notes.append("it has no key: rows are counted, not matched")
-    if table.may_hide_updates:
-        notes.append(
-            "none of its messages is an update: if the changefeed leaves out old values, updates come as inserts, and"
-            " the rows that they changed are still here; compare it with the source (--against upstream)"
-        )
     return tuple(notes)
 
 
@@ -70,16 +62,12 @@ def bad_notes(control: Control) -> Iterator[str]:
 
 
 def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
-    """Notes the tables of the log that are never written, and the filter rules that match no table of the log."""
-    skipped_rows = Counter[TableName]()
+    """Notes the filter rules that match no table of the log."""
     for table in control.left_out:
         if table.is_clash:
             raise clash_error(table.why, str(table.position))
-        skipped_rows[TableName(table.schema, table.table)] += table.rows if table.why else 0
-    names = control.names | skipped_rows.keys() | {name for change in control.changes for name in _tables_of(change)}
-    for name, count in skipped_rows.items():
-        if count:
-            yield f"{count:,} row changes of {name} are left out: nothing is written to that database"
+    left_out = {TableName(table.schema, table.table) for table in control.left_out}
+    names = control.names | left_out | {name for change in control.changes for name in _tables_of(change)}
     for rule in unmatched_rules(options.tables, names, options.row_rules.routes) if names else ():
         yield f"the filter rule {rule!r} matches no table of the log"
 

@@ -24,7 +24,7 @@ from bridge.rows.grouping import Longs, distinct, ends, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.chunk_stream import decoded
 from bridge.sources.source import MicroBatch
-from bridge.spark.event_transfer import exported, has_room, opened
+from bridge.spark.event_transfer import exported, opened
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.coverage import Cut, LoggedChange
@@ -45,11 +45,7 @@ _EVENTS_PER_BUCKET: Final = 250_000
 _BYTES_PER_BUCKET: Final = 256 << 20
 """A bucket has about so many events, or bytes of them, at most: a task takes all of it into memory, several times."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-"""Takes a quarter of the room."""
-_PLAIN: Final = pa.ipc.IpcWriteOptions(use_threads=False)
-_MOST_PLAIN_BYTES: Final = 2 << 30
-"""Up to so many bytes in all, files are not compressed, if twice as many are free: that takes 0.4 s of processor time
-for a million row changes of 370 bytes (measured), and their readers map the files instead of taking memory."""
+"""Takes a quarter of the room, and 0.4 s of processor time for a million row changes of 370 bytes (measured)."""
 _NO_IMAGES: Final = [name for name in EVENT_SCHEMA.names if name not in {"before", "after"}]
 _OF_TABLES: Final = ("schema", "table", "topic", "partition", "offset")
 _EVENTS_TOGETHER: Final = 100_000
@@ -68,27 +64,17 @@ class Control:
     """What the messages hold besides rows, and the tables that the rows belong to.
 
     changes: schema changes in order, each once.
-    boundaries: by partition, offsets and the highest boundary (TSO) at or before each.
     bad: positions and reasons of messages that could not be decoded.
     left_out: tables whose rows are not replicated.
-    places: by table, the partitions that hold rows of it.
-    events, size: how many events there are, and their bytes.
+    names: the tables of the rows.
     firsts: by partition, the first commit_ts (TSO) that it holds.
     """
 
     changes: list[LoggedChange]
-    boundaries: dict[PartitionId, tuple[np.ndarray, np.ndarray]]
     bad: list[tuple[Position, str]]
     left_out: tuple[LeftOut, ...]
-    places: dict[TableName, set[PartitionId]]
-    events: int
-    size: int
+    names: set[TableName]
     firsts: dict[PartitionId, int]
-
-    @property
-    def names(self) -> set[TableName]:
-        """The tables of the rows."""
-        return set(self.places)
 
 
 class Log:
@@ -96,14 +82,11 @@ class Log:
 
     folder: where executors on this machine leave events and steps as files, since the JVM takes a second of processor
     time to carry those of a million row changes; None keeps them with Spark.
-    count: about how many messages there are.
     """
 
-    def __init__(
-        self, spark: SparkSession, messages: MicroBatch, decode: EventDecoder, folder: str | None, count: int
-    ) -> None:
-        self._folder = folder
-        exported = decoded(spark, messages, decode, partial(_export_events, folder=folder, count=count))
+    def __init__(self, spark: SparkSession, messages: MicroBatch, decode: EventDecoder, folder: str | None) -> None:
+        self._folder, self._buckets = folder, 1
+        exported = decoded(spark, messages, decode, partial(_export_events, folder=folder))
         self._exported = exported.persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
@@ -111,67 +94,45 @@ class Log:
         self._exported.unpersist()
 
     def control(self) -> Control:
-        """Gives everything but the rows."""
+        """Gives everything but the rows; comes before all else."""
         exports = self._exported.map(lambda events: (events.control, events.size)).collect()
         control = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(value) for value, _ in exports)])
         control = control.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = control.filter(pc.less_equal(control["kind"], int(Kind.DELETE)))
-        places: dict[TableName, set[PartitionId]] = {}
-        for schema, table, topic, partition in zip(*(rows[n].to_pylist() for n in _OF_TABLES[:-1]), strict=True):
-            places.setdefault(TableName(schema, table), set()).add((topic, partition))
+        names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         events = int(pc.sum(rows["index"]).as_py() or 0)
         control, left_out = without_left_out(control)
-        changes, size = logged_changes(control), sum(size for _, size in exports)
-        return Control(changes, _boundaries(control), _bad(control), left_out, places, events, size, _firsts(control))
+        size = sum(size for _, size in exports)
+        self._buckets = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
+        return Control(logged_changes(control), _bad(control), left_out, names, _firsts(control))
 
     def shapes(self, plan: LogPlan) -> set[LoggedShape]:
         """Gives the shapes of all row changes (`logged_rows.shapes`)."""
         shape_sets = self._exported.map(lambda events: shapes(plan, _imported(events.all, _NO_IMAGES)))
         return set().union(*shape_sets.collect())
 
-    def fold(self, plan: LogPlan, events: int, size: int) -> FoldedLog:
-        """Plans the last states of all keys.  events, size: how many there are, and their bytes."""
-        count = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
-        return FoldedLog(plan, self._exported, events, count, self._folder)
-
-
-@dataclass(frozen=True)
-class FoldedLog:
-    """The last states of all keys, computed at each call for the tables that it needs.
-
-    events, event_count: all events as they are kept, and how many there are.
-    buckets: how many tasks compute the states.
-    folder: as of `Log`.
-    """
-
-    plan: LogPlan
-    events: RDD[_KeptEvents]
-    event_count: int
-    buckets: int
-    folder: str | None
-
-    def fingerprints(self, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
-        """Gives the fingerprints of tables (`literal_hashes.fingerprints`).  cuts: of each table, by its number."""
-        fingerprint = _fingerprinting(self.plan.tables, cuts)
-        partial_sums = self._steps(cuts.keys(), are_hashed=True).mapPartitions(fingerprint).collect() if cuts else []
+    def fingerprints(self, plan: LogPlan, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
+        """Gives the fingerprints of the last states of tables (`literal_hashes.fingerprints`).  cuts: of each table, by
+        its number."""
+        if not cuts:
+            return {}
+        key_steps = self._steps(plan, cuts.keys(), are_hashed=True)
         total = {number: [Fingerprint(0, 0, 0)] * (len(table_cuts) + 1) for number, table_cuts in cuts.items()}
-        for number, sums in partial_sums:
+        for number, sums in key_steps.mapPartitions(_fingerprinting(plan.tables, cuts)).collect():
             total[number] = list(map(add, total[number], sums))
         return total
 
-    def inserts(self, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, int, str]]:
-        """Gives the statements that load the last states into temporary tables, each with the numbers of its table and
-        part."""
+    def inserts(self, plan: LogPlan, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, str]]:
+        """Gives the statements that load the last states into temporary tables, each with the number of its table."""
         if not expected_tables:
             return iter(())
-        key_steps = self._steps(expected_tables.keys(), are_hashed=False)
-        load = _loading(self.plan.tables, expected_tables)
+        key_steps = self._steps(plan, expected_tables.keys(), are_hashed=False)
+        load = _loading(plan.tables, expected_tables)
         return iter(key_steps.mapPartitions(load).toLocalIterator(prefetchPartitions=True))
 
-    def _steps(self, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
-        wanted, count = frozenset(numbers), self.buckets
-        step = _stepping(self.plan, wanted, self.event_count, count, self.folder, are_hashed=are_hashed)
-        return self.events.mapPartitions(step).partitionBy(count, int)
+    def _steps(self, plan: LogPlan, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
+        step = _stepping(plan, frozenset(numbers), self._buckets, self._folder, are_hashed=are_hashed)
+        return self._exported.mapPartitions(step).partitionBy(self._buckets, int)
 
 
 class _KeptEvents(NamedTuple):
@@ -185,21 +146,17 @@ class _KeptEvents(NamedTuple):
     size: int
 
 
-def _export_events(tables: Iterable[pa.Table], folder: str | None, count: int) -> Iterator[_KeptEvents]:
+def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[_KeptEvents]:
     for events in tables:
-        messages = np.count_nonzero(np.diff(events["offset"].to_numpy(), prepend=-1))  # a message may hold many events
-        all_bytes = events.nbytes * count / max(1, messages)
-        yield _KeptEvents(_exported(events, folder, all_bytes), _exported(_control_events(events)), events.nbytes)
+        yield _KeptEvents(_exported(events, folder), _exported(_control_events(events)), events.nbytes)
 
 
-def _exported(table: pa.Table, folder: str | None = None, all_bytes: float = 0) -> bytes:
-    """all_bytes: how many bytes the files of the folder will have in all, about."""
-    is_plain = all_bytes <= _MOST_PLAIN_BYTES and has_room(folder, 2 * all_bytes)
-    return exported(partial(_write, table, _PLAIN if is_plain else _COMPRESSED), table.nbytes, folder)
+def _exported(table: pa.Table, folder: str | None = None) -> bytes:
+    return exported(partial(_write, table), table.nbytes, folder)
 
 
-def _write(table: pa.Table, options: pa.ipc.IpcWriteOptions, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+def _write(table: pa.Table, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
         stream.write_table(table)
 
 
@@ -266,20 +223,6 @@ def _is_same(ts: int, place: str, other: str) -> bool:
     return bool(tso_ms(ts) % _SECOND_MS) if by_place is None else by_place
 
 
-def _boundaries(events: pa.Table) -> dict[PartitionId, tuple[np.ndarray, np.ndarray]]:
-    boundaries = events.filter(pc.equal(events["kind"], int(Kind.BOUNDARY))).sort_by("offset")
-    by_partition: dict[PartitionId, tuple[list[int], list[int]]] = {}
-    names = ("topic", "partition", "offset", "commit_ts")
-    for topic, partition, offset, ts in zip(*(boundaries[name].to_pylist() for name in names), strict=True):
-        at, highest = by_partition.setdefault((topic, partition), ([], []))
-        if not highest or ts > highest[-1]:
-            at.append(offset)
-            highest.append(ts)
-    return {
-        where: (np.array(at, np.int64), np.array(highest, np.int64)) for where, (at, highest) in by_partition.items()
-    }
-
-
 def _firsts(events: pa.Table) -> dict[PartitionId, int]:
     timed = events.filter(pc.not_equal(events["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
     where = zip(timed["topic"].to_pylist(), timed["partition"].to_pylist(), strict=True)
@@ -292,7 +235,7 @@ def _bad(events: pa.Table) -> list[tuple[Position, str]]:
 
 
 def _stepping(
-    plan: LogPlan, wanted: frozenset[int], events_in_all: int, count: int, folder: str | None, *, are_hashed: bool
+    plan: LogPlan, wanted: frozenset[int], count: int, folder: str | None, *, are_hashed: bool
 ) -> Callable[[Iterable[_KeptEvents]], Iterator[tuple[int, bytes]]]:
     """Turns events into steps of the wanted tables, by bucket.  count: of buckets.
 
@@ -313,11 +256,10 @@ def _stepping(
 
     def in_buckets(held: list[pa.Table]) -> Iterator[tuple[int, bytes]]:
         all_steps = pa.concat_tables(held)
-        all_bytes = all_steps.nbytes * events_in_all / max(1, all_steps.num_rows)
         for number, bucket in buckets(all_steps, count):
             shares = (_MOST_OF_A_SHARE * size // count for size in (all_steps.num_rows, all_steps.nbytes))
             is_folded = folder is None or _has_enough([bucket], *shares)
-            yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder, all_bytes)
+            yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder)
 
     return step
 
@@ -352,13 +294,12 @@ def _fingerprinting(
 
 def _loading(
     tables: Sequence[ReplicatedTable], expected_tables: Mapping[int, ExpectedTable]
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, int, str]]]:
+) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 
-    def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, int, str]]:
+    def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
         key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-        for number, rows, copies in last_rows(tables, key_steps):
-            for part, insert in expected_tables[number].inserts(rows, copies):
-                yield number, part, insert
+        for number, rows in last_rows(tables, key_steps):
+            yield from ((number, insert) for insert in expected_tables[number].inserts(rows))
 
     return load

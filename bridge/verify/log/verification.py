@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -15,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.config import Settings
-from bridge.errors import StoppedError, UsageError, counted
+from bridge.errors import StoppedError, UsageError
 from bridge.events import Kind
-from bridge.model import PartitionId, TableName, topic_begins
+from bridge.model import TableName, topic_begins
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -26,30 +25,31 @@ from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
 from bridge.mysql.table_definition import list_tables, load_definitions
-from bridge.protocols import PROTOCOLS
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
-from bridge.sources.source import Extent, Source
+from bridge.sources.source import Source
 from bridge.spark.errors import source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
+from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
-from bridge.verify.log.applied_changes import AppliedChanges, positions_read
+from bridge.verify.log.applied_changes import applied_changes, positions_read
 from bridge.verify.log.coverage import Coverage, NameIdentity, NameKey, coverage_of
-from bridge.verify.log.expected_tables import KeyNumbers, find_cuts, is_within, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed, spans
-from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedPart, load, parts_in
+from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
+from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedTable, load
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LoggedShape, LogPlan, Reach
 from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_change, table_notes
-from bridge.verify.log.recompute import Control, FoldedLog, Log
+from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import open_target_snapshot
 
+Fingerprints = Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]]
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
 
@@ -97,8 +97,7 @@ class LogVerification:
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
-            heading = f"makes {self._target} equal to the messages, at applied_ts {report.moment}"
-            report.notes.append(f"{counted(self._fix.write(heading), 'statement')} in {self._options.fix_file}")
+            report.notes.append(self._fix.write(f"{self._target} equal to the messages", report.moment))
         report.seconds = time.monotonic() - began
         return report
 
@@ -116,15 +115,19 @@ class LogVerification:
         options = self._settings.decode_options(tables if tables.rules else None)
         decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
         self._extents = self._source.extents(lambda: spark)
-        count = sum(extent.high - extent.low for extent in self._extents.values())
-        return Log(spark, self._source.everything(self._extents), decode, folder, count)
+        return Log(spark, self._source.everything(self._extents), decode, folder)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
-        cut = _cut_partitions(self._extents, control)
+        gone = sorted(where for where, extent in self._extents.items() if extent.low > 0)
+        cut = {where: control.firsts.get(where, _NEVER) for where in gone}  # up to where lost messages may reach
         present = list_tables(self._look)
         coverage = self._coverage(control, progress, present, max(cut.values(), default=0))
-        plan = self._plan(control, progress, coverage)
+        plan = LogPlan(
+            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)),
+            begins=topic_begins(progress.positions), identity=coverage.identity,
+            filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
+        )  # fmt: skip
         tables, report.tables = self._tables(log.shapes(plan), present, coverage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
@@ -132,20 +135,18 @@ class LogVerification:
                 where=f"pipeline {self._table.name}, applied ts {progress.applied_ts}",
                 fix="compare with the source: --against upstream --upstream URL",
             )
-        folded = log.fold(
-            replace(plan, tables=tuple(table.replicated for table in tables)), control.events, control.size
-        )
+        plan = replace(plan, tables=tuple(table.replicated for table in tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
-        hashed = self._hashed([table for table in tables if table.literals], folded, sessions)
-        parts = parts_in(list(self._divided(tables, hashed, len(sessions))), sessions)
+        hashed = self._hashed([table for table in tables if table.literals], partial(log.fingerprints, plan), sessions)
+        loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(self._loading(tables, hashed))]
         self._listener.stage("recomputing the last state of every key")
-        load(self._target, parts, folded.inserts({part.table.number: part.table.expected_table for part in parts}))
-        loaded = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
-            parts, sessions
+        load(self._target, loaded, log.inserts(plan, {one.table.number: one.table.expected_table for one in loaded}))
+        results = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
+            loaded, sessions
         )
-        for part in parts:
-            part.drop()
-        report.tables += self._results(hashed, parts, loaded)
+        for one in loaded:
+            one.drop()
+        report.tables += self._results(hashed, results)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += cut_notes(cut, self._extents)
@@ -160,19 +161,12 @@ class LogVerification:
         # A target that does not tell names apart by the case of their letters has one table for all of them.
         identity = NameIdentity() if is_folding else NameIdentity.among([*present, *control.names])
         journal = Journal(self._table.name, self._table.schema)
-        changes = AppliedChanges(self._look, journal, progress, self._options).of(control.changes)
+        changes = applied_changes(self._look, journal, progress, self._options, control.changes)
         schemas = {name.schema for name in control.names} | {change.schema for change in changes}
         logged = set(map(identity.schema_key, schemas))
         catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
         primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
-        return coverage_of(control.names, changes, since, identity, primary, control.places)
-
-    def _plan(self, control: Control, progress: Progress, coverage: Coverage) -> LogPlan:
-        return LogPlan(
-            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)), control.boundaries,
-            begins=topic_begins(progress.positions), identity=coverage.identity,
-            filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
-        )  # fmt: skip
+        return coverage_of(control.names, changes, since, identity, primary)
 
     def _filters(self, name: TableName) -> set[tuple[frozenset[Kind], ...]]:
         """Gives which row changes event filters leave out, of each upstream table of a table of the target: by the
@@ -229,7 +223,7 @@ class LogVerification:
                 uncovered="event filters leave out some of its changes, and were others before"
                 if len(self._filters(name)) > 1
                 else "",
-                hides_updates=PROTOCOLS[self._protocol].may_hide_updates,
+                come_in_parts=plan.reach.read is not None,
             )
             if table.shape.actual and not table.uncovered:
                 tables.append(table)
@@ -247,9 +241,9 @@ class LogVerification:
         return tables, results
 
     def _hashed(
-        self, tables: Sequence[LoggedTable], folded: FoldedLog, sessions: Sequence[Session]
+        self, tables: Sequence[LoggedTable], fingerprints: Fingerprints, sessions: Sequence[Session]
     ) -> list[HashedResult]:
-        """Compares what can be compared without loading it."""
+        """Compares what can be compared without loading it.  fingerprints: as `Log.fingerprints` gives them."""
         cuts = {table.number: find_cuts(self._look, table.definition, table.replicated.key) for table in tables}
         recomputed = Recomputed()
         ranges = [
@@ -260,24 +254,19 @@ class LogVerification:
         self._listener.stage("recomputing the last state of every key, and comparing hashes")
         comparison = HashComparison(
             self._throttle(),
-            self._options.chunk_seconds,
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
         readers = [self._reader(session) for session in sessions]
-        return comparison.results(ranges, readers, recomputed, partial(folded.fingerprints, cuts))
+        return comparison.results(ranges, readers, recomputed, partial(fingerprints, cuts))
 
-    def _divided(
-        self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult], count: int
-    ) -> Iterator[LoggedTable]:
-        """Gives the tables that have to be loaded, in parts for `count` sessions."""
+    def _loading(self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult]) -> Iterator[LoggedTable]:
+        """Gives the tables that have to be loaded, with the ranges that do."""
         differ: dict[int, list[KeyNumbers]] = {one.range.table.number: [] for one in hashed}
         for one in hashed:
-            differ[one.range.table.number] += [one.range.numbers] * (one.tally is None)
+            differ[one.range.table.number] += [one.range.numbers] * (one.rows is None)
         for table in tables:
-            if table.number not in differ:
-                yield table.divided(ranges_of(find_cuts(self._look, table.definition, table.replicated.key, count)))
-            elif ranges := differ[table.number]:
-                yield table.divided(spans(sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]), count))
+            if ranges := differ.get(table.number, [WHOLE]):
+                yield table.loading(ranges)
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
@@ -285,35 +274,22 @@ class LogVerification:
     def _reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
 
-    def _results(
-        self, hashed: Iterable[HashedResult], parts: Iterable[LoadedPart], loaded: dict[int, list[TableResult]]
-    ) -> list[TableResult]:
-        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session; rows of
-        those that lie in a part are counted there."""
-        ranges = {part.table.number: part.table.expected_table.ranges for part in parts}
+    def _results(self, hashed: Iterable[HashedResult], loaded: Mapping[int, TableResult]) -> list[TableResult]:
+        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session."""
         equal: dict[int, TableResult] = {}
         for one in hashed:
             table = one.range.table
             result = equal.setdefault(table.number, TableResult(table.name, notes=table_notes(table)))
             result.seconds += one.seconds / self._options.workers
-            if one.tally and not is_within(one.range.numbers, ranges.get(table.number, ())):
-                result.rows, result.chunks = result.rows + one.tally.rows, result.chunks + one.tally.chunks
-        for number, result in equal.items():
-            loaded.setdefault(number, []).append(result)
-        return [TableResult.of_parts(loaded[number], self._options.shown_rows) for number in sorted(loaded)]
-
-
-def _cut_partitions(extents: Mapping[PartitionId, Extent], control: Control) -> dict[PartitionId, int]:
-    """Finds the partitions whose first messages Kafka no longer holds; gives for each the commit_ts (TSO) up to which
-    the lost messages may reach."""
-    return {where: control.firsts.get(where, _NEVER) for where, extent in sorted(extents.items()) if extent.low > 0}
+            if one.rows is not None:
+                result.rows, result.chunks = result.rows + one.rows, result.chunks + 1
+        both = [[one[number] for one in (loaded, equal) if number in one] for number in sorted({**loaded, **equal})]
+        return [TableResult.of_parts(results, self._options.shown_rows) for results in both]
 
 
 def _uncompared(table: LoggedTable, rows: int) -> TableResult:
     """Gives the result of a table of which no row is compared.  rows: how many it has."""
     result = TableResult(table.name, schema=table.schema_findings, notes=table_notes(table))
     if table.is_whole and not table.uncovered:
-        result.extra = rows
-    else:
-        result.not_covered = rows
-    return result
+        return replace(result, extra=rows)
+    return replace(result, not_covered=rows, is_compared=False)

@@ -38,7 +38,7 @@ def settle(
 ) -> list[Difference]:
     """Compares rows again until their time is over, and gives what still differs.
 
-    look: reads the differences among some keys now.
+    look: reads the differences among some keys now; without a key, the rows are the keys.
     A row also agrees when the target has what the source had at an earlier look: a row that changes all the time may
     never be equal at one instant, although the target follows it correctly.
     """
@@ -53,27 +53,13 @@ def settle(
             seen.setdefault(difference.key, set()).add(_state(shape, difference.expected))
         if is_last or not remaining:
             break
-        time.sleep(_FEW_PAUSE if len(remaining) <= _FEW else pause)
+        time.sleep(_FEW_PAUSE if shape.key and len(remaining) <= _FEW else pause)
         pause = min(_LONGEST_PAUSE, pause * 2)
     return remaining
 
 
 def _state(shape: ComparedColumns, row: KeyValues | None) -> Hashable:
     return None if row is None else tuple(shape.comparable(i, value) for i, value in enumerate(row))
-
-
-def persistent(
-    differences: Sequence[Difference], look: Callable[[], list[Difference]], seconds_left: SecondsLeft
-) -> list[Difference]:
-    """Gives what differed at every look, for a table without a key, whose rows cannot be looked up."""
-    pause = _FIRST_PAUSE
-    remaining = list(differences)
-    while remaining and (seconds := seconds_left(len(remaining))) > 0:
-        time.sleep(min(pause, seconds))
-        pause = min(_LONGEST_PAUSE, pause * 2)
-        now = {(difference.finding, difference.key) for difference in look()}
-        remaining = [difference for difference in remaining if (difference.finding, difference.key) in now]
-    return remaining
 
 
 _HEARTBEAT_SECONDS: Final = 30.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from bridge.errors import UsageError, counted
+from bridge.errors import UsageError
 from bridge.filters.routes import with_sources
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.model import TableName, goes_by_partition
@@ -18,15 +18,15 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Definition, ServerKind, ValueClass, list_tables, load_definitions, server_kind
+from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
-from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan, why_rows_stay
+from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import dense_key, in_key_order, key_parts
-from bridge.verify.compare.row_diff import ComparedColumns, Difference
+from bridge.verify.compare.key_sql import in_key_order, key_parts
+from bridge.verify.compare.row_diff import Difference, as_multisets, by_key
 from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
@@ -35,7 +35,7 @@ from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
-from bridge.verify.source.recheck import InFlight, persistent, read_motion, settle
+from bridge.verify.source.recheck import InFlight, read_motion, settle
 from bridge.verify.source.schema_diff import SchemaFindings, as_one, compare_schemas, findings_of
 from bridge.verify.source.target_statements import (
     StatementTranslator,
@@ -67,11 +67,10 @@ class _SourceTable:
 
 
 class _Readers(NamedTuple):
-    """The readers of one worker.  scout: finds the ends of chunks ahead, on the source; None without one."""
+    """The readers of one worker."""
 
     source: SnapshotReader
     target: SnapshotReader
-    scout: SnapshotReader | None = None
 
 
 class SourceVerification:
@@ -83,14 +82,14 @@ class SourceVerification:
         self._target, self._source, self._table = target, source, table
         self._options, self._listener = options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
-        self._pool = ThreadPoolExecutor(3 * options.workers, thread_name_prefix="verify")
+        self._pool = ThreadPoolExecutor(2 * options.workers, thread_name_prefix="verify")
 
     def run(self) -> Report:
         """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
         began = time.monotonic()
         with expected_errors(self._source, self._target), ExitStack() as stack:
             stack.callback(self._pool.shutdown)
-            sources, self._flavour = open_source(self._source, 2 * self._options.workers + 1)
+            sources, self._flavour = open_source(self._source, self._options.workers + 1)
             for session in sources:
                 stack.callback(session.close)
             snapshot = open_target_snapshot(
@@ -128,9 +127,7 @@ class SourceVerification:
             )
             report.seconds = time.monotonic() - began
         if self._fix:
-            report.notes.append(
-                f"{counted(self._fix.write(self._heading(report)), 'statement')} in {self._options.fix_file}"
-            )
+            report.notes.append(self._fix.write(f"{self._target} equal to {self._source}", report.moment))
         self._state.forget()
         return report
 
@@ -143,12 +140,7 @@ class SourceVerification:
             )
         enter_source_snapshot(sources, self._flavour, progress)
 
-    def _heading(self, report: Report) -> str:
-        at = f", at applied_ts {report.moment}" if report.moment else ""
-        return f"makes {self._target} equal to {self._source}{at}"
-
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
-        """sources: one for each of the targets, then their scouts."""
         self._listener.stage("comparing schemas")
         tables, results = self._planned()
         self._listener.plan(sum(table.source.rows for table in tables))
@@ -156,20 +148,19 @@ class SourceVerification:
         self._throttle = Throttle(self._options.max_load, watched, self._listener.stage)
         self._workers = WorkerPool(sorted(tables, key=lambda table: -table.source.rows))
 
-        def work(source: Session, scout: Session, target: Session) -> list[TableResult]:
+        def work(source: Session, target: Session) -> list[TableResult]:
             with self._workers.at_work():
                 readers = _Readers(
                     self._source_reader(source),
                     SnapshotReader(target, is_snapshot=True, place=f"target {self._target}"),
-                    self._source_reader(scout),
                 )
                 results_of_worker = [self._one_table(table, readers) for table in self._workers.own_tables()]
                 for comparison, walk in self._workers.others_tables():
                     comparison.work(walk, readers.source, readers.target)
                 return results_of_worker
 
-        triples = zip(sources, sources[len(targets) :], targets, strict=False)
-        return [*results, *self._workers.results([partial(work, *triple) for triple in triples], self._throttle)]
+        pairs = zip(sources, targets, strict=False)
+        return [*results, *self._workers.results([partial(work, *pair) for pair in pairs], self._throttle)]
 
     def _source_reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=self._flavour is not ServerKind.TIDB, place=f"source {self._source}")
@@ -258,10 +249,14 @@ class SourceVerification:
         name = table.name
         if not table.plan.shape.actual:
             return Tally()
-        if table.target is None and self._fix is None:
+        if table.target is None:
             counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
-            return Tally(rows=sum(map(int, counts)), chunks=1)
-        digest = comparison_digest(table.plan.shape, table.plan.order)
+            tally, shape = Tally(rows=sum(map(int, counts)), chunks=1), table.plan.shape
+            if self._fix:
+                rows = _expected(table, readers.source).fetch("1=1")
+                tally.differences = (by_key if shape.key else as_multisets)(shape, rows, [])
+            return tally
+        digest = comparison_digest(table.plan.shape)
         tally = self._state.tally(name, digest)
         if tally.is_done:
             return tally
@@ -290,27 +285,15 @@ class SourceVerification:
         throttle: Throttle,
         on_chunk: Callable[[Tally], None] = lambda _: None,
     ) -> TableComparison:
-        shape, order = table.plan.shape, table.plan.order
-        source_key, target_key = ([columns[i] for i in order] for columns in (shape.expected, shape.actual))
-        source_parts, target_parts = key_parts(source_key, target_key), key_parts(target_key, source_key)
-        first, *others = (quote_name(*name) + in_key_order(table.source, source_parts) for name in table.shards)
-        expected = Side(readers.source, first, shape.expected, source_parts, others=tuple(others))
-        actual = Side(
-            readers.target,
-            quote_name(*table.target.name) + in_key_order(table.target, target_parts)
-            if table.target
-            else _nothing(shape),
-            shape.actual,
-            target_parts,
-            condition="1=1" if table.target else "1=0",
-            absent=table.plan.absent,
-        )
-        names = [column.name.lower() for column in source_key]
-        is_one = shape.key and not others and all(column.value_class is ValueClass.INTEGER for column in target_key)
-        dense = dense_key((readers.scout or readers.source).rows, table.source, names) if is_one else None
+        shape, target = table.plan.shape, table.target
+        assert target is not None
+        source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
+        parts = key_parts(target_key, source_key)
+        rows = quote_name(*target.name) + in_key_order(target, parts)
+        actual = Side(readers.target, rows, shape.actual, parts)
         return TableComparison(
-            shape, expected, actual, pool=self._pool, throttle=throttle, seconds=self._options.chunk_seconds,
-            on_chunk=on_chunk, scout=readers.scout, dense=dense,
+            shape, _expected(table, readers.source), actual, pool=self._pool, throttle=throttle,
+            seconds=self._options.chunk_seconds, on_chunk=on_chunk,
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
@@ -318,7 +301,7 @@ class SourceVerification:
 
         Nothing is on its way where both sides show one moment, and where no bridge moves the target.
         """
-        if not differences or self._flavour is ServerKind.TIDB or self._progress is None:
+        if not (differences and table.target and self._progress) or self._flavour is ServerKind.TIDB:
             return differences
         by_partition = goes_by_partition(self._progress.positions)
         with self._now() as readers, closing(self._target.connect(autocommit=True)) as session:
@@ -329,11 +312,7 @@ class SourceVerification:
                 look, self._options.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
             )
             comparison = self._comparison(table, readers, self._throttle)
-            if table.plan.shape.key:
-                remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
-            else:
-                again = partial(comparison.run, Tally())
-                remaining = persistent(differences, lambda: again().differences, on_its_way.seconds_left)
+            remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
             if remaining and on_its_way.stuck:
                 self._stuck.append(f"{table.name}: what differs may still be on its way: {on_its_way.stuck}")
             return remaining
@@ -354,7 +333,7 @@ class SourceVerification:
         if not differences and not table.schema.differences:
             return
         schema, name = table.schema, table.target.name if table.target else table.there
-        source = replace(table.source, name=name)
+        source, are_alike = replace(table.source, name=name), not (schema.missing_columns or schema.changed_columns)
         create = reader.text(f"SHOW CREATE TABLE {quote_name(*table.source.name)}", 1)
         if table.target is None:
             self._add_schema(fix, name, create_statements(table.source, create, name))
@@ -363,16 +342,13 @@ class SourceVerification:
                 fix,
                 name,
                 column_statements(source, create, schema.missing_columns, schema.changed_columns),
-                index_statements(source, create, table.schema.missing_indexes, table.target.indexes),
+                index_statements(source, create, schema.missing_indexes, table.target.indexes) if are_alike else (),
             )
             fix.add_schema(opening_statements(table.target, schema.barring_columns))
-        if not differences:
-            return
-        if table.target and (why := why_rows_stay(table.plan, source, table.target)):
-            fix.add_impossible(f"{name} {why}")
-        else:
-            there = catalog_table(source, table.target, schema.changed_columns if table.target else ())
-            fix.add_rows(there, table.plan.shape, differences, table.plan.absent.keys())
+        if not are_alike:
+            fix.add_impossible(f"{name}: once its columns are alike, have verify write a new file")
+        elif differences:
+            fix.add_rows(catalog_table(table.target or source), table.plan.shape, differences)
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""
@@ -387,7 +363,9 @@ class SourceVerification:
         fix.add_schema(*translated)
 
 
-def _nothing(shape: ComparedColumns) -> str:
-    """Gives the FROM clause of a side without rows, for a missing table."""
-    columns = ",".join(f"NULL AS {quote_name(column.name)}" for column in shape.actual)
-    return f"(SELECT {columns}) nothing"
+def _expected(table: _SourceTable, reader: SnapshotReader) -> Side:
+    shape = table.plan.shape
+    source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
+    parts = key_parts(source_key, target_key)
+    first, *others = (quote_name(*name) + in_key_order(table.source, parts) for name in table.shards)
+    return Side(reader, first, shape.expected, parts, others=tuple(others))

@@ -11,7 +11,6 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.verify.compare.checksums import Fingerprint
-from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
@@ -42,17 +41,17 @@ def compared(
         on_range()
         one.recomputed.exception(SECONDS)  # waits, but not for ever
         assert one.expected == Fingerprint(5, 5, 5)
-        return HashedResult(one, Tally(), 0)
+        return HashedResult(one, 0, 0)
 
     monkeypatch.setattr(HashComparison, "result", result)
-    comparison = HashComparison(Throttle({}, {}, print), 0.5, lambda *_: None)
+    comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
     readers = [cast(SnapshotReader, None)] * 2
     assert len(comparison.results(ranges, readers, ranges[0].recomputed, compute)) == len(ranges)
     return begun
 
 
 def test_the_target_hashes_while_executors_compute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges that need no other row count than that of their own cuts come first."""
+    """Ranges of tables that the log holds wholly come first, as no count of their rows has to be known."""
     recomputed, hashing = Recomputed(), threading.Event()
 
     def compute() -> dict[int, list[Fingerprint]]:
@@ -60,7 +59,7 @@ def test_the_target_hashes_while_executors_compute(monkeypatch: pytest.MonkeyPat
         return EXPECTED
 
     ranges = [
-        a_range(WHOLE, 0, recomputed),
+        a_range(WHOLE, 0, recomputed, is_whole=False),
         a_range((1, 9), 1, recomputed, is_whole=False),
         a_range((1, 2), 2, recomputed),
     ]

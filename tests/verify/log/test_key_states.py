@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -21,7 +20,6 @@ from bridge.verify.log.recompute import together
 T = TableName("app", "t")
 TABLE = Table(T, {name: Column(name, "int", None, False) for name in ("id", "v", "w")}, (("id",),), (("id",),))
 KEYED = ReplicatedTable(TABLE, ("id",), frozenset(TABLE.columns))
-KEYLESS = ReplicatedTable(TABLE, (), frozenset({"id", "v"}))
 ALL = Reach(1000, None)
 
 
@@ -48,10 +46,7 @@ def folded(table: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -
     made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
     shared = last_of_some(log.tables, pa.concat_tables([last_of_some(log.tables, made[0]), *made[1:]]))
     return [
-        row | {"copies": count}
-        for _, some in buckets(shared, 3)
-        for _, rows, copies in last_rows(log.tables, some)
-        for row, count in zip(rows.to_pylist(), copies, strict=True)
+        row for _, some in buckets(shared, 3) for _, rows in last_rows(log.tables, some) for row in rows.to_pylist()
     ]
 
 
@@ -128,30 +123,6 @@ def test_schema_changes_are_honoured() -> None:
     for text in ("TRUNCATE t", "ALTER TABLE t RENAME COLUMN v TO w"):
         coverage = coverage_of([T], [LoggedChange(10, False, "app", text, {})]).tables
         assert states([change(5, None, "1,1"), change(15, None, "2,2")], coverage=coverage) == {"2": "2,2"}
-
-
-def copies(changes: list[dict[str, Any]], **plan: Any) -> dict[str, int]:
-    """Image to copies."""
-    return {row["image"].replace(SEP, ","): row["copies"] for row in folded(KEYLESS, changes, **plan)}
-
-
-def test_rows_without_a_key_are_counted() -> None:
-    """Equal rows add up, and go one by one."""
-    changes = [
-        change(1, None, "1,1"),
-        change(2, None, "1,1", offset=3),
-        change(3, "1,1", "1,2"),
-        change(4, None, "1,1"),
-    ]
-    assert copies(changes) == {"1,1": 2, "1,2": 1}
-
-
-def test_rows_without_a_key_that_came_again_below_a_boundary_count_once() -> None:
-    """A producer that restarts sends again what a boundary had vouched for; what came only there counts."""
-    boundaries = {("x", 0): (np.array([10]), np.array([100]))}
-    changes = [change(1, None, "1,1", offset=1), change(1, None, "1,1", offset=11), change(2, None, "2,2", offset=12)]
-    assert copies(changes, boundaries=boundaries) == {"1,1": 1, "2,2": 1}
-    assert copies(changes) == {"1,1": 2, "2,2": 1}
 
 
 def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
 plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(columns)),), {}, Reach(1 << 62, None))
 made = steps(plan, events)
 [(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
-[(_, folded, _)] = last_rows(plan.tables, made)
+[(_, folded)] = last_rows(plan.tables, made)
 print(found.rows, folded.num_rows, {"numba", "bridge.protocols.fast.compiled.functions"} & sys.modules.keys())
 """
 
@@ -73,16 +73,15 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     source = OfEvents(pa.concat_tables(tables))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(tables)))]))
     with without_spark():
-        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None, COUNT)
-    control = log.control()
+        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None)
+    log.control()
     table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
     plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(table.columns)),), {}, Reach(1000, None))
-    folded = log.fold(plan, control.events, control.size)
-    found = folded.fingerprints({0: ()})
+    found = log.fingerprints(plan, {0: ()})
     assert [one.rows for one in found[0]] == [COUNT]
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows, __: [(0, rows.num_rows)])
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: [rows.num_rows])
     expected = ExpectedTable("`e`", cast(Definition, None), ("id",), ("id", "v"))
-    assert sum(rows for _, _, rows in cast(Iterable[tuple[int, int, int]], folded.inserts({0: expected}))) == COUNT
+    assert sum(rows for _, rows in cast(Iterable[tuple[int, int]], log.inserts(plan, {0: expected}))) == COUNT
     assert len(handled) > 2 * LARGE * COUNT // most
     assert max(handled) <= 2 * most
 
@@ -99,7 +98,7 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
     source = OfEvents(pa.concat_tables([first, back, between]))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(part))) for part in parts]))
     with without_spark():
-        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None, 3)
+        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None)
     table = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
     plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(table.columns)),), {}, Reach(1000, None))
     last: list[tuple[int, int]] = []
@@ -109,10 +108,9 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
         return []
 
     monkeypatch.setattr(recompute, "fingerprints", noted)
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows, __: noted(rows))
-    folded = log.fold(plan, 3, 1)
+    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: noted(rows))
     if is_hashed:
-        folded.fingerprints({0: ()})
+        log.fingerprints(plan, {0: ()})
     else:
-        list(folded.inserts({0: ExpectedTable("`e`", cast(Definition, None), ("id",), ())}))
+        list(log.inserts(plan, {0: ExpectedTable("`e`", cast(Definition, None), ("id",), ())}))
     assert last == [(0, 2)]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from bridge.errors import HeldError, SourceError
@@ -16,7 +14,7 @@ from tests.generated.verifying import InMemory, verify_events
 from tests.support.clients import run_file
 from tests.support.command import bridge
 from tests.support.pipelines import run_all
-from tests.support.upstreams import Literal, boundary, events_table, in_one_partition, row_change, schema_change
+from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import execute
 
 
@@ -80,40 +78,11 @@ def test_fixes_of_parts_of_a_table(target: str, tmp_path: Path) -> None:
     execute(target, "CREATE DATABASE m; CREATE TABLE m.t (id INT PRIMARY KEY, u INT UNIQUE, own INT DEFAULT 5)")
     run_all(target, events)
     execute(target, "UPDATE m.t SET u = u + 100, own = id WHERE id IN (1, 7)")
-    assert verify_events(target, events, fixes=tmp_path / "fix.sql").tables[0].different == 2
+    [table] = verify_events(target, events, fixes=tmp_path / "fix.sql").tables
+    assert [(one.commit_ts, one.position) for one in table.shown] == [(11, "cdc/0/1"), (17, "cdc/0/7")]
     run_file(target, tmp_path / "fix.sql")
     assert verify_events(target, events).is_equal
     assert execute(target, "SELECT id, own FROM m.t WHERE own <> 5") == [(1, 1), (7, 7)]
-
-
-PLACED: dict[str, tuple[tuple[str, int], tuple[str, int]]] = {
-    "partitions by number": (("cdc", 2), ("cdc", 10)),
-    "topics by name": (("cdc", 0), ("cdc-b", 0)),
-    "topics before partitions": (("cdc", 3), ("cdd", 1)),
-    "names that end with a blank": (("cdc", 0), ("cdc ", 0)),
-}
-"""Two places in the order in which the bridge merges them."""
-
-
-@pytest.mark.parametrize("case", PLACED)
-def test_spellings_of_a_key_at_one_event_time(target: str, case: str) -> None:
-    """In several partitions they are in the order in which the bridge applies them, whatever their offsets are."""
-    first, second = PLACED[case]
-    named = partial(row_change, table="t", columns=["id", "v"], key=["id"])
-    rows = [(first, 5, named(9, after=["a", 1])), (first, 7, named(10, before=["a", 1]))]
-    rows.append((second, 3, named(10, after=["A", 2])))
-    events = pa.concat_tables(
-        events_table([(partition, offset, row._replace(by_time=True))], topic)
-        for (topic, partition), offset, row in rows
-    )
-    execute(target, "CREATE DATABASE m")
-    execute(target, "CREATE TABLE m.t (id VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)")
-    run_all(target, events, boundary_seconds=None)
-    assert execute(target, "SELECT * FROM m.t") == [("A", 2)]
-    assert verify_events(target, events).is_equal
-    execute(target, "UPDATE m.t SET v = 3")
-    [shown] = verify_events(target, events).tables[0].shown
-    assert shown.position == f"{second[0]}/{second[1]}/3"
 
 
 @pytest.mark.parametrize("key", ["PRIMARY KEY (g)", "PRIMARY KEY (g, w)", "UNIQUE KEY (g)"])

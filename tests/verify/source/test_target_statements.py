@@ -7,7 +7,7 @@ import pytest
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.verify.source.target_statements import column_statements
-from tests.support.verify_servers import Pair, execute
+from tests.support.verify_servers import Pair, execute, said
 
 COLUMNS = [
     ("varchar(9)", "NOT NULL", "varchar(9) CHARACTER SET latin1 COLLATE latin1_bin NOT NULL"),
@@ -35,6 +35,8 @@ def test_columns_get_the_collation_of_the_source(pair: Pair) -> None:
     )
     pair.damage("ALTER TABLE app.t CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, DROP COLUMN w")
     assert not pair.verify().is_equal
+    pair.run_fix()
+    assert said(pair.verify()) == {"t 1 different w"}
     pair.run_fix()
     assert pair.verify().is_equal
     assert execute(pair.target, "SELECT * FROM app.t") == [(1, "x", "b")]
