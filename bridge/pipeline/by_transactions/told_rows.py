@@ -37,13 +37,13 @@ class TransactionRows:
         the event, the number in the transaction, the kind, and the number of its table among `names`.
     """
 
+    names: Sequence[str]
     at: Longs
     numbers: Longs
     rows: Longs
     orders: Longs
     kinds: Longs
     tables: Longs
-    names: Sequence[str]
 
     @cached_property
     def distinct(self) -> Longs:
@@ -53,7 +53,7 @@ class TransactionRows:
 
     def are_all(self, mark: TransactionMark) -> bool:
         """Tells whether these are all rows of a transaction, of which an END counts all."""
-        return len(self.distinct) == mark.count and self._counts(self.distinct) == mark.tables
+        return len(self.distinct) == mark.count and self.counts(self.distinct) == mark.tables
 
     def are_with_rest(self, mark: TransactionMark) -> bool:
         """Tells whether these are all rows of a transaction in whose midst the connector began anew.
@@ -68,15 +68,12 @@ class TransactionRows:
             return False
         identities = list(zip(self.numbers.tolist(), self.rows.tolist(), self.kinds.tolist(), strict=True))
         behind = set(identities[int(chosen[0]) :]) if mark.count else set()
-        return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == mark.tables
+        return behind == {identities[place] for place in chosen.tolist()} and self.counts(chosen) == mark.tables
 
-    def _counts(self, which: Longs) -> dict[str, int]:
+    def counts(self, which: Longs) -> dict[str, int]:
+        """Tells how many of some of them each table has."""
         counts = np.bincount(self.tables[which], minlength=1)
         return {self.names[table]: int(counts[table]) for table in np.flatnonzero(counts).tolist()}
-
-    def missing(self, mark: TransactionMark) -> str:
-        """Tells how many rows of each table have been read, of how many."""
-        return missing_rows(mark, self._counts(self.distinct))
 
 
 def missing_rows(mark: TransactionMark, there: Mapping[str, int]) -> str:
@@ -91,31 +88,25 @@ class Transactions:
     """The rows of all transactions, without copies; sorted by transaction, and in each by their numbers: all rows of a
     transaction of MariaDB 11.4 have one place in the binlog.
 
-    bounds: where each transaction begins, and the end of all.
-    ids: the transactions, each with its number.
-    firsts, lasts: the file and position of the first and of the last row of each.
+    every: the rows.  bounds: where each transaction begins, and the end of all.  ids: the transactions, by number.
     """
 
-    at: Longs
-    numbers: Longs
-    rows: Longs
-    orders: Longs
-    kinds: Longs
-    tables: Longs
-    names: Sequence[str]
+    every: TransactionRows
     bounds: Longs
     ids: Mapping[str, int]
 
     @cached_property
     def firsts(self) -> list[int]:
         """The file and position of the first row of each transaction."""
-        firsts: list[int] = np.minimum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        firsts: list[int] = (
+            np.minimum.reduceat(self.every.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        )
         return firsts
 
     @cached_property
     def lasts(self) -> list[int]:
         """The same of its last row."""
-        lasts: list[int] = np.maximum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        lasts: list[int] = np.maximum.reduceat(self.every.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
         return lasts
 
     @cached_property
@@ -127,8 +118,8 @@ class Transactions:
     def are_numbered(self) -> list[bool]:
         """Whether the rows of each are numbered from 1 on without a gap, as they come in the binlog, so that none is
         there twice."""
-        wrong = self.orders - 1 != np.arange(len(self.orders)) - np.repeat(self.bounds[:-1], self.sizes)
-        wrong[1:] |= (self.numbers[1:] < self.numbers[:-1]) & (self.orders[1:] > 1)
+        wrong = self.every.orders - 1 != np.arange(len(self.every.orders)) - np.repeat(self.bounds[:-1], self.sizes)
+        wrong[1:] |= (self.every.numbers[1:] < self.every.numbers[:-1]) & (self.every.orders[1:] > 1)
         counts = np.add.reduceat(wrong.astype(np.int64), self.bounds[:-1]) if len(self.sizes) else self.sizes
         are: list[bool] = (counts == 0).tolist()
         return are
@@ -136,30 +127,23 @@ class Transactions:
     @cached_property
     def _counts(self) -> list[dict[str, int]]:
         """How many rows of each table each transaction has."""
-        width = max(1, len(self.names))
+        width = max(1, len(self.every.names))
         pairs, counts = np.unique(
-            np.repeat(np.arange(len(self.sizes)), self.sizes) * width + self.tables, return_counts=True
+            np.repeat(np.arange(len(self.sizes)), self.sizes) * width + self.every.tables, return_counts=True
         )
         found: list[dict[str, int]] = [{} for _ in self.sizes]
         which, tables = np.divmod(pairs, width)
         for one, table, count in zip(which.tolist(), tables.tolist(), counts.tolist(), strict=True):
-            found[one][self.names[table]] = count
+            found[one][self.every.names[table]] = count
         return found
 
     def __getitem__(self, one: int) -> TransactionRows:
         """The rows of a transaction, by its number, in the order of the binlog."""
         start, end = self.bounds[one : one + 2].tolist()
-        columns = (self.kinds, self.orders, self.rows, self.numbers)
-        part = start + np.lexsort([column[start:end] for column in columns])
-        return TransactionRows(
-            self.at[part],
-            self.numbers[part],
-            self.rows[part],
-            self.orders[part],
-            self.kinds[part],
-            self.tables[part],
-            self.names,
-        )
+        rows = self.every
+        part = start + np.lexsort([column[start:end] for column in (rows.kinds, rows.orders, rows.rows, rows.numbers)])
+        columns = (rows.at, rows.numbers, rows.rows, rows.orders, rows.kinds, rows.tables)
+        return TransactionRows(rows.names, *(column[part] for column in columns))
 
     def are_all(self, one: int, mark: TransactionMark) -> bool:
         """Tells whether all rows of a transaction are there, of which an END counts all."""
@@ -167,8 +151,10 @@ class Transactions:
 
     def distinct(self, one: int) -> Longs:
         """Gives the numbers, among the rows, of those that are no copies."""
+        if self.are_numbered[one]:
+            return self.every.at[self.bounds[one] : self.bounds[one + 1]]
         rows = self[one]
-        return rows.at if self.are_numbered[one] else rows.at[rows.distinct]
+        return rows.at[rows.distinct]
 
 
 @dataclass(frozen=True)
@@ -288,7 +274,8 @@ class ToldRows:
         firsts = np.flatnonzero(np.diff(codes, prepend=_NONE))
         ids = {self.ids[code]: one for one, code in enumerate(codes[firsts].tolist())}
         told = [name for (name,) in names]
-        return Transactions(at, numbers, rows, orders, kinds, tables[at], told, np.append(firsts, len(at)), ids)
+        every = TransactionRows(told, at, numbers, rows, orders, kinds, tables[at])
+        return Transactions(every, np.append(firsts, len(at)), ids)
 
     def firsts(self) -> dict[PartitionId, int]:
         """Gives the first offset of each partition."""

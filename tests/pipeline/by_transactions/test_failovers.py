@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import SourceError
-from bridge.pipeline.by_transactions.transaction_queue import Place
+from bridge.pipeline.by_transactions.reached import Place
 from bridge.protocols.debezium.transactions import place_of_change
 from tests.pipeline.by_transactions.said import SERVER, Said, change, end, row
 from tests.pipeline.by_transactions.test_transaction_queue import Fed, queue
@@ -55,7 +55,7 @@ def test_a_gtid_at_a_place_on_the_other_side(said: Said, is_restarted: bool) -> 
     """What is not in the target would be taken for a copy, and what is would be applied again."""
     fed = due_before()
     if is_restarted:
-        fed = Fed(queue(Place.read(fed.queue.place.text())))
+        fed = Fed(queue(Place.read(fed.queue.reached.place.text())))
     with pytest.raises(SourceError, match="reads another binlog"):
         fed(said)
 

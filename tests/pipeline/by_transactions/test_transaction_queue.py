@@ -9,7 +9,9 @@ import pytest
 
 from bridge.errors import SourceError
 from bridge.events import Kind
-from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
+from bridge.pipeline.by_transactions.numbering import DueRows
+from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
+from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, TransactionQueue
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, gtid, mark, row
@@ -17,7 +19,7 @@ from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, chan
 
 def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
     """A queue behind a place."""
-    return TransactionQueue(TOPIC, place, 0, more.pop("loose_ends", {}), **more)
+    return TransactionQueue(TOPIC, Reached(place), 0, more.pop("loose_ends", {}), **more)
 
 
 class Fed:
@@ -28,9 +30,9 @@ class Fed:
 
     def __call__(self, *said: Said, now: float = 0.0, settled: bool = True, idle: bool = False) -> list[str]:
         """Takes a micro-batch, and tells what is due: rows by position and row, schema changes by text, in order."""
-        taken = self.queue.take(events(said), self.batch, now)
-        self.passed += [one.text for one in taken.passed]
-        self.repeated += sum(taken.repeated.values())
+        repeated, passed = self.queue.take(events(said), self.batch, now)
+        self.passed += [one.text for one in passed]
+        self.repeated += sum(repeated.values())
         below = math.inf if settled else -1
         settled_at = self.batch if settled else self.batch - 1
         due = self.queue.due(settled_at, now, is_idle=idle, below=below, told_below=below)
@@ -272,7 +274,7 @@ def test_rows_that_are_not_replicated_are_counted() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2)) == ["100"]
     assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
-    assert fed.queue.place == Place(SERVER, 20, 20, gtid("2"))
+    assert fed.queue.reached.place == Place(SERVER, 20, 20, gtid("2"))
 
 
 def test_schema_changes_stand_between_transactions() -> None:
@@ -355,7 +357,7 @@ def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
     due = one.due(0, 0.0, is_idle=False)
     assert due.rows["commit_ts"].to_pylist() == [1000, 1001, 1002]
     assert due.starts.tolist() == [1000, 1002]
-    assert due.places == ((1002, Place(SERVER, 11, 11, gtid("1"))), (1003, Place(SERVER, 20, 20, gtid("2"))))
+    assert due.places == [(1002, Place(SERVER, 11, 11, gtid("1"))), (1003, Place(SERVER, 20, 20, gtid("2")))]
     assert Place.read(due.places[1][1].text()) == due.places[1][1]
 
 
@@ -401,7 +403,7 @@ def test_rows_behind_a_schema_change_that_did_not_wait_for_them() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 30)) == ["100"]
     assert fed(idle=True) == ["ALTER"]
-    for one in (fed, Fed(queue(Place.read(fed.queue.place.text())))):
+    for one in (fed, Fed(queue(Place.read(fed.queue.reached.place.text())))):
         assert one(row("1", 1, 10)) == []
         with pytest.raises(SourceError, match="before a schema change that has run already"):
             one(row("2", 1, 20), end("2", 2, a=1))
