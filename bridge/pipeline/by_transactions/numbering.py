@@ -28,7 +28,7 @@ class End:
     ts: the time that the first tells (TSO).
     batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
         connector began it twice before.
-    first_offset: that of its BEGIN.
+    first_offset: that of its BEGIN.  is_begun: whether there was one.
     """
 
     id: str
@@ -37,6 +37,7 @@ class End:
     batch: int
     not_before: float | None
     first_offset: int
+    is_begun: bool
 
     @property
     def counts_all(self) -> bool:

@@ -158,7 +158,7 @@ class TransactionQueue:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
-            self._ends[mark.id] = End(mark.id, [mark], ts, batch, not_before, first)
+            self._ends[mark.id] = End(mark.id, [mark], ts, batch, not_before, first, times > 0)
         elif not (known := self._ends[mark.id]).counts_all:
             known.marks.append(mark)
             known.batch, known.not_before = batch, now + DOUBT_SECONDS
@@ -344,10 +344,12 @@ class TransactionQueue:
         return whole
 
     def _is_copy(self, end: End, settled: int) -> bool:
-        """Tells whether an END without rows is of a transaction that was due, or that has none."""
+        """Tells whether an END without rows is of a transaction that was due, or that has none; or stands before the
+        first one without its BEGIN, as where a new pipeline takes over from an old one."""
         if end.id in self.reached.gone or (not end.count and end.counts_all):
             return True
-        return end.batch <= settled and (not end.count or self.reached.is_past(end.id))
+        is_before = not (end.is_begun or self.reached.place.id)
+        return end.batch <= settled and (not end.count or is_before or self.reached.is_past(end.id))
 
     def _drop(self, due_ids: Collection[str], statements: Collection[Statement], is_loose: Bools) -> None:
         gone = [code for code, id_ in enumerate(self._rows.ids) if id_ in due_ids]

@@ -196,21 +196,8 @@ class DebeziumDecoder(PlainDecoder):
             if place is not None and not self._tells_transactions and not _is_of_snapshot(source):
                 row_fields = (source.get(name) for name in ("row", "connector", "version"))
                 index = row_index(*row_fields, is_deleted=kind is Kind.DELETE)
-        fields = (
-            kind,
-            commit_ts,
-            index,
-            state.schema,
-            state.table,
-            layout.columns,
-            layout.key,
-            before,
-            after,
-            None,
-            by_time,
-            place,
-        )
-        return _new_event(Event, fields)
+        images = layout.columns, layout.key, before, after
+        return _new_event(Event, (kind, commit_ts, index, state.schema, state.table, *images, None, by_time, place))
 
     @staticmethod
     def _transaction_place(payload: dict[str, Any], source: dict[str, Any]) -> str:

@@ -60,7 +60,7 @@ def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
     """It is due without the rows that it lacks, once all that was sent before its END was read, and this is told."""
     fed = Fed(queue(incomplete={"u:1"}))
     later = [row("2", 1, 20), end("2", 3, a=1)]
-    assert fed(*there, end("1", 1, a=1, b=1), *later, settled=False) == []
+    assert fed(begin("1", 0), *there, end("1", 1, a=1, b=1), *later, settled=False) == []
     assert fed() == [*["100"] * len(there), "200"]
     lacks = "" if there else "s.a: 0 of 1, "
     assert fed.queue.given_up == [(f"the transaction u:1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
@@ -204,6 +204,20 @@ def test_ends_of_what_is_in_the_target_without_rows() -> None:
     assert fed(end("2", 8, a=1), row("2", 1, 20)) == []
     assert fed.queue.is_empty
     assert fed(end("3", 9, a=1), row("3", 1, 30), row("4", 1, 40), end("4", 10, a=1)) == ["400"]
+
+
+def test_an_end_that_stands_before_the_first_transaction() -> None:
+    """A new pipeline takes over where the topics were emptied: a connector that told transactions before sends the END
+    of its last one again.  One whose BEGIN or any of whose rows is there lacks rows, and so does a later one."""
+    fed = Fed(queue())
+    assert fed(end("7", 0, a=2), begin("8", 1), row("8", 1, 80), end("8", 2, a=1), settled=False) == []
+    assert fed() == ["800"]
+    assert fed(end("9", 3, a=1)) == []
+    assert fed.queue.is_short
+    for first in (begin("7", 0), row("7", 2, 70)):
+        fed = Fed(queue())
+        assert fed(first, end("7", 1, a=2), row("8", 1, 80), end("8", 2, a=1)) == []
+        assert fed.queue.is_short
 
 
 def test_an_end_without_rows_that_is_not_past() -> None:
