@@ -87,6 +87,6 @@ def other_binlog(why: str, position: str) -> SourceError:
     return SourceError(
         f"the connector reads another binlog: {why}; nothing tells which of its transactions are in the target",
         where=position,
-        fix="everything before it is in the target; compare it with bridge verify --against upstream, and begin again"
-        " behind the change with a pipeline of another --name",
+        fix="begin a new pipeline behind a new snapshot, under another topic.prefix; bridge help starting has the steps"
+        " by which a connector goes over to another server without one",
     )
