@@ -11,10 +11,9 @@ import pyarrow as pa
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.reached import Place, Reached
-from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows
+from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, partitions_of
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark
 from bridge.rows.gathering import masked, taken
-from bridge.rows.grouping import distinct
 
 _NONE = np.empty(0, np.int64)
 
@@ -158,12 +157,3 @@ class DueRows:
             field_at = EVENT_SCHEMA.get_field_index(name)
             due = due.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
         return masked(due, is_row)
-
-
-def partitions_of(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
-    """Gives the partitions of rows, and for each row the number of its partition."""
-    topics, of_topic = distinct(rows, ("topic",))
-    numbers = rows["partition"].to_numpy().astype(np.int64)
-    width = int(numbers.max(initial=0)) + 1
-    found, codes = np.unique(of_topic * width + numbers, return_inverse=True)
-    return [(topics[one // width][0], one % width) for one in found.tolist()], codes

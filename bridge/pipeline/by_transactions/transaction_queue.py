@@ -16,7 +16,6 @@ Rows of snapshots, and schema changes, are of no transaction; their places in th
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -28,9 +27,9 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
-from bridge.pipeline.by_transactions.numbering import DueRows, End, Item, Statement, partitions_of
+from bridge.pipeline.by_transactions.numbering import DueRows, End, Item, Statement
 from bridge.pipeline.by_transactions.reached import Reached, other_binlog
-from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows
+from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows, partitions_of
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, POSITION_BITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
@@ -40,13 +39,6 @@ from bridge.tso import ms_tso
 DOUBT_SECONDS: Final = 10.0
 """How much longer a transaction is waited for that the connector began twice before its END came: the rows that were
 sent first may be as many as the END of the rest counts."""
-_OF_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-")
-"""The id of a transaction of MariaDB 11.4, all rows of which have one place in the binlog: where the connector began it
-twice, its rows are not told from their copies."""
-_BEGUN_TWICE: Final = (
-    "was begun twice: a connector before 3.7 was restarted in its midst, and since MariaDB gives all rows of a"
-    " transaction one place in its binlog, they are not told from their copies"
-)
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _CHANGE, _WHOLE, _LOOSE = range(3)
@@ -133,14 +125,13 @@ class TransactionQueue:
         return self._take_rows(events.filter(pa.array(is_row))), passed
 
     def _take_marks(self, marks: pa.Table, batch: int, now: float) -> None:
-        for topic, partition in partitions_of(marks)[0]:
-            if (topic, partition) != self.topic:
-                raise SourceError(
-                    f"the mark of a transaction is in {topic}/{partition}, not in the topic of transactions"
-                    f" {self.topic[0]}",
-                    where=f"{topic}/{partition}",
-                    fix="give the topics of one connector only; the topic of transactions has one partition",
-                )
+        for topic, partition in {*partitions_of(marks)[0]} - {self.topic}:
+            where = f"{topic}/{partition}"
+            raise SourceError(
+                f"the mark of a transaction is in {where}, not in the topic of transactions {self.topic[0]}",
+                where=where,
+                fix="give the topics of one connector only; the topic of transactions has one partition",
+            )
         found = sorted(zip(*(marks[name].to_pylist() for name in ("offset", "commit_ts", "text")), strict=True))
         for offset, ts, text in found:
             self._take_mark(TransactionMark.read(text), offset, ts, batch, now)
@@ -200,7 +191,7 @@ class TransactionQueue:
         rows = ToldRows.of(events)
         where, codes = partitions_of(events)
         offsets = rows.table["offset"].to_numpy()
-        self.reached.check_server(rows.servers, _position(where[codes[0]], offsets[0]))
+        self.reached.check_server(rows.table["server"].unique().to_pylist(), _position(where[codes[0]], offsets[0]))
         if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
             raise SourceError(
                 "a file of the upstream's binlog is larger than 4 GiB, and nothing tells the order of what lies beyond",
@@ -366,8 +357,11 @@ def _lacks(end: End, one: int | None, found: Transactions) -> str:
     there: dict[str, int] = {}
     if one is not None:
         rows = found[one]
-        if not end.counts_all and _OF_MARIADB.match(end.id):
-            return _BEGUN_TWICE
+        if not end.counts_all and found.are_at_one_place[one]:
+            return (
+                "was begun twice: a connector before 3.7 was restarted in its midst, and since MariaDB gives all rows"
+                " of a transaction one place in its binlog, they are not told from their copies"
+            )
         if not end.counts_all and any(map(rows.are_with_rest, end.marks)):
             return ""
         there = rows.counts(rows.distinct)

@@ -123,7 +123,7 @@ class DebeziumDecoder(PlainDecoder):
         state = self._states.get((source.get("connector"), source["db"], source["table"], op))
         if state is None:
             if op == "m":
-                return [_watermark(source)]
+                return [Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))]
             state = self._new_state(source, op)
         if state.image is None:
             return [self._truncation(payload, source)]
@@ -192,22 +192,21 @@ class DebeziumDecoder(PlainDecoder):
         if type(commit_ts) is not int or not 0 < commit_ts <= MAX_COMMIT_TS:
             commit_ts, by_time = _commit_ts(payload, source)
         if by_time:
-            place = self._transaction_place(payload, source) if self._tells_transactions else _place(source)
-            if place is not None and not self._tells_transactions and not _is_of_snapshot(source):
+            is_of_snapshot = _is_of_snapshot(source)
+            if self._tells_transactions:
+                place = place_of_row(payload, source, is_of_snapshot=is_of_snapshot)
+            elif (place := _place(source)) is not None and not is_of_snapshot:
                 row_fields = (source.get(name) for name in ("row", "connector", "version"))
                 index = row_index(*row_fields, is_deleted=kind is Kind.DELETE)
         images = layout.columns, layout.key, before, after
         return _new_event(Event, (kind, commit_ts, index, state.schema, state.table, *images, None, by_time, place))
 
-    @staticmethod
-    def _transaction_place(payload: dict[str, Any], source: dict[str, Any]) -> str:
-        return place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source))
-
     def _counted(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
         """Gives the event of a row that is not replicated, where its transaction counts it."""
         if not self._tells_transactions or not payload.get("transaction"):
             return []
-        return [Event(Kind.TRANSACTION, 0, by_time=True, place=self._transaction_place(payload, source))]
+        place = place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source))
+        return [Event(Kind.TRANSACTION, 0, by_time=True, place=place)]
 
     def _without_row(self, payload: dict[str, Any]) -> list[Event]:
         """Gives a schema change, and on request the beginning or end of a transaction; nothing for a heartbeat."""
@@ -336,10 +335,6 @@ def _place(source: dict[str, Any]) -> str | None:
     if type(name) is not str or type(file) is not str or type(position) is not int:
         return None
     return place_in_binlog(name, file, position, source.get("server_id"), source.get("gtid"))
-
-
-def _watermark(source: dict[str, Any]) -> Event:
-    return Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))
 
 
 def _table(source: dict[str, Any]) -> str:

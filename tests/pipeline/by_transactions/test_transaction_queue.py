@@ -421,3 +421,28 @@ def test_rows_behind_a_schema_change_that_did_not_wait_for_them() -> None:
         assert one(row("1", 1, 10)) == []
         with pytest.raises(SourceError, match="before a schema change that has run already"):
             one(row("2", 1, 20), end("2", 2, a=1))
+
+
+@pytest.mark.parametrize("tables", ["abaac", "aaaaa"])
+def test_rows_of_one_place_that_come_again_with_other_numbers(tables: str) -> None:
+    """A connector before 3.7 that was killed behind the END of a transaction of MariaDB sends its rest again, numbered
+    from 1: what stands in its partition behind a number that is not lower is a copy, however partitions are read."""
+    id_ = f"0-1-{7:019}"
+    where = list(zip(tables, [1, 0, 0, 1, 0], strict=True))
+
+    def rows(first: int, offset: int) -> list[Said]:
+        some = enumerate(where[first:], 1)
+        return [row(id_, n, 10, f"s.{name}", offset=offset + n, partition=part) for n, (name, part) in some]
+
+    def ends(offset: int, first: int) -> list[Said]:
+        counts = {name: tables[first:].count(name) for name in tables[first:]}
+        return [begin(id_, offset), end(id_, offset + 1, **counts)]
+
+    sent, again, marks = rows(0, 0), rows(2, 10), ends(0, 0) + ends(2, 2)
+    for read in ([*sent, *again], [*again, *sent], [again[0], *sent, *again[1:]]):
+        assert Fed(queue())(*marks, *read) == ["1", "2", "3", "4", "5"]
+    fed = Fed(queue())
+    assert fed(*marks, *again, *sent[:-1]) == []  # the last row was not sent, and its copy has the number of another
+    assert fed.queue.is_short
+    fed = Fed(queue(incomplete={"0-1-7"}))
+    assert fed(*marks[:2], *sent[1:]) == ["2", "3", "4", "5"]
