@@ -25,7 +25,9 @@ from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
-from bridge.pipeline.by_transactions.transaction_queue import NOWHERE, DueRows, Mark, Place, TransactionQueue
+from bridge.pipeline.by_transactions.numbering import DueRows, Mark
+from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
+from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
@@ -95,9 +97,8 @@ class TransactionOrder(BoundaryOrder):
         self._changes_between = changes_between
         self._place = Place.read(told[0]) if told else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
-        self._queue = TransactionQueue(
-            topic, self._place, progress.applied_ts, dict(self._loose_ends), progress.start_ts, incomplete, most=most
-        )
+        next_ts, start_ts, ends = progress.applied_ts, progress.start_ts, dict(self._loose_ends)
+        self._queue = TransactionQueue(topic, Reached(self._place), next_ts, ends, start_ts, incomplete, most=most)
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
         self._marks: list[Mark] = []
@@ -124,9 +125,9 @@ class TransactionOrder(BoundaryOrder):
             self._came_at = self._clock()
             has_row = (kinds <= int(Kind.DELETE)) | (kinds == int(Kind.TRANSACTION))
             self._with_rows.update(ends_of(masked(batch.events, has_row)))
-        taken = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
-        self._counts.repeated.update(taken.repeated)
-        late = tuple(change for one in taken.passed if (change := self._judged(one)) is not None)
+        repeated, passed = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
+        self._counts.repeated.update(repeated)
+        late = tuple(change for one in passed if (change := self._judged(one)) is not None)
         self._settle()
         self._hand_on(masked(batch.events, ~is_told), late)
 
@@ -158,19 +159,13 @@ class TransactionOrder(BoundaryOrder):
     def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
         now, next_ts = self._clock(), self._queue.next_ts
-        is_idle = self._settled == self._batch and now - self._came_at >= self._idle.seconds
+        is_idle = self._ended or (self._settled == self._batch and now - self._came_at >= self._idle.seconds)
         # before what is due: a process that dies in between reads none again that stands before one that ran
         late = tuple(replace(change, commit_ts=self._queue.next_ts + number) for number, change in enumerate(late))
         self._queue.next_ts += len(late)
-        due = self._queue.due(
-            self._settled,
-            now,
-            is_idle=is_idle or self._ended,
-            is_end=self._ended,
-            below=self._below,
-            told_below=self._told_below,
-        )
-        if (is_idle or self._ended) and self._queue.is_empty:  # an interrupted step may have ended later
+        until = self._below, self._told_below
+        due = self._queue.due(self._settled, now, *until, is_idle=is_idle, is_end=self._ended)
+        if is_idle and self._queue.is_empty:  # an interrupted step may have ended later
             self._queue.next_ts = max(self._queue.next_ts, self._begun_ts)
         self._keep(due)
         self._note_given_up()
@@ -183,7 +178,7 @@ class TransactionOrder(BoundaryOrder):
             replace(
                 control,
                 boundaries=dict.fromkeys(self._read, self._queue.next_ts),
-                changes=late + due.changes,
+                changes=(*late, *due.changes),
                 bad=tuple(self._explained(bad, next_ts) for bad in control.bad),
             ),
         )

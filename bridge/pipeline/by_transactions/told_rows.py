@@ -3,9 +3,11 @@ transactions are whole."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,8 @@ from bridge.spark.kept_rows.places import spilled
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+_OF_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-")
+"""The id of a transaction of MariaDB 11.4, all rows of which have one place in the binlog."""
 _NONE = -1
 _TEXTS = {0: "table of", 1: "server", 5: "transaction"}
 _NUMBERS = {2: "number", 3: "row", 4: "order"}
@@ -37,23 +41,19 @@ class TransactionRows:
         the event, the number in the transaction, the kind, and the number of its table among `names`.
     """
 
+    names: Sequence[str]
     at: Longs
     numbers: Longs
     rows: Longs
     orders: Longs
     kinds: Longs
     tables: Longs
-    names: Sequence[str]
 
     @cached_property
     def distinct(self) -> Longs:
         """Which of them are no copies with another number, in order."""
         _, firsts = np.unique(np.stack([self.numbers, self.rows, self.kinds]), axis=1, return_index=True)
         return np.sort(firsts).astype(np.int64)
-
-    def are_all(self, mark: TransactionMark) -> bool:
-        """Tells whether these are all rows of a transaction, of which an END counts all."""
-        return len(self.distinct) == mark.count and self._counts(self.distinct) == mark.tables
 
     def are_with_rest(self, mark: TransactionMark) -> bool:
         """Tells whether these are all rows of a transaction in whose midst the connector began anew.
@@ -68,15 +68,12 @@ class TransactionRows:
             return False
         identities = list(zip(self.numbers.tolist(), self.rows.tolist(), self.kinds.tolist(), strict=True))
         behind = set(identities[int(chosen[0]) :]) if mark.count else set()
-        return behind == {identities[place] for place in chosen.tolist()} and self._counts(chosen) == mark.tables
+        return behind == {identities[place] for place in chosen.tolist()} and self.counts(chosen) == mark.tables
 
-    def _counts(self, which: Longs) -> dict[str, int]:
+    def counts(self, which: Longs) -> dict[str, int]:
+        """Tells how many of some of them each table has."""
         counts = np.bincount(self.tables[which], minlength=1)
         return {self.names[table]: int(counts[table]) for table in np.flatnonzero(counts).tolist()}
-
-    def missing(self, mark: TransactionMark) -> str:
-        """Tells how many rows of each table have been read, of how many."""
-        return missing_rows(mark, self._counts(self.distinct))
 
 
 def missing_rows(mark: TransactionMark, there: Mapping[str, int]) -> str:
@@ -91,31 +88,25 @@ class Transactions:
     """The rows of all transactions, without copies; sorted by transaction, and in each by their numbers: all rows of a
     transaction of MariaDB 11.4 have one place in the binlog.
 
-    bounds: where each transaction begins, and the end of all.
-    ids: the transactions, each with its number.
-    firsts, lasts: the file and position of the first and of the last row of each.
+    every: the rows.  bounds: where each transaction begins, and the end of all.  ids: the transactions, by number.
     """
 
-    at: Longs
-    numbers: Longs
-    rows: Longs
-    orders: Longs
-    kinds: Longs
-    tables: Longs
-    names: Sequence[str]
+    every: TransactionRows
     bounds: Longs
     ids: Mapping[str, int]
 
     @cached_property
     def firsts(self) -> list[int]:
         """The file and position of the first row of each transaction."""
-        firsts: list[int] = np.minimum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        firsts: list[int] = (
+            np.minimum.reduceat(self.every.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        )
         return firsts
 
     @cached_property
     def lasts(self) -> list[int]:
         """The same of its last row."""
-        lasts: list[int] = np.maximum.reduceat(self.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
+        lasts: list[int] = np.maximum.reduceat(self.every.numbers, self.bounds[:-1]).tolist() if len(self.sizes) else []
         return lasts
 
     @cached_property
@@ -127,48 +118,52 @@ class Transactions:
     def are_numbered(self) -> list[bool]:
         """Whether the rows of each are numbered from 1 on without a gap, as they come in the binlog, so that none is
         there twice."""
-        wrong = self.orders - 1 != np.arange(len(self.orders)) - np.repeat(self.bounds[:-1], self.sizes)
-        wrong[1:] |= (self.numbers[1:] < self.numbers[:-1]) & (self.orders[1:] > 1)
+        wrong = self.every.orders - 1 != np.arange(len(self.every.orders)) - np.repeat(self.bounds[:-1], self.sizes)
+        wrong[1:] |= (self.every.numbers[1:] < self.every.numbers[:-1]) & (self.every.orders[1:] > 1)
         counts = np.add.reduceat(wrong.astype(np.int64), self.bounds[:-1]) if len(self.sizes) else self.sizes
         are: list[bool] = (counts == 0).tolist()
         return are
 
     @cached_property
+    def are_at_one_place(self) -> list[bool]:
+        """Whether each is of MariaDB."""
+        return [_OF_MARIADB.match(id_) is not None for id_ in self.ids]
+
+    @cached_property
     def _counts(self) -> list[dict[str, int]]:
         """How many rows of each table each transaction has."""
-        width = max(1, len(self.names))
+        width = max(1, len(self.every.names))
         pairs, counts = np.unique(
-            np.repeat(np.arange(len(self.sizes)), self.sizes) * width + self.tables, return_counts=True
+            np.repeat(np.arange(len(self.sizes)), self.sizes) * width + self.every.tables, return_counts=True
         )
         found: list[dict[str, int]] = [{} for _ in self.sizes]
         which, tables = np.divmod(pairs, width)
         for one, table, count in zip(which.tolist(), tables.tolist(), counts.tolist(), strict=True):
-            found[one][self.names[table]] = count
+            found[one][self.every.names[table]] = count
         return found
 
     def __getitem__(self, one: int) -> TransactionRows:
         """The rows of a transaction, by its number, in the order of the binlog."""
         start, end = self.bounds[one : one + 2].tolist()
-        columns = (self.kinds, self.orders, self.rows, self.numbers)
-        part = start + np.lexsort([column[start:end] for column in columns])
-        return TransactionRows(
-            self.at[part],
-            self.numbers[part],
-            self.rows[part],
-            self.orders[part],
-            self.kinds[part],
-            self.tables[part],
-            self.names,
-        )
+        rows = self.every
+        numbers = rows.orders if self.are_at_one_place[one] else rows.numbers
+        part = start + np.lexsort([column[start:end] for column in (rows.kinds, rows.orders, rows.rows, numbers)])
+        columns = (rows.at, numbers, rows.rows, rows.orders, rows.kinds, rows.tables)
+        return TransactionRows(rows.names, *(column[part] for column in columns))
 
     def are_all(self, one: int, mark: TransactionMark) -> bool:
         """Tells whether all rows of a transaction are there, of which an END counts all."""
-        return self._counts[one] == mark.tables if self.are_numbered[one] else self[one].are_all(mark)
+        if self.are_numbered[one] or self.are_at_one_place[one]:
+            return self.are_numbered[one] and self._counts[one] == mark.tables
+        rows = self[one]
+        return len(rows.distinct) == mark.count and rows.counts(rows.distinct) == mark.tables
 
     def distinct(self, one: int) -> Longs:
         """Gives the numbers, among the rows, of those that are no copies."""
+        if self.are_numbered[one]:
+            return self.every.at[self.bounds[one] : self.bounds[one + 1]]
         rows = self[one]
-        return rows.at if self.are_numbered[one] else rows.at[rows.distinct]
+        return rows.at[rows.distinct]
 
 
 @dataclass(frozen=True)
@@ -228,12 +223,6 @@ class ToldRows:
         return events.add_column(at, EVENT_SCHEMA.field(at), pa.nulls(table.num_rows, pa.string()))
 
     @cached_property
-    def servers(self) -> list[str]:
-        """Whose binlogs they name."""
-        found: list[str] = pc.unique(self.table["server"]).to_pylist()
-        return found
-
-    @cached_property
     def numbers(self) -> Longs:
         """The file and position of each."""
         numbers: Longs = self.table["number"].to_numpy()
@@ -254,12 +243,6 @@ class ToldRows:
         return self._of_transaction[1]
 
     @cached_property
-    def kinds(self) -> Longs:
-        """The kind of each event."""
-        kinds: Longs = self.table["kind"].to_numpy().astype(np.int64)
-        return kinds
-
-    @cached_property
     def is_loose(self) -> Bools:
         """Which rows are of no transaction."""
         is_loose: Bools = self.codes == (self.ids.index(NO_TRANSACTION) if NO_TRANSACTION in self.ids else _NONE)
@@ -273,12 +256,27 @@ class ToldRows:
         return is_of
 
     @cached_property
+    def _is_again(self) -> Bools:
+        """Which rows of MariaDB's transactions come again, with other numbers, as a connector before 3.7 sends the rest
+        of one: those that stand in their partition behind a number that is not lower."""
+        is_again = np.zeros(len(self), np.bool_)
+        at = np.flatnonzero(np.array([_OF_MARIADB.match(id_) is not None for id_ in self.ids], np.bool_)[self.codes])
+        if len(at):
+            offsets, orders = (self.table[name].to_numpy()[at] for name in ("offset", "order"))
+            where, partitions = partitions_of(self.table)
+            groups = self.codes[at] * len(where) + partitions[at]
+            sorting = np.lexsort([offsets, groups])
+            ascending = groups[sorting] * (orders.max() + 1) + orders[sorting]
+            is_again[at[sorting[1:]]] = ascending[1:] <= np.maximum.accumulate(ascending)[:-1]
+        return is_again
+
+    @cached_property
     def transactions(self) -> Transactions:
         """The rows of all transactions, without copies."""
-        at = np.flatnonzero(~self.is_loose)
-        rows, orders = (self.table[name].to_numpy() for name in ("row", "order"))
+        at = np.flatnonzero(~(self.is_loose | self._is_again))
+        rows, orders, kinds = (self.table[name].to_numpy().astype(np.int64) for name in ("row", "order", "kind"))
         names, tables = distinct(self.table, ("table of",))
-        columns = [part[at] for part in (self.kinds, rows, self.numbers, orders, self.codes)]
+        columns = [part[at] for part in (kinds, rows, self.numbers, orders, self.codes)]
         sorting = np.lexsort(columns)
         columns, at = [part[sorting] for part in columns], at[sorting]
         is_new = np.ones(len(at), np.bool_)
@@ -288,13 +286,21 @@ class ToldRows:
         firsts = np.flatnonzero(np.diff(codes, prepend=_NONE))
         ids = {self.ids[code]: one for one, code in enumerate(codes[firsts].tolist())}
         told = [name for (name,) in names]
-        return Transactions(at, numbers, rows, orders, kinds, tables[at], told, np.append(firsts, len(at)), ids)
+        every = TransactionRows(told, at, numbers, rows, orders, kinds, tables[at])
+        return Transactions(every, np.append(firsts, len(at)), ids)
 
     def firsts(self) -> dict[PartitionId, int]:
         """Gives the first offset of each partition."""
-        if not len(self):
-            return {}
-        found = self.table.select(["topic", "partition", "offset"]).group_by(["topic", "partition"])
-        firsts = found.aggregate([("offset", "min")])
-        names = ("topic", "partition", "offset_min")
-        return {(t, p): o for t, p, o in zip(*(firsts[name].to_pylist() for name in names), strict=True)}
+        where, codes = partitions_of(self.table)
+        firsts = np.full(len(where), np.iinfo(np.int64).max)
+        np.minimum.at(firsts, codes, self.table["offset"].to_numpy())
+        return dict(zip(where, firsts.tolist(), strict=True))
+
+
+def partitions_of(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
+    """Gives the partitions of rows, and for each row the number of its partition."""
+    topics, of_topic = distinct(rows, ("topic",))
+    numbers = rows["partition"].to_numpy().astype(np.int64)
+    width = int(numbers.max(initial=0)) + 1
+    found, codes = np.unique(of_topic * width + numbers, return_inverse=True)
+    return [(topics[one // width][0], one % width) for one in found.tolist()], codes

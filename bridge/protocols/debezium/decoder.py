@@ -120,7 +120,7 @@ class DebeziumDecoder(PlainDecoder):
         state = self._states.get((source.get("connector"), source["db"], source["table"], op))
         if state is None:
             if op == "m":
-                return [_watermark(source)]
+                return [Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))]
             state = self._new_state(source, op)
         if state.image is None:
             return [self._truncation(payload, source)]
@@ -334,10 +334,6 @@ def _place(source: dict[str, Any]) -> str | None:
     if type(name) is not str or type(file) is not str or type(position) is not int:
         return None
     return place_in_binlog(name, file, position, source.get("server_id"), source.get("gtid"))
-
-
-def _watermark(source: dict[str, Any]) -> Event:
-    return Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))
 
 
 def _table(source: dict[str, Any]) -> str:

@@ -9,7 +9,9 @@ import pytest
 
 from bridge.errors import SourceError
 from bridge.events import Kind
-from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, NOWHERE, DueRows, Place, TransactionQueue
+from bridge.pipeline.by_transactions.numbering import DueRows
+from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
+from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, TransactionQueue
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, gtid, mark, row
@@ -17,7 +19,7 @@ from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, chan
 
 def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
     """A queue behind a place."""
-    return TransactionQueue(TOPIC, place, 0, more.pop("loose_ends", {}), **more)
+    return TransactionQueue(TOPIC, Reached(place), 0, more.pop("loose_ends", {}), **more)
 
 
 class Fed:
@@ -28,9 +30,9 @@ class Fed:
 
     def __call__(self, *said: Said, now: float = 0.0, settled: bool = True, idle: bool = False) -> list[str]:
         """Takes a micro-batch, and tells what is due: rows by position and row, schema changes by text, in order."""
-        taken = self.queue.take(events(said), self.batch, now)
-        self.passed += [one.text for one in taken.passed]
-        self.repeated += sum(taken.repeated.values())
+        repeated, passed = self.queue.take(events(said), self.batch, now)
+        self.passed += [one.text for one in passed]
+        self.repeated += sum(repeated.values())
         below = math.inf if settled else -1
         settled_at = self.batch if settled else self.batch - 1
         due = self.queue.due(settled_at, now, is_idle=idle, below=below, told_below=below)
@@ -58,7 +60,7 @@ def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
     """It is due without the rows that it lacks, once all that was sent before its END was read, and this is told."""
     fed = Fed(queue(incomplete={"u:1"}))
     later = [row("2", 1, 20), end("2", 3, a=1)]
-    assert fed(*there, end("1", 1, a=1, b=1), *later, settled=False) == []
+    assert fed(begin("1", 0), *there, end("1", 1, a=1, b=1), *later, settled=False) == []
     assert fed() == [*["100"] * len(there), "200"]
     lacks = "" if there else "s.a: 0 of 1, "
     assert fed.queue.given_up == [(f"the transaction u:1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
@@ -204,6 +206,20 @@ def test_ends_of_what_is_in_the_target_without_rows() -> None:
     assert fed(end("3", 9, a=1), row("3", 1, 30), row("4", 1, 40), end("4", 10, a=1)) == ["400"]
 
 
+def test_an_end_that_stands_before_the_first_transaction() -> None:
+    """A new pipeline takes over where the topics were emptied: a connector that told transactions before sends the END
+    of its last one again.  One whose BEGIN or any of whose rows is there lacks rows, and so does a later one."""
+    fed = Fed(queue())
+    assert fed(end("7", 0, a=2), begin("8", 1), row("8", 1, 80), end("8", 2, a=1), settled=False) == []
+    assert fed() == ["800"]
+    assert fed(end("9", 3, a=1)) == []
+    assert fed.queue.is_short
+    for first in (begin("7", 0), row("7", 2, 70)):
+        fed = Fed(queue())
+        assert fed(first, end("7", 1, a=2), row("8", 1, 80), end("8", 2, a=1)) == []
+        assert fed.queue.is_short
+
+
 def test_an_end_without_rows_that_is_not_past() -> None:
     """The connector died with the rows unsent, and sends again from a transaction that is in the target."""
     fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
@@ -272,7 +288,7 @@ def test_rows_that_are_not_replicated_are_counted() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2)) == ["100"]
     assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
-    assert fed.queue.place == Place(SERVER, 20, 20, gtid("2"))
+    assert fed.queue.reached.place == Place(SERVER, 20, 20, gtid("2"))
 
 
 def test_schema_changes_stand_between_transactions() -> None:
@@ -355,7 +371,7 @@ def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
     due = one.due(0, 0.0, is_idle=False)
     assert due.rows["commit_ts"].to_pylist() == [1000, 1001, 1002]
     assert due.starts.tolist() == [1000, 1002]
-    assert due.places == ((1002, Place(SERVER, 11, 11, gtid("1"))), (1003, Place(SERVER, 20, 20, gtid("2"))))
+    assert due.places == [(1002, Place(SERVER, 11, 11, gtid("1"))), (1003, Place(SERVER, 20, 20, gtid("2")))]
     assert Place.read(due.places[1][1].text()) == due.places[1][1]
 
 
@@ -401,7 +417,32 @@ def test_rows_behind_a_schema_change_that_did_not_wait_for_them() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 30)) == ["100"]
     assert fed(idle=True) == ["ALTER"]
-    for one in (fed, Fed(queue(Place.read(fed.queue.place.text())))):
+    for one in (fed, Fed(queue(Place.read(fed.queue.reached.place.text())))):
         assert one(row("1", 1, 10)) == []
         with pytest.raises(SourceError, match="before a schema change that has run already"):
             one(row("2", 1, 20), end("2", 2, a=1))
+
+
+@pytest.mark.parametrize("tables", ["abaac", "aaaaa"])
+def test_rows_of_one_place_that_come_again_with_other_numbers(tables: str) -> None:
+    """A connector before 3.7 that was killed behind the END of a transaction of MariaDB sends its rest again, numbered
+    from 1: what stands in its partition behind a number that is not lower is a copy, however partitions are read."""
+    id_ = f"0-1-{7:019}"
+    where = list(zip(tables, [1, 0, 0, 1, 0], strict=True))
+
+    def rows(first: int, offset: int) -> list[Said]:
+        some = enumerate(where[first:], 1)
+        return [row(id_, n, 10, f"s.{name}", offset=offset + n, partition=part) for n, (name, part) in some]
+
+    def ends(offset: int, first: int) -> list[Said]:
+        counts = {name: tables[first:].count(name) for name in tables[first:]}
+        return [begin(id_, offset), end(id_, offset + 1, **counts)]
+
+    sent, again, marks = rows(0, 0), rows(2, 10), ends(0, 0) + ends(2, 2)
+    for read in ([*sent, *again], [*again, *sent], [again[0], *sent, *again[1:]]):
+        assert Fed(queue())(*marks, *read) == ["1", "2", "3", "4", "5"]
+    fed = Fed(queue())
+    assert fed(*marks, *again, *sent[:-1]) == []  # the last row was not sent, and its copy has the number of another
+    assert fed.queue.is_short
+    fed = Fed(queue(incomplete={"0-1-7"}))
+    assert fed(*marks[:2], *sent[1:]) == ["2", "3", "4", "5"]

@@ -1,0 +1,159 @@
+"""What is due, with its numbers: each row has a commit_ts of its own, and transactions ascend with their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bridge.events import EVENT_SCHEMA, Kind
+from bridge.model import PartitionId, SchemaChange
+from bridge.pipeline.by_transactions.reached import Place, Reached
+from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, partitions_of
+from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark
+from bridge.rows.gathering import masked, taken
+
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass
+class End:
+    """The ENDs of a transaction.
+
+    id: the transaction.
+    marks: one that counts all of its rows; or those of its rests, where the connector began it twice before its END.
+    ts: the time that the first tells (TSO).
+    batch: in which micro-batch it came.  not_before: when it may be due at the earliest (the clock's seconds), if the
+        connector began it twice before.
+    first_offset: that of its BEGIN.  is_begun: whether there was one.
+    """
+
+    id: str
+    marks: list[TransactionMark]
+    ts: int
+    batch: int
+    not_before: float | None
+    first_offset: int
+    is_begun: bool
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether it counts all rows."""
+        return self.not_before is None
+
+    @property
+    def count(self) -> int:
+        """The most rows that it counts."""
+        return max([mark.count for mark in self.marks])
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A schema change that waits.  number: its file and position.  id: its GTID, NO_TRANSACTION where it tells none."""
+
+    change: SchemaChange
+    number: int
+    id: str
+    where: PartitionId
+    offset: int
+    is_of_snapshot: bool
+
+
+Item = End | Statement | Longs
+"""A transaction; a schema change; which of the rows are of no transaction, and at one place."""
+
+
+class Mark(NamedTuple):
+    """Rows of no transaction, or a schema change, of one partition.
+
+    numbers: the commit_ts that each got, ascending.  ends: the offset behind each.
+    """
+
+    where: PartitionId
+    numbers: Longs
+    ends: Longs
+
+
+class DueRows:
+    """What has become due, in order, with its numbers.
+
+    waiting: the rows among which it is.  reached: moves with it.
+    start_ts: what tells an earlier time is left out, since it is in the target (TSO).
+    end: the number behind all of it; at first, the first number (TSO).
+    topic: that of transactions.
+    changes: schema changes with their numbers.
+    places: the place that is reached when everything below a commit_ts is in the target.
+    marks: what of it is of no transaction.
+    """
+
+    def __init__(self, waiting: ToldRows, reached: Reached, start_ts: int, end: int, topic: str) -> None:
+        self._waiting, self._reached, self._start_ts, self.end, self._topic = waiting, reached, start_ts, end, topic
+        self._at, self._numbers, self._starts = [_NONE], [_NONE], [_NONE]
+        self.changes: list[SchemaChange] = []
+        self.places: list[tuple[int, Place]] = []
+        self.marks: list[Mark] = []
+
+    def add(self, item: Item, number: int) -> None:
+        """Numbers what is next; number: its file and position."""
+        if isinstance(item, Statement):
+            self._add_change(item, number)
+        elif isinstance(item, End):
+            self._add_transaction(item, number)
+        else:
+            self._add_loose(item)
+        self.places.append((self.end, self._reached.place))
+
+    def _add_change(self, item: Statement, number: int) -> None:
+        ts = max(self.end, item.change.commit_ts)
+        if item.change.commit_ts >= self._start_ts:
+            self.changes.append(replace(item.change, commit_ts=ts))
+        self.marks.append(Mark(item.where, np.array([ts]), np.array([item.offset + 1])))
+        if not item.is_of_snapshot:
+            place = self._reached.place
+            id_ = place.id if item.id == NO_TRANSACTION else item.id
+            self._reached.move(place._replace(number=number, id=id_), item.id, self._topic)
+        self.end = ts + 1
+
+    def _add_transaction(self, item: End, number: int) -> None:
+        ts, found = max(self.end, item.ts), self._waiting.transactions
+        at = found.distinct(found.ids[item.id])
+        if item.ts < self._start_ts:
+            at = at[:0]
+        self._at.append(at)
+        self._numbers.append(np.arange(ts, ts + len(at)))
+        self._starts.append(np.array([ts]))
+        self._reached.move(Place(self._reached.place.server, number, number, item.id), item.id, self._topic)
+        self.end = ts + max(1, len(at))
+
+    def _add_loose(self, at: Longs) -> None:
+        part = self._waiting.table.select(["topic", "partition", "offset", "commit_ts"]).take(pa.array(at))
+        order = np.lexsort([part[name].to_numpy() for name in ("offset", "partition")])
+        part, at = part.take(pa.array(order)), at[order]
+        times = part["commit_ts"].to_numpy()
+        ts = max(self.end, int(times.min()))
+        own = np.arange(ts, ts + len(at))
+        self._at.append(at[times >= self._start_ts])
+        self._numbers.append(own[times >= self._start_ts])
+        self._starts.append(own)
+        partitions, codes = partitions_of(part)
+        ends = part["offset"].to_numpy() + 1
+        self.marks += [Mark(one, own[codes == code], ends[codes == code]) for code, one in enumerate(partitions)]
+        self.end = ts + len(at)
+
+    @property
+    def starts(self) -> Longs:
+        """The commit_ts at which one may cut."""
+        return np.concatenate(self._starts)
+
+    @property
+    def rows(self) -> pa.Table:
+        """The row changes in order (EVENT_SCHEMA), each with its number as commit_ts."""
+        due = self._waiting.events(taken(self._waiting.table, np.concatenate(self._at)))
+        is_row = due["kind"].to_numpy() <= int(Kind.DELETE)
+        by_time = pa.repeat(False, due.num_rows)
+        for name, column in (("commit_ts", pa.array(np.concatenate(self._numbers))), ("by_time", by_time)):
+            field_at = EVENT_SCHEMA.get_field_index(name)
+            due = due.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
+        return masked(due, is_row)
