@@ -22,8 +22,6 @@ Streams = list[list[Event]]
 """The messages of each partition."""
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same histories in every run, as of all properties (`tests/conftest.py`)."""
-MANY = settings(FEW, max_examples=3000, derandomize=False)
-"""For the soak: other histories in every run."""
 
 
 class Crash(Exception):  # noqa: N818  # the end of a process, not an error
