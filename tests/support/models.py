@@ -58,11 +58,6 @@ class FakeTarget:
     values: dict[int, int] = field(default_factory=dict)
     ran: list[SchemaChange] = field(default_factory=list)
 
-    @property
-    def texts_run(self) -> list[str]:
-        """The statements of the schema changes that ran."""
-        return [change.text for change in self.ran]
-
     def check_commit(self) -> None:
         """Fails when a transaction has left what the upstream never had."""
         raise NotImplementedError
