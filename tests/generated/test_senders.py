@@ -24,7 +24,7 @@ from tests.generated.senders import BEGIN_MS, DATABASE, SENDERS, Debezium, Happe
 from tests.generated.senders import Message as Sent
 from tests.support.pipelines import admin, run_all, sql
 
-RUNS: Final = 8
+RUNS: Final = 6
 """Of each sender."""
 UP: Final = "upstream"
 MOST_STOPS: Final = 0.5
