@@ -188,6 +188,7 @@ def test_the_target_is_what_the_upstream_was(
         reader.query(f"INSERT INTO truth.t VALUES ({values})")
     selected = ", ".join(f"HEX({column})" if column in ("b1", "b9", "bin", "p") else column for column in VALUES)
     found, wanted = (reader.query(f"SELECT {selected} FROM {schema}.t ORDER BY id") for schema in ("shop", "truth"))
+    reader.query("DROP DATABASE truth")
     reader.close()
     assert found == wanted
     verified = bridge("verify", *arguments, "--json")

@@ -323,14 +323,13 @@ def test_a_partition_added_meanwhile_is_read(bridge_at_work: Running) -> None:
 
 
 def test_sigterm_ends_it_with_0(bridge_at_work: Running) -> None:
-    """To the group, as systemd may send it, so that the JVM may be gone first; in mid-stream, and while it is paused;
-    what is in the target is the upstream's once the rest is replayed."""
+    """In mid-stream, and while it is paused; what is in the target is the upstream's once the rest is replayed."""
     process = bridge_at_work.process
     paused = len(re.findall("waiting_for='paused by", process.log))
     bridge("ctl", "pause", "--target", bridge_at_work.target)
     try:
         process.wait_for(lambda: len(re.findall("waiting_for='paused by", process.log)) > paused, "the pause")
-        process.signal_group(signal.SIGTERM)
+        process.signal(signal.SIGTERM)
     finally:
         bridge("ctl", "resume", "--target", bridge_at_work.target)
     assert process.wait() == 0, process.end_of_log

@@ -77,8 +77,7 @@ def test_a_short_catch_up_leaves_nothing(target: str, kafka: Kafka, topic: Topic
     assert list(left.iterdir()) == []
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
 def test_a_signal_to_the_group_ends_it_with_0(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals
 ) -> None:
