@@ -42,12 +42,16 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "types.jsonl": b'{"partition":{},"offset":[],"value":7}\n',
         "huge.jsonl": b'{"partition":0,"offset":1e400,"value":null}\n',
         "base64.jsonl": b'{"partition":0,"offset":0,"value":"\xc3\xa4=="}\n',
+        "null.jsonl": b"null\n",
+        "partition.jsonl": b'{"offset":3,"value":null}\n',
+        "offset.jsonl": b'{"partition":0}\n',
         "junk.toml": b"\x00\xff",
         "broken.toml": b"[target\n",
         "deep.toml": b"a = " + b"[" * 5000,
         "list.toml": b"target = [1]\n",
         "type.toml": b"[target]\nurl = 7\n",
         "date.toml": b"name = 2026-01-01\n",
+        "range.toml": b"[target]\nretry_seconds = -1\n",
         "dotted.toml": b'[source.kafka]\nsecurity.protocol = "SSL"\n',
         "junk.password": b"\xff\xfe",
         "empty.sql": b"",
@@ -119,6 +123,7 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("status", "--config", "{files}/list.toml"), "target is a section"),
     (2, ("status", "--config", "{files}/type.toml"), "target.url"),
     (2, ("status", "--config", "{files}/date.toml"), "name"),
+    (2, ("status", "--config", "{files}/range.toml"), "range.toml"),
     (2, ("status", "--config", "{files}/dotted.toml"), "quotes"),
     (2, ("status", "--set", "target"), "has no value"),
     (2, ("status", "--set", "=x"), "unknown setting"),
@@ -130,17 +135,25 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("status", "--target", NOWHERE, "--set", "target.password_file={files}/junk.password"), "not UTF-8"),
     (2, ("status", "--target", NOWHERE, "--set", "target.tls_ca=/x"), "target.tls"),
     (2, ("status", "--target", NOWHERE, "--set", "target.tls=verify-ca", "--set", "target.tls_ca={files}"), "tls_ca"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "x"), "unknown protocol"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", "soon"), "neither a TSO"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--from", "soon"), "neither a TSO"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", ""), "neither a TSO"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--from-dump", ""), "cannot be read"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--until", "1732165807"), "1970-01-01"),
+    *(
+        (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", *flags), words)
+        for *flags, words in (
+            ("--protocol", "x", "unknown protocol"),
+            ("--until", "1732165807", "1970-01-01"),
+            ("--filter", "no-dot", "quote the name"),
+            ("--name", "", "at least 1 character"),
+            ("--from-dump", "", "cannot be read"),
+            ("--protocol", "canal-json", "--timezone", "Mars/Base", "Mars/Base"),
+            ("--consistency", "x", "consistency"),
+            ("--on-bad-message", "x", "on_bad_message"),
+            *(
+                (flag, moment, "neither a TSO")
+                for flag in ("--from", "--until")
+                for moment in ("soon", "", "99999999999999999999", "9999-01-01", "1969-12-31")
+            ),
+        )
+    ),
     (2, ("verify", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--fix-sql", "{files}"), "is a directory"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "canal-json", "--timezone",
-         "Mars/Base"), "Mars/Base"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--consistency", "x"), "consistency"),
-    (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--on-bad-message", "x"), "on_bad_message"),
     (2, ("ddl", "translate", "--input", "{files}/some.jsonl", "--flavour", "oracle-1"), "no known protocol"),
     (2, ("ddl", "translate", "--flavour", "mysql-8.0"), "stdin"),
     # sources
@@ -149,7 +162,7 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("inspect", "--input", "{files}/none.jsonl"), "no capture file"),
     (2, ("inspect", "--input", "{files}/empty"), "holds no *.jsonl"),
     *((2, ("inspect", "--input", "{files}/" + f"{name}.jsonl"), "not a captured message")
-      for name in ("junk", "array", "types", "huge", "base64")),
+      for name in ("junk", "array", "types", "huge", "base64", "null", "partition", "offset")),
     (2, ("inspect", "--input", "{files}/junk.toml"), "not a captured message"),
     (2, ("ddl", "translate", "--input", "{files}/junk.jsonl", "--flavour", "mysql-8.0"), "not a captured message"),
     (2, ("inspect", *KAFKA, "--set", "source.kafka.no.such=1"), "unknown setting source.kafka.no.such"),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parent.parent
-IN_SUITE = {"a setting", "a module"}
+IN_SUITE = {"a setting"}
 COPIED = ("bridge", "conf", "tests", "README.md", "pyproject.toml")
 TOY_MESSAGE = (
     b'{"id":1,"database":"shop","table":"toys","pkNames":["id"],"isDdl":false,"type":"INSERT","es":1700000000000,'

@@ -31,7 +31,6 @@ WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])
 Consistency = StrEnum("Consistency", [(name, name) for name in catching_up.CONNECTIONS])
 AxisName = StrEnum("AxisName", [(name, name) for name in growth.axes(0)])
 HEADLINES = [WorkloadName["real"], WorkloadName["sysbench"]]
-PLOTS = Path(__file__).with_name("plots")
 
 
 class Part(StrEnum):
@@ -114,16 +113,14 @@ def measure_growth(
         float, typer.Option("--share", min=0.001, max=1, help="Of each point's row changes, for a quick look.")
     ] = 1,
     rounds: RoundsFlag = 1,
-    plots: Annotated[Path, typer.Option("--plots", help="Where the plots and growth.json go.")] = PLOTS,
+    json_file: JsonFlag = None,
 ) -> None:
-    """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 10,000 tables, 4 to 200 columns; as JSON and
-    SVG."""
-    when, known = about(), growth.axes(largest, share)
+    """Catch-up rates at 1 to 16 partitions, 1e5 to 1e7 events, 1 to 10,000 tables, 4 to 200 columns."""
+    found, known = about(), growth.axes(largest, share)
     with servers() as running:
         chosen = [known[str(name)] for name in axis or known]
-        found = growth.measure(running, chosen, str(consistency), rounds, say)
-    growth.draw(found, when, plots)
-    say(f"written to {plots}")
+        found["growth"] = growth.measure(running, chosen, str(consistency), rounds, say)
+    end(found, json_file)
 
 
 @app.command(name="large")
@@ -184,7 +181,7 @@ def say(what: str) -> None:
 
 def end(found: dict[str, Any], json_file: Path | None) -> None:
     """Shows and writes what was found."""
-    report.show(found)
+    print(report.markdown(found))
     if json_file:
         json_file.write_text(json.dumps(found, indent=2) + "\n")
 

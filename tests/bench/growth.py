@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,7 +12,6 @@ from typing import Any
 from tests.bench.bridges import Measured, Servers
 from tests.bench.catching_up import CONNECTIONS, Case, filled, replayed
 from tests.bench.ceiling import ReadyMade
-from tests.bench.svg import line_plot
 from tests.bench.workload import PARTITIONS, WORKLOADS, Workload
 
 PROTOCOL = "canal-json"
@@ -107,16 +105,3 @@ def _point(servers: Servers, axis: Axis, point: Point, consistency: str, rounds:
 def _median_per_second(axis: Axis, point: Point, rates: Sequence[float]) -> int:
     """In the axis's unit, of rates in row changes."""
     return round(statistics.median(rates) * (point.value if axis.unit == "column values" else 1))
-
-
-def draw(found: dict[str, Any], about: dict[str, Any], folder: Path) -> None:
-    """One SVG for each axis, and the numbers beside them; axes that were not measured now keep theirs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    numbers = folder / "growth.json"
-    known = json.loads(numbers.read_text(encoding="utf-8")) if numbers.exists() else {}
-    for name, axis in found.items():
-        known[name] = {**about, **axis}
-        points, ceiling = ([(p["at"], p[rate]) for p in axis["points"]] for rate in ("per_s", "ceiling_per_s"))
-        side = f"{axis['unit']} per second; grey: the server's ceiling"
-        (folder / f"{name}.svg").write_text(line_plot(points, name, side, ceiling), encoding="utf-8")
-    numbers.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")

@@ -1,33 +1,15 @@
-"""What was found, as a table for the terminal and as Markdown."""
+"""What was found, as tables in Markdown."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-WIDTH = 160
 Rows = list[tuple[str, ...]]
 
 
-def show(found: dict[str, Any]) -> None:
-    """Every table of a document."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    for title, head, rows in tables(found):
-        table = Table(title=title, title_justify="left")
-        for number, name in enumerate(head):
-            table.add_column(name, justify="left" if number == 0 else "right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    print(markdown(found))
-
-
 def markdown(found: dict[str, Any]) -> str:
-    """The same for the README."""
+    """Every table of a document."""
     parts = []
     for title, head, rows in tables(found):
         lines = [_line(head), _line("---" for _ in head), *map(_line, rows)]

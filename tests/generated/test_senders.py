@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from tests.generated.senders import BEGIN_MS, DATABASE, SENDERS, Debezium, Happe
 from tests.generated.senders import Message as Sent
 from tests.support.pipelines import admin, run_all, sql
 
-RUNS: Final = 4
+RUNS: Final = 6
 """Of each sender."""
 UP: Final = "upstream"
 MOST_STOPS: Final = 0.5
@@ -356,8 +356,13 @@ def _applied(url: str, events: pa.Table, cuts: Sequence[int], random: Random, **
     return None
 
 
-def one_run(url: str, kind: str, seed: int) -> str:
-    """How a run ended: `equal`, `rightly stopped` or `stopped`.  Fails where it is none of them."""
+def nobody(_events: pa.Table, _protocol: str) -> None:
+    """Looks."""
+
+
+def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None] = nobody) -> str:
+    """How a run ended: `equal`, `rightly stopped` or `stopped`.  Fails where it is none of them.  look: is given the
+    events of a run that ended equal, and their protocol."""
     random = Random(f"{kind} {seed}")
     tables = random.choice((1, 2, 4, 12, 100))
     sender = drawn(kind, random)
@@ -424,6 +429,7 @@ def one_run(url: str, kind: str, seed: int) -> str:
     assert ends_at is None, f"{told}: it went on behind a schema change that cannot be read"
     want, got = upstream.state(), state_of(url)
     assert got == want, (told, [f"{one.number} {one.text or (one.table, one.after)}" for one in upstream.done])
+    look(events, sender.protocol)
     return "equal"
 
 

@@ -24,8 +24,8 @@ SAID_SECONDS = 120.0
 
 PARENT = """
 import os, signal, sys, time
-from bridge.local import Kafka, MariaDB
-server = {kind}().start()
+from bridge.local import MariaDB
+server = MariaDB().start()
 print(server.pid, server.port, server.folder, flush=True)
 {then}
 """
@@ -43,11 +43,11 @@ class Parent:
 
 @pytest.fixture
 def parent() -> Iterator[Callable[..., Parent]]:
-    """`parent(kind, then)` starts a process which starts a server of that kind and goes on with `then`."""
+    """`parent(then)` starts a process which starts a server and goes on with `then`."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(kind: str = "MariaDB", then: str = "time.sleep(600)") -> Parent:
-        command = [sys.executable, "-c", PARENT.format(kind=kind, then=then)]
+    def start(then: str = "time.sleep(600)") -> Parent:
+        command = [sys.executable, "-c", PARENT.format(then=then)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0, start_new_session=True)
         started.append(process)
         pid, port, folder = said_by(process).split(maxsplit=2)
@@ -93,12 +93,10 @@ def nothing_is_left(of: Parent, supervisor: int) -> bool:
     return not (is_alive(of.server_pid) or is_alive(supervisor) or of.folder.exists())
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"), [("MariaDB", signal.SIGKILL), ("MariaDB", signal.SIGTERM), ("Kafka", signal.SIGKILL)]
-)
-def test_parent_is_killed(parent: Callable[..., Parent], kind: str, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_parent_is_killed(parent: Callable[..., Parent], number: signal.Signals) -> None:
     """A parent that cannot clean up leaves no server, no supervisor and no temp folder."""
-    one = parent(kind)
+    one = parent()
     supervisor = parent_of(one.server_pid)
     assert is_alive(one.server_pid)
     assert one.folder.exists()

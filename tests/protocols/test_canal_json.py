@@ -516,11 +516,11 @@ BAD: list[tuple[bytes | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "why"), BAD, ids=[row[-1] for row in BAD])
-def test_bad(value: bytes | None, why: str) -> None:
+def test_bad() -> None:
     """What is not understood whole is BAD, and the reason says what and where."""
-    [event] = decode("canal-json", b"", value)
-    assert why in reason(event)
+    for value, why in BAD:
+        [event] = decode("canal-json", b"", value)
+        assert why in reason(event), value
 
 
 def test_timestamp_needs_a_zone() -> None:

@@ -60,21 +60,23 @@ def test_what_is_no_block(plain: bytes) -> None:
 PACKED = lz4.frame.compress(b"some content, some content", content_checksum=True)
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [PACKED[:end] for end in range(4, len(PACKED))]
-    + [PACKED + b"x", PACKED + PACKED, PACKED[:12] + b"\xff" + PACKED[13:], PACKED[:-1] + bytes([PACKED[-1] ^ 1])],
-)
-def test_broken_frames(broken: bytes) -> None:
+def test_broken_frames() -> None:
     """A frame that is cut off, followed by anything, or altered is refused."""
-    with pytest.raises(DecodeError, match="lz4 frame"):
-        decompressed(broken)
+    changed = (
+        PACKED + b"x",
+        PACKED + PACKED,
+        PACKED[:12] + b"\xff" + PACKED[13:],
+        PACKED[:-1] + bytes([PACKED[-1] ^ 1]),
+    )
+    for broken in (*(PACKED[:end] for end in range(4, len(PACKED))), *changed):
+        with pytest.raises(DecodeError, match="lz4 frame"):
+            decompressed(broken)
 
 
-@pytest.mark.parametrize("header_checksum", range(256))
-def test_boasting_frame(header_checksum: int) -> None:
+def test_boasting_frame() -> None:
     """A frame that claims an absurd size gets no memory for it (one of the 256 headers is sound)."""
     packed = bytearray(lz4.frame.compress(b"x" * 100, store_size=True))
-    packed[6:15] = b"\xff\xff\xff\xff\xff\xff\xff\x00" + bytes([header_checksum])
-    with pytest.raises(DecodeError, match="lz4 frame"):
-        decompressed(bytes(packed))
+    for header_checksum in range(256):
+        packed[6:15] = b"\xff\xff\xff\xff\xff\xff\xff\x00" + bytes([header_checksum])
+        with pytest.raises(DecodeError, match="lz4 frame"):
+            decompressed(bytes(packed))

@@ -323,11 +323,11 @@ BAD: list[tuple[bytes | None, bytes | None, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value", "why"), BAD, ids=[row[-1] for row in BAD])
-def test_bad(key: bytes | None, value: bytes | None, why: str) -> None:
+def test_bad() -> None:
     """What is not understood whole is BAD, and the reason says what and where."""
-    [event] = decode("open-protocol", key, value)
-    assert why in reason(event)
+    for key, value, why in BAD:
+        [event] = decode("open-protocol", key, value)
+        assert why in reason(event), (key, value)
 
 
 def test_timestamp_needs_a_zone() -> None:

@@ -129,7 +129,7 @@ def runs(examples: int) -> settings:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@runs(20)
+@runs(8)
 @given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
 def test_windows_give_the_upstream_states(
     bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect
@@ -173,7 +173,7 @@ def _unchanged(shape: Shape) -> str:
 
 
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.uniques])
-@runs(12)
+@runs(6)
 @given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
 def test_redone_changes_come_out_right(bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect) -> None:
     """The same changes again, in windows cut elsewhere, over a target that already holds their end: a table with a key

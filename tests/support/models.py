@@ -22,8 +22,6 @@ Streams = list[list[Event]]
 """The messages of each partition."""
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same histories in every run, as of all properties (`tests/conftest.py`)."""
-MANY = settings(FEW, max_examples=3000, derandomize=False)
-"""For the soak: other histories in every run."""
 
 
 class Crash(Exception):  # noqa: N818  # the end of a process, not an error
@@ -59,11 +57,6 @@ class FakeTarget:
     ids: list[int] = field(default_factory=list)
     values: dict[int, int] = field(default_factory=dict)
     ran: list[SchemaChange] = field(default_factory=list)
-
-    @property
-    def texts_run(self) -> list[str]:
-        """The statements of the schema changes that ran."""
-        return [change.text for change in self.ran]
 
     def check_commit(self) -> None:
         """Fails when a transaction has left what the upstream never had."""

@@ -80,7 +80,7 @@ def test_a_worker_that_is_killed_costs_nothing_but_time(
     settings = [part for key, value in sizes.items() for part in ("--set", f"stream.{key}={value}")]
     arguments = kafka_arguments("run", kafka.bootstrap_servers, name, target, "--consistency", consistency, *settings)
     with Cluster(workers=2) as cluster, submit(tmp_path, cluster.url, *arguments) as process:
-        process.says("spark_started")  # what came before, the driver would have read alone
+        process.says("spark_started")
         fill(kafka.bootstrap_servers, name, sent)
         process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
         if consistency == "parallel":

@@ -12,7 +12,7 @@ from tests.support.command import bridge
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(("policy", "is_compacted"), [("compact", True), ("compact,delete", True), ("delete", False)])
+@pytest.mark.parametrize(("policy", "is_compacted"), [("compact,delete", True), ("delete", False)])
 def test_a_compacted_topic_is_named(
     target: str, kafka: Kafka, topic: Callable[..., str], policy: str, is_compacted: bool
 ) -> None:

@@ -58,7 +58,7 @@ def test_rows_are_read_back(
     assert len(set(stand_in.asked)) >= 7
 
 
-@pytest.mark.parametrize("variant", CUT_ROWS)
+@pytest.mark.parametrize("variant", some_of([*CUT_ROWS], "open-handle-key-only"))
 def test_put_aside_and_tried_again(
     target: str, old_target: str, golden: Path, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,10 +165,9 @@ def test_a_cut_open_protocol_batch_stops_the_bridge(target: str, golden: Path, t
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("variant", ["canal-ext", "open"])
-def test_a_timestamp_without_a_zone_stops_the_bridge(target: str, golden: Path, variant: str) -> None:
+def test_a_timestamp_without_a_zone_stops_the_bridge(target: str, golden: Path) -> None:
     """Exit 3, naming position and --timezone; with the zone the same pipeline goes on."""
-    arguments = replay_arguments(golden, variant, "all_types", target)
+    arguments = replay_arguments(golden, "open", "all_types", target)
     at = arguments.index("--timezone")
     ended = bridge(*arguments[:at], *arguments[at + 2 :])
     assert_one_line(ended, 3, "capture/", "--timezone")
@@ -195,11 +194,7 @@ def test_the_files_of_a_folder_are_one_input(target: str, golden: Path, tmp_path
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("protocol", ["canal-json", "auto"])
-@pytest.mark.parametrize(
-    "broken",
-    ["{", '{"partition":0}', '{"offset":3,"value":null}', "null", "[1]", '{"partition":"x","offset":1}', '"a"'],
-)
+@pytest.mark.parametrize(("broken", "protocol"), [("{", "canal-json"), ('{"partition":0}', "auto")])
 def test_a_broken_capture_line_is_named(
     target: str, bank: list[Line], tmp_path: Path, broken: str, protocol: str
 ) -> None:
@@ -211,7 +206,7 @@ def test_a_broken_capture_line_is_named(
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("name", ["a b#c.jsonl", "x[1]{2}*?.jsonl", "100%.jsonl", "ü表,.capture", "._a:b.jsonl"])
+@pytest.mark.parametrize("name", ["a b#c[1]{2}*?.jsonl", "._ü表,:100%.capture"])
 def test_any_file_name_will_do(target: str, bank: list[Line], tmp_path: Path, name: str) -> None:
     """A capture file is read whatever its name is."""
     path = write_lines(tmp_path / name, bank[:400])
@@ -221,60 +216,16 @@ def test_any_file_name_will_do(target: str, bank: list[Line], tmp_path: Path, na
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_capture_file_is_no_failure(target: str, tmp_path: Path, content: str) -> None:
+def test_an_empty_capture_file_is_no_failure(target: str, tmp_path: Path) -> None:
     """Nothing to do: exit 0, or 4 with --until."""
     path = tmp_path / "empty.jsonl"
-    path.write_text(content)
-    assert replay(path, target).code == 0
+    for content in ("", "\n\n"):
+        path.write_text(content)
+        assert replay(path, target).code == 0
     assert replay(path, target, "--until", "470611876306747392").code == 4
 
 
 # --- settings
-
-WRONG: dict[str, list[str]] = {
-    "unknown flag": ["--nope"],
-    "unknown protocol": ["--protocol", "canal"],
-    "unknown zone": ["--timezone", "Mars/Olympus"],
-    "no MySQL address": ["--target", "postgres://x@y/"],
-    "no URL": ["--target", "here"],
-    "no such file": ["--input", "/nowhere/x.jsonl"],
-    "filter": ["--filter", "no-dot"],
-    "from": ["--from", "yesterday"],
-    "from above every TSO": ["--from", "99999999999999999999"],
-    "from after every TSO": ["--from", "9999-01-01"],
-    "until before 1970": ["--until", "1969-12-31"],
-    "until": ["--until", "soon"],
-    "until above every TSO": ["--until", "99999999999999999999"],
-    "set without value": ["--set", "stream.trigger_ms"],
-    "set unknown": ["--set", "stream.nope=1"],
-    "set wrong": ["--set", "stream.trigger_ms=abc"],
-    "set a section": ["--set", "target=mysql://root@127.0.0.1/"],
-    "consistency": ["--consistency", "eventual"],
-    "on bad message": ["--on-bad-message", "ignore"],
-    "configuration": ["--config", "/nowhere/bridge.toml"],
-    "name": ["--name", ""],
-}
-
-
-@pytest.mark.parametrize("flags", WRONG.values(), ids=WRONG.keys())
-def test_wrong_settings_end_with_2(golden: Path, flags: list[str]) -> None:
-    """Before any connection is made, without a traceback."""
-    given = {"--protocol": "canal-json", "--target": URL, "--input": str(capture(golden, "canal-ext", "keys"))}
-    ended = bridge("replay", *(part for pair in given.items() for part in pair), *flags)
-    assert ended.code == 2, ended.err
-    assert "Traceback" not in ended.err
-
-
-@pytest.mark.parametrize(
-    "text", ['target = "x"', "[target]\nretry_seconds = -1", "[stream", "[target]\npassword = 'x'", "nope = 1"]
-)
-def test_a_wrong_configuration_ends_with_2(golden: Path, tmp_path: Path, text: str) -> None:
-    """Whatever is wrong with the file, and whatever else is given; the message says where it stands."""
-    config = tmp_path / "bridge.toml"
-    config.write_text(text)
-    path = capture(golden, "canal-ext", "keys")
-    assert_one_line(replay(path, URL, "--config", str(config)), 2, "bridge.toml")
 
 
 def test_a_command_without_target_or_source_ends_with_2(target: str) -> None:

@@ -13,6 +13,8 @@ from tests.support.captures import Line, write_lines
 from tests.support.command import bridge
 from tests.support.debezium_wire import NATIVE_SOURCE, TS_MS
 from tests.support.golden import Reader
+from tests.support.pipelines import sql
+from tests.system.test_verify import found as differences
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -142,12 +144,12 @@ class Connector:
 
 def history(connector: Connector) -> None:
     """A snapshot of row 3, then the binlog: rows 1 and 2 in a table that is truncated once in between."""
-    for sql in (
+    for text in (
         "SET character_set_server=utf8mb4",
         "DROP TABLE IF EXISTS `shop`.`t`",
         "DROP DATABASE IF EXISTS `shop`",
     ):
-        connector.ddl(sql, "true")
+        connector.ddl(text, "true")
     connector.ddl("CREATE DATABASE `shop` CHARSET utf8mb4", "true")
     connector.ddl("USE `shop`", "true")
     connector.ddl(CREATE, "true")
@@ -166,24 +168,18 @@ def history(connector: Connector) -> None:
     "name",
     [pytest.param(name, marks=() if name.startswith("schemas") else pytest.mark.soak) for name in VARIANTS],
 )
-def test_the_target_is_what_the_upstream_was(target: str, tmp_path: Path, name: str) -> None:
-    """Every type, in the modes that the message or the settings tell, ends as SQL alone would have left it."""
+def test_the_target_is_what_the_upstream_was(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Every type, in the modes that the message or the settings tell, ends as SQL alone would have left it; verify
+    finds that equal, and rows that were damaged."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     connector = Connector(VARIANTS[name])
     history(connector)
     capture = write_lines(tmp_path / "shop.jsonl", connector.lines)
     settings = [part for setting in VARIANTS[name].settings for part in ("--set", f"debezium.{setting}")]
-    ended = bridge(
-        "replay",
-        "--protocol",
-        "debezium",
-        "--input",
-        str(capture),
-        "--target",
-        target,
-        "--set",
-        "ddl.source=mysql-8",
-        *settings,
-    )
+    arguments = ("--protocol", "debezium", "--input", str(capture), "--target", target, *settings)
+    ended = bridge("replay", *arguments, "--set", "ddl.source=mysql-8")
     assert ended.code == 0, ended.err
     reader = Reader(target)
     reader.query("CREATE DATABASE truth")
@@ -192,5 +188,12 @@ def test_the_target_is_what_the_upstream_was(target: str, tmp_path: Path, name: 
         reader.query(f"INSERT INTO truth.t VALUES ({values})")
     selected = ", ".join(f"HEX({column})" if column in ("b1", "b9", "bin", "p") else column for column in VALUES)
     found, wanted = (reader.query(f"SELECT {selected} FROM {schema}.t ORDER BY id") for schema in ("shop", "truth"))
+    reader.query("DROP DATABASE truth")
     reader.close()
     assert found == wanted
+    verified = bridge("verify", *arguments, "--json")
+    assert (verified.code, differences(verified)) == (0, set()), verified.err
+    sql(target, "UPDATE shop.t SET f = 0.2 WHERE id = 2", "DELETE FROM shop.t WHERE id = 3", "SELECT 1")
+    assert differences(bridge("verify", *arguments, "--json")) == {
+        ("shop.t", "different", "2", "f"), ("shop.t", "missing", "3"),
+    }  # fmt: skip

@@ -33,7 +33,7 @@ def test_killed_in_mid_stream_it_ends_equal(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, events: int, settings: Sequence[str]
 ) -> None:
     """Steps go over several connections, of the driver or of executors; a kill between any of them changes nothing in
-    the end, and neither does that 15,000 messages are read while Spark starts."""
+    the end."""
     name, upstream = topic(PARTITIONS), Upstream(WORKLOADS["sysbench"])
     fill(kafka.bootstrap_servers, name, messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
     with admin(target) as session:

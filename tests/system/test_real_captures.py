@@ -21,7 +21,7 @@ MYSQL = ("--set", "ddl.source=mysql-8", "--timezone", "UTC")
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize("server", ["target", pytest.param("mysql_target", marks=pytest.mark.soak)])
 def test_a_connector_that_restarts_again_and_again(
     real_senders: Path, server: str, request: pytest.FixtureRequest
 ) -> None:

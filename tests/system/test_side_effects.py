@@ -26,7 +26,6 @@ OFFICIAL = {"_tidb": None, "id": 7, "es": 1700000000000}
     [
         (CASCADE, OFFICIAL, "foreign key"),
         (CASCADE, OFFICIAL | {"id": 0}, ""),
-        (TRIGGER, OFFICIAL, "trigger grow on d.t"),
         (TRIGGER, OFFICIAL | {"id": 0}, "trigger grow on d.t"),
     ],
 )

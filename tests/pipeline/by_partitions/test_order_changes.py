@@ -1,5 +1,5 @@
 """A topic whose upstream was upgraded, or downgraded, in mid-stream: with the extension boundaries and commit ts begin
-to come, without it they end.  Model check, in the manner of `test_sequenced_model`."""
+to come, without it they end.  Model check, in the manner of `test_model`."""
 
 from __future__ import annotations
 

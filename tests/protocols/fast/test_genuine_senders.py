@@ -221,18 +221,18 @@ ODD_SOURCES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("taught", [{}, {"gtid": "a:7"}, {"gtid": "0-1-7"}], ids=str)
-@pytest.mark.parametrize("odd", ODD_SOURCES, ids=str)
-def test_every_place_and_time(taught: dict[str, Any], odd: dict[str, Any]) -> None:
+def test_every_place_and_time(taught: dict[str, Any]) -> None:
     """What a sound message teaches gives no other place or time to an odd one than parsing does."""
 
     def message(source: dict[str, Any]) -> Pair:
         return b'{"id":1}', native("c", {"id": 1, "v": "x"}, source=NATIVE_SOURCE | {"file": "b.000001"} | source)
 
-    decoder = decoder_of("debezium")
-    usual, other = message(taught), message(taught | odd)
-    assert _compared(decoder, "debezium", [usual] * 4) == {0, 1, 2, 3}
-    assert _compared(decoder, "debezium", [usual, other, usual]) >= {0, 2}
-    _compared(decoder, "debezium", [other] * 4)
+    usual = message(taught)
+    for odd in ODD_SOURCES:
+        decoder, other = decoder_of("debezium"), message(taught | odd)
+        assert _compared(decoder, "debezium", [usual] * 4) == {0, 1, 2, 3}, odd
+        assert _compared(decoder, "debezium", [usual, other, usual]) >= {0, 2}, odd
+        _compared(decoder, "debezium", [other] * 4)
 
 
 ODD_SETS = ["", "a:1-5", "a:1-0", "a:1-05", "a:1-5:7-9", "a:2-5", "a:5", "a:1-5,b:1-7", "b:1-5,a:1-7", "a:1-5, b:1-3",
@@ -241,20 +241,20 @@ ODD_SETS = ["", "a:1-5", "a:1-0", "a:1-05", "a:1-5:7-9", "a:2-5", "a:5", "a:1-5,
             ",".join(f"s{n}:1-5" for n in range(64)), "x", None, 7]  # fmt: skip
 
 
-@pytest.mark.parametrize("gtids", ODD_SETS, ids=str)
 @pytest.mark.parametrize("more", [{}, {"id": 0}, {"es": 1}, {"es": 1_795_662_226}, {"old": [{"id": None}]}], ids=str)
-def test_every_set_of_gtids_of_canal(gtids: Any, more: dict[str, Any]) -> None:
+def test_every_set_of_gtids_of_canal(more: dict[str, Any]) -> None:
     """A place from the last number of each server or domain, or none."""
     message: dict[str, Any] = {
         "data": [{"id": "1", "v": "x"}], "database": "d", "es": 1_795_662_226_000, "gtid": "a:1-5,b:1-3", "id": 3,
         "isDdl": False, "mysqlType": {"id": "INT", "v": "VARCHAR(9)"}, "old": [{"v": "y"}], "pkNames": ["id"],
         "sql": "", "sqlType": {"id": 4, "v": 12}, "table": "t", "ts": 1_795_662_227_000, "type": "UPDATE",
     }  # fmt: skip
-    usual, other = orjson.dumps(message), orjson.dumps(message | {"gtid": gtids} | more)
-    decoder = decoder_of("canal-json")
-    assert _compared(decoder, "canal-json", [(None, usual)] * 4) == {0, 1, 2, 3}
-    assert _compared(decoder, "canal-json", [(None, usual), (None, other), (None, usual)]) >= {0, 2}
-    _compared(decoder, "canal-json", [(None, other)] * 4)
+    usual = orjson.dumps(message)
+    for gtids in ODD_SETS:
+        decoder, other = decoder_of("canal-json"), orjson.dumps(message | {"gtid": gtids} | more)
+        assert _compared(decoder, "canal-json", [(None, usual)] * 4) == {0, 1, 2, 3}, gtids
+        assert _compared(decoder, "canal-json", [(None, usual), (None, other), (None, usual)]) >= {0, 2}, gtids
+        _compared(decoder, "canal-json", [(None, other)] * 4)
 
 
 def test_the_compiled_functions_have_room_for_every_place_that_they_are_taught() -> None:

@@ -175,7 +175,7 @@ def session(target: str) -> Iterator[Session]:
         yield session
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 60), marks=pytest.mark.soak)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 60), marks=pytest.mark.soak)], ids=["few", "many"])
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
 def test_parts_of_rows_give_the_upstream_rows(

@@ -189,10 +189,10 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "target", "expected"), PAIRS)
-def test_fit(source: str, target: str, expected: Fit) -> None:
+def test_fit() -> None:
     """Narrower, or different, only where nothing that the source could mean would fit."""
-    assert fit_of(source, target) is expected
+    for source, target, expected in PAIRS:
+        assert fit_of(source, target) is expected, (source, target)
 
 
 @pytest.mark.parametrize(
