@@ -219,8 +219,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
 
 
 def _site(rules: DdlRules, target: Capabilities, around: Surroundings, timezone: str | None) -> Site:
-    checks = rules.enforces_checks
-    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone, enforces_checks=checks)
+    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone)
 
 
 def split(text: str) -> list[str]:

@@ -3,9 +3,7 @@ sequences, which MariaDB and TiDB have; elsewhere the rows bring their values.""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import renamed_column
@@ -14,7 +12,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
-from bridge.ddl.server_features import Feature, Flavour
+from bridge.ddl.server_features import Feature
 from bridge.model import TableName
 
 _KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
@@ -77,9 +75,6 @@ def _name(default: Sequence[Token], schema: str) -> TableName:
     return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")
 
 
-_ZERO: Final = re.compile(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE", re.IGNORECASE)
-
-
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
     if site.target.has(Feature.GENERATED_NULL):
@@ -95,15 +90,6 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
             if column[i].word == "NULL":
                 is_not = column[i - 1].word == "NOT"
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
-
-
-def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces PERSISTENT, MariaDB's older word for STORED."""
-    del site
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
-                yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -122,44 +108,6 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
             yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
 
 
-def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
-    and gives them an empty one, which is no JSON and has no place in another server's."""
-    is_of_mariadb = site.source == "mariadb"
-    if is_of_mariadb == (site.target.flavour is Flavour.MARIADB):
-        return
-    is_asked = statement.classified.kind is StatementKind.ALTER_TABLE and not site.is_approved
-    for item in statement.items:
-        column = item.definition
-        words = [token.word for _, token, depth in with_depth(column) if depth == 0]
-        is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
-        if not is_new or ("NOT", "NULL") not in pairwise(words) or {"DEFAULT", "AS"} & set(words):
-            continue
-        if not is_of_mariadb:
-            end = column[1].span[1]
-            yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
-        elif is_asked and site.around.has_rows(statement.classified.tables[0]):
-            raise UnsupportedError(
-                f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
-                " cannot have: approve the statement to give its rows the JSON null"
-            )
-
-
-def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
-    which means the year 2000."""
-    is_of_tidb = site.is_from_tidb
-    if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
-        return
-    for item in statement.items:
-        column = item.definition
-        for i, token, depth in with_depth(column):
-            is_default = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "DEFAULT"
-            if is_default and at(column, 1).word == "YEAR" and _ZERO.fullmatch(at(column, i + 1).text):
-                text = "'0'" if is_of_tidb else "'0000'"
-                yield Edit(*column[i + 1].span, text, "TiDB takes 0 as the default of a YEAR for 2000")
-
-
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Turns vectors, which come as text, into a text column where the target's VECTOR accepts no text."""
     if site.target.has(Feature.VECTOR_TEXT):
@@ -174,22 +122,6 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             yield Edit(
                 *span_of(item.definition[1 : end + 1]), "LONGTEXT", "the target keeps a vector as the text it comes as"
             )
-
-
-def invisible_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Makes a column that `SELECT *` leaves out an ordinary one, where the target cannot hide columns.  This changes no
-    row.  MariaDB hides columns, but has no ALTER COLUMN for it."""
-    for item in statement.items:
-        words = [token.word for token in item.tokens[-2:]]
-        is_hidden = item.change is C.COLUMN_DEFAULT and words in (["SET", "VISIBLE"], ["SET", "INVISIBLE"])
-        if is_hidden and (site.target.has(Feature.MARIADB_SYNTAX) or not site.target.has(Feature.INVISIBLE_COLUMN)):
-            yield Omission(item, "the target cannot hide a column that is there")
-    if site.target.has(Feature.INVISIBLE_COLUMN):
-        return
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word in {"INVISIBLE", "VISIBLE"}:
-                yield remove([token], "the target cannot hide a column")
 
 
 def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -181,7 +181,7 @@ class Planner:
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
         rules = self._rules
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, rules.enforces_checks)
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
