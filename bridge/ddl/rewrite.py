@@ -55,6 +55,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     tables.hashed_partitions,
     column_definitions.generated_null,
     column_definitions.json_arrows,
+    column_definitions.json_nulls,
     column_definitions.vectors,
     tables.view_rights,
     tables.hints,

@@ -63,6 +63,9 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE `ttl` /*T![ttl] REMOVE TTL */", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE GLOBAL TEMPORARY TABLE t (id INT) ON COMMIT DELETE ROWS", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE TABLE t (id INT DEFAULT (NEXTVAL(`sq`)),v INT)", flavours("CREATE TABLE t (id INT,v INT)", *ALL)),
+    ("ALTER TABLE t ADD COLUMN j JSON NOT NULL, ADD k JSON, ADD l JSON COMMENT 'NOT NULL', MODIFY m JSON NOT NULL",
+     flavours("ALTER TABLE t ADD COLUMN j JSON DEFAULT 'null' NOT NULL, ADD k JSON, ADD l JSON COMMENT 'NOT NULL',"
+              " MODIFY m JSON NOT NULL", *MARIADB)),
     # What each server makes up for the rows that are there
     ("ALTER TABLE t ADD COLUMN id BIGINT AUTO_INCREMENT PRIMARY KEY", flavours(HELD, *ALL)),
     ("ALTER TABLE t ADD id SERIAL, ADD v INT", flavours(HELD, *ALL)),

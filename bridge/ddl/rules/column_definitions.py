@@ -4,6 +4,7 @@ sequences, which MariaDB and TiDB have; elsewhere the rows bring their values.""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.alter_actions import renamed_column
@@ -12,7 +13,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
-from bridge.ddl.server_features import Feature
+from bridge.ddl.server_features import Feature, Flavour
 from bridge.model import TableName
 
 _KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
@@ -106,6 +107,20 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
             call = f"JSON_EXTRACT({column}, {found[i + 1].text})"
             text = call if token.text == "->" else f"JSON_UNQUOTE({call})"
             yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
+
+
+def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
+    and would give them an empty one."""
+    if site.source == Flavour.MARIADB or site.target.flavour is not Flavour.MARIADB:
+        return
+    for item in statement.items:
+        column = item.definition
+        words = [token.word for _, token, depth in with_depth(column) if depth == 0]
+        is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
+        if is_new and ("NOT", "NULL") in pairwise(words) and not {"DEFAULT", "AS"} & set(words):
+            end = column[1].span[1]
+            yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

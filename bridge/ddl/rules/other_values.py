@@ -136,7 +136,7 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
     is_json = at(column, 1).word == "JSON" and ("NOT", "NULL") in pairwise(words) and not {"DEFAULT", "AS"} & set(words)
     values = [_text_from(statement, column[i + 1 :]) for i, t, d in with_depth(column) if (t.word, d) == ("DEFAULT", 0)]
     some = [one for one in _DEFAULTS if _is_apart(one.flavour, site) and one.kind.match(kind)]
-    is_empty_text = is_json and _is_apart(Flavour.MARIADB, site)  # which is no JSON; elsewhere it is the JSON null
+    is_empty_text = is_json and site.source == Flavour.MARIADB and _is_apart(Flavour.MARIADB, site)  # which is no JSON
     if not is_empty_text and not any(one.value.match(value) for one in some for value in values):
         return None
     return _OtherValues(
