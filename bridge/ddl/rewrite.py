@@ -56,6 +56,7 @@ RULES: Final[tuple[RewriteRule, ...]] = (
     column_definitions.generated_null,
     column_definitions.json_arrows,
     column_definitions.json_nulls,
+    column_definitions.compressed,
     column_definitions.vectors,
     tables.view_rights,
     tables.hints,

@@ -485,7 +485,6 @@ BY_SERVERS: list[tuple[str, tuple[str, ...]]] = [
     ("CREATE TABLE p (a DATE, b DATE, PERIOD FOR p (a, b))", (MY8, MY57)),
     ("ALTER TABLE t ADD SYSTEM VERSIONING", (MY8, MY57)),
     ("CREATE TABLE p (a INT, b INT AS (a) PERSISTENT)", (MY8, MY57)),
-    ("CREATE TABLE p (a TEXT COMPRESSED)", (MY8, MY57)),
     ("ALTER TABLE t ADD INDEX g (a) IGNORED", (MY8, MY57)),
     ("ALTER TABLE t ALTER INDEX i NOT IGNORED", (MY8,)),
     ("CREATE TABLE p (p POINT REF_SYSTEM_ID=4326 NOT NULL)", (MY8, MY57)),
@@ -564,6 +563,8 @@ _CHECKED = "ALTER TABLE t ADD CHECK (b>0), MODIFY a JSON CHECK (a<>'')"
     ("flavour", "statement", "sent"),
     [
         (M11, _COMPRESSED, "CREATE TABLE t (a VARCHAR(9) COMPRESSED NOT NULL)"),
+        (MY8, _COMPRESSED, "CREATE TABLE t (a VARCHAR(9) NOT NULL)"),
+        (TIDB, _COMPRESSED, "CREATE TABLE t (a VARCHAR(9) NOT NULL)"),
         (M11, _CHECKED, _CHECKED),
         (MY8, _CHECKED, "ALTER TABLE t MODIFY a JSON"),
         (TIDB, _CHECKED, "ALTER TABLE t MODIFY a JSON"),

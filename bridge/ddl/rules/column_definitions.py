@@ -123,6 +123,17 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
             yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
 
 
+def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes COMPRESSED [= method] of a column, which MariaDB alone has."""
+    if site.target.has(Feature.MARIADB_SYNTAX):
+        return
+    for item in statement.items:
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "COMPRESSED":
+                end = i + 1 + 2 * (at(item.definition, i + 1).text == "=")
+                yield remove(item.definition[i:end], "it says how rows are stored, not what they are")
+
+
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Turns vectors, which come as text, into a text column where the target's VECTOR accepts no text."""
     if site.target.has(Feature.VECTOR_TEXT):
