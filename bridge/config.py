@@ -299,9 +299,6 @@ class DdlSection(Section):
     """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`.
     `tidb-old-collations` is a TiDB whose collations all compare bytes, as that of a cluster does that was first started
     before 6.0 (`new_collation_enabled` in `mysql.tidb` is False)."""
-    tidb_checks: bool = False
-    """Whether TiDB as the source enforces CHECK constraints (`tidb_enable_check_constraint`).  By default it reads them
-    and keeps none, so that the target gets none."""
     timezone: Annotated[str | None, _after(utc_converter)] = None
     """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it, it is `timezone`,
     or UTC, with a warning for each statement whose outcome depends on the zone."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from bridge.commands.connections import open_session
 from bridge.config import Settings
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.by_table.shards import shard_statement
-from bridge.ddl.by_table.skipping import dropped_key, kept_key, unread_key, wrong_without, wrong_without_unclear
+from bridge.ddl.by_table.skipping import dropped_key, kept_key, wrong_without, wrong_without_unclear
 from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Verdict
@@ -30,6 +31,9 @@ from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+
+_DROPS: Final = re.compile(r"\s*(/\*.*?\*/\s*)*alter\b.*\bdrop\b", re.IGNORECASE | re.DOTALL)
+"""What may drop a key, in a statement that is not understood."""
 
 
 def entries(target: Target, table: ProgressTable) -> list[JournalEntry] | None:
@@ -129,9 +133,8 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     known = classify(text, schema, is_certain=True)
     journal = Journal(table.name, table.schema)
     if isinstance(known, Refused):
-        keys = OnTarget(session, journal).unique_keys
-        what = "" if settings.table_routes else unread_key(entry.statement, entry.schema, keys)
-        return what and f"rows that differ upstream would overwrite each other: {what}"
+        may_drop = isinstance(came, Refused) and _DROPS.match(entry.statement)
+        return "rows that differ upstream would overwrite each other if it drops a unique key" if may_drop else ""
     change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
         return f"rows that are there keep what they held before, as {kept.id} was skipped"
@@ -219,8 +222,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
 
 
 def _site(rules: DdlRules, target: Capabilities, around: Surroundings, timezone: str | None) -> Site:
-    checks = rules.enforces_checks
-    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone, enforces_checks=checks)
+    return Site(target, rules.collations, rules.source, around, rules.routes, timezone=timezone)
 
 
 def split(text: str) -> list[str]:

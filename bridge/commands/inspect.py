@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ SAMPLE_MESSAGES: Final = 100
 _AROUND: Final = 48
 """How many bytes are shown before and after the place of a failure."""
 _NOTHING: Final = "nothing"
-_BINLOG_NUMBER: Final = re.compile(r"[0-9]+\Z")
 
 
 class Around(NamedTuple):
@@ -174,7 +172,6 @@ class _MessageReader:
         self._options = replace(settings.decode_options(accepts), cut_rows=True)
         self._protocol, self._filters = protocol, accepts is not None
         self._decoders: dict[str, Decoder] = {}
-        self._binlog: dict[Position, tuple[int, int]] = {}
         if protocol:
             self._decoder(protocol)
 
@@ -196,7 +193,7 @@ class _MessageReader:
             bad = bad_message(decoder.protocols, failure, message.key, message.value)
             yield _bad(message, protocol, variant, bad, failure)
             return
-        origin = self._origin(message._replace(value=plain[1])) if events else {}
+        origin = _origin(plain[1]) if events else {}
         for event in events or ([] if self._filters else [None]):
             yield Record(message.position, protocol, variant, event, origin | self._ruled(event))
 
@@ -219,19 +216,6 @@ class _MessageReader:
             return {"left_out": "by an event filter"}
         is_routed = (ruled.schema, ruled.table) != (event.schema, event.table)
         return {"goes_to": f"{ruled.schema}.{ruled.table}"} if is_routed else {}
-
-    def _origin(self, message: Message) -> dict[str, str]:
-        """Returns binlog position and GTID, with a note when an earlier message had a higher position."""
-        origin = _origin(message.value)
-        name, _, place = origin.get("binlog", "").rpartition(":")
-        number = _BINLOG_NUMBER.search(name)
-        if number and place.isdecimal():
-            partition = message.position._replace(offset=0)
-            here = (int(number[0]), int(place))
-            if here < self._binlog.get(partition, here):
-                origin["note"] = "the binlog position lies before that of the previous message: it was sent again"
-            self._binlog[partition] = here
-        return origin
 
 
 def _unknown(key: bytes | None, value: bytes | None) -> DecodeError:
@@ -342,7 +326,7 @@ def _content(record: Record) -> str:
 
 
 def _origin_of(record: Record) -> str:
-    return ", ".join(value if name == "note" else f"{name} {value}" for name, value in record.origin.items())
+    return ", ".join(f"{name} {value}" for name, value in record.origin.items())
 
 
 def _row(record: Record, event: Event) -> str:

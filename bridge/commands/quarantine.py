@@ -76,7 +76,6 @@ class Quarantine:
         self._protocol = settings.protocol
         self._filter = TableFilter(settings.filter)
         self._options = settings.decode_options(self._filter)
-        self._timezone = settings.ddl_rules().timezone
 
     def entries(self, states: Sequence[QuarantineState]) -> list[StoredEntry] | None:
         """Returns the entries in the given states, oldest first, without the bytes of their messages; None when the
@@ -260,8 +259,7 @@ class Quarantine:
         if not done:
             return
         ran = [one for entry in done for one in _as_run(entry, self._options.row_rules.routes, self._filter)]
-        identity, timezone = NameIdentity.among(list_tables(session)), self._timezone
-        if why := why_outdated(change, position, table, ran, identity, timezone):
+        if why := why_outdated(change, position, table, ran, NameIdentity.among(list_tables(session))):
             raise _KeptError(why)
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable

@@ -68,7 +68,6 @@ class DdlRules:
     tables: which tables are replicated.  own_schema: the bridge's own database.
     event_filters: what is left out of some tables.  routes: the names of tables on the target.
     timezone: the zone of the upstream's sessions that run schema changes, None where it is not known.
-    tidb_checks: whether TiDB as the source enforces CHECK constraints.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -79,7 +78,6 @@ class DdlRules:
     event_filters: tuple[EventFilter, ...] = ()
     routes: Routes = field(default_factory=Routes)
     timezone: str | None = None
-    tidb_checks: bool = False
 
     def sent_by(self, source: str) -> DdlRules:
         """Gives the rules for messages of this source: what is made from a binlog never means TiDB's defaults.
@@ -90,11 +88,6 @@ class DdlRules:
             return self
         defaults = SOURCES.get(source, UNKNOWN_DEFAULTS)
         return replace(self, source=source, collations=CollationRules(defaults, self.collations.mapped))
-
-    @property
-    def enforces_checks(self) -> bool:
-        """Whether the source refuses rows that break a CHECK constraint."""
-        return self.tidb_checks or not self.is_from_tidb
 
     @property
     def is_from_tidb(self) -> bool:
@@ -175,7 +168,6 @@ def ddl_rules(
     event_filters: tuple[EventFilter, ...] = (),
     routes: Routes = Routes(),  # noqa: B008  # immutable
     timezone: str | None = None,
-    tidb_checks: bool = False,
 ) -> DdlRules:
     """Makes the rules from the settings, the filter of tables, the event filters and the routes.
 
@@ -201,7 +193,6 @@ def ddl_rules(
         event_filters=event_filters,
         routes=routes,
         timezone=timezone,
-        tidb_checks=tidb_checks,
     )
 
 

@@ -78,12 +78,6 @@ class Surroundings(Protocol):
         """Tells whether there is the table, or a column, an index, a constraint or a partition of it; None where
         nobody knows.  kind: "table", "column", "index", "constraint" or "partition"."""
 
-    def constraint_kind(self, table: TableName, name: str) -> str:
-        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
-
-    def next_number(self, table: TableName, prefix: str) -> int:
-        """Gives one more than the highest number behind `prefix` among the table's constraints."""
-
 
 class Nowhere:
     """Surroundings of a statement without a target."""
@@ -128,23 +122,12 @@ class Nowhere:
         del table, kind, name
         return None
 
-    def constraint_kind(self, table: TableName, name: str) -> str:
-        """Says that no constraint is known."""
-        del table, name
-        return ""
-
-    def next_number(self, table: TableName, prefix: str) -> int:
-        """Gives the number of a new table's first constraint."""
-        del table, prefix
-        return 1
-
 
 @dataclass(frozen=True)
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
-    target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
-    enforces_checks: whether the source refuses rows that break a CHECK constraint."""
+    target does not know it.  is_approved: the operator has said that its rows will be the upstream's."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -153,7 +136,6 @@ class Site:
     routes: Routes = field(default_factory=Routes)
     is_approved: bool = False
     timezone: str | None = None
-    enforces_checks: bool = True
 
     @property
     def is_from_tidb(self) -> bool:

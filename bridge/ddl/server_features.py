@@ -33,32 +33,20 @@ class Feature(StrEnum):
     TIDB_SYNTAX = "TiDB's own options"
     INVISIBLE_INDEX = "INVISIBLE indexes"
     IGNORED_INDEX = "IGNORED indexes"
-    INVISIBLE_COLUMN = "INVISIBLE columns"
     EXPRESSION_INDEX = "indexes on expressions"
-    NOT_ENFORCED = "NOT ENFORCED"
     CHECKS = "CHECK constraints"
-    DROP_CHECK = "DROP CHECK"
-    DROP_CONSTRAINT = "DROP CONSTRAINT"
-    NAMED_COLUMN_CHECK = "named CHECK constraints of a column"
     FRACTION_MODE = "a mode in which fractions of seconds are rounded or cut as elsewhere"
     GENERATED_NULL = "NOT NULL behind a generated column"
     EXPRESSION_DEFAULT = "expressions as defaults"
     RENAME_COLUMN = "RENAME COLUMN"
     JSON_ARROW = "the operators -> and ->>"
     VECTOR_TEXT = "VECTOR columns that take text"
-    NGRAM_PARSER = "the parser ngram"
     TABLE_ENCRYPTION = "the table option ENCRYPTION"
     DATABASE_ENCRYPTION = "the database option ENCRYPTION"
     RECOVER = "RECOVER TABLE and FLASHBACK TABLE"
     INLINE_REFERENCES = "foreign keys by REFERENCES of a column"
     TABLE_COMPRESSION = "the table option COMPRESSION"
-    AUTOEXTEND_SIZE = "the table option AUTOEXTEND_SIZE"
-    SECONDARY_ENGINE_ATTRIBUTE = "the option SECONDARY_ENGINE_ATTRIBUTE"
     MARIADB_SYNTAX = "MariaDB's own options"
-    COLUMN_FORMAT = "the column attributes COLUMN_FORMAT and STORAGE"
-    SRID = "the column attribute SRID"
-    GEOMCOLLECTION = "the name GEOMCOLLECTION of a type"
-    REF_SYSTEM_ID = "the column attribute REF_SYSTEM_ID"
     IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
     SEQUENCES = "sequences"
 
@@ -80,22 +68,10 @@ SUPPORT: Final = (
     Support(_F.INVISIBLE_INDEX, _MY, (8, 0), f"{_MYSQL_MANUAL}/8.0/en/invisible-indexes.html"),
     Support(_F.INVISIBLE_INDEX, _TI, (5, 0), f"{_TIDB_DOCS}/sql-statement-alter-index"),
     Support(_F.IGNORED_INDEX, _MA, (10, 6), "mariadb.com/kb/en/ignored-indexes"),
-    Support(_F.INVISIBLE_COLUMN, _MY, (8, 0, 23), f"{_MYSQL_MANUAL}/8.0/en/invisible-columns.html"),
-    Support(_F.INVISIBLE_COLUMN, _MA, (10, 3, 3), "mariadb.com/kb/en/invisible-columns"),
     Support(_F.EXPRESSION_INDEX, _MY, (8, 0, 13), "dev.mysql.com/worklog/task/?id=1075; manual, CREATE INDEX"),
     Support(_F.EXPRESSION_INDEX, _TI, (5, 0), f"{_TIDB_DOCS}/sql-statement-create-index#expression-index"),
-    Support(_F.NOT_ENFORCED, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
-    Support(_F.NOT_ENFORCED, _TI, (), f"{_TIDB_DOCS}/constraints#check (before v7.2 parsed and ignored)"),
     Support(_F.CHECKS, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html (before: parsed)"),
     Support(_F.CHECKS, _MA, (10, 2, 1), "mariadb.com/kb/en/constraint"),
-    Support(_F.CHECKS, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
-    Support(_F.DROP_CHECK, _MY, (8, 0, 16), "dev.mysql.com/blog-archive/mysql-8-0-16-introducing-check-constraint"),
-    Support(_F.DROP_CHECK, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
-    Support(_F.DROP_CONSTRAINT, _MY, (8, 0, 19), f"{_MYSQL_MANUAL}/8.0/en/alter-table.html"),
-    Support(_F.DROP_CONSTRAINT, _MA, (10, 2, 1), "mariadb.com/kb/en/constraint"),
-    Support(_F.DROP_CONSTRAINT, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
-    Support(_F.NAMED_COLUMN_CHECK, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-table-check-constraints.html"),
-    Support(_F.NAMED_COLUMN_CHECK, _TI, (), f"{_TIDB_DOCS}/constraints#check"),
     Support(_F.EXPRESSION_DEFAULT, _MY, (8, 0, 13), f"{_MYSQL_MANUAL}/8.0/en/data-type-defaults.html"),
     Support(_F.EXPRESSION_DEFAULT, _MA, (10, 2, 1), "mariadb.com/kb/en/create-table/#default-column-option"),
     # A list of functions, longer since v8.0; TiDB refuses the others itself.
@@ -112,8 +88,6 @@ SUPPORT: Final = (
     Support(_F.JSON_ARROW, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-index#multi-valued-indexes"),
     # MySQL 9 (STRING_TO_VECTOR) and MariaDB 11.7 (VEC_FromText) have the type, but take no text for it.
     Support(_F.VECTOR_TEXT, _TI, (8, 4), f"{_TIDB_DOCS}/vector-search-data-types"),
-    # Tried on 5.7.22; the manual of 5.7 does not say since which release.
-    Support(_F.NGRAM_PARSER, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/fulltext-search-ngram.html"),
     Support(_F.TABLE_ENCRYPTION, _MY, (5, 7, 11), f"{_MYSQL_MANUAL}/5.7/en/innodb-data-encryption.html"),
     Support(_F.TABLE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.DATABASE_ENCRYPTION, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-database.html"),
@@ -123,15 +97,7 @@ SUPPORT: Final = (
     Support(_F.INLINE_REFERENCES, _MY, (9, 0), f"{_MYSQL_MANUAL}/9.0/en/create-table-foreign-keys.html"),
     Support(_F.TABLE_COMPRESSION, _MY, (5, 7, 8), f"{_MYSQL_MANUAL}/5.7/en/innodb-page-compression.html"),
     Support(_F.TABLE_COMPRESSION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
-    Support(_F.AUTOEXTEND_SIZE, _MY, (8, 0, 23), f"{_MYSQL_MANUAL}/8.0/en/innodb-tablespace-autoextend-size.html"),
-    # ENGINE_ATTRIBUTE itself is missing: the bridge makes only InnoDB tables, and InnoDB refuses it.
-    Support(_F.SECONDARY_ENGINE_ATTRIBUTE, _MY, (8, 0, 21), f"{_MYSQL_MANUAL}/8.0/en/create-table.html"),
     Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
-    Support(_F.COLUMN_FORMAT, _MY, (), f"{_MYSQL_MANUAL}/5.7/en/create-table.html"),
-    Support(_F.COLUMN_FORMAT, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
-    Support(_F.SRID, _MY, (8, 0, 3), f"{_MYSQL_MANUAL}/8.0/en/spatial-type-overview.html"),
-    Support(_F.GEOMCOLLECTION, _MY, (8, 0, 11), f"{_MYSQL_MANUAL}/8.0/en/gis-class-geometrycollection.html"),
-    Support(_F.REF_SYSTEM_ID, _MA, (10, 1, 2), "mariadb.com/kb/en/mariadb-1012-release-notes"),
     Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),
     Support(_F.IF_EXISTS, _TI, (), f"{_TIDB_DOCS}/sql-statement-add-column"),
     Support(_F.SEQUENCES, _MA, (10, 3, 1), "mariadb.com/kb/en/create-sequence"),

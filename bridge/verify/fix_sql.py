@@ -121,17 +121,15 @@ def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
 
 
 def _statements(table: Table, shape: ComparedColumns, differences: Sequence[Difference]) -> Iterator[Statement]:
-    """Makes the statements of a table.  Where the target has columns of its own, a row that stays at its key is
-    updated: deleted and written anew, it would lose what it has there."""
+    """Makes the statements of a table.  Where the target has columns of its own, a row that is there is updated:
+    deleted and written anew, it would lose what it has there."""
     if shape.key and not table.written_names.issubset(column.name.lower() for column in shape.actual):
         columns = [shape.actual[i] for i in shape.key]
         parts = key_parts(columns, columns)
-        stay = [one for one in differences if one.expected and one.actual and not _is_in_the_way(shape, one)]
-        differences = [one for one in differences if one not in stay]
-        for one in stay:
-            assert one.expected is not None
-            assert one.actual is not None
-            yield update_of_row(table, _image(shape, one.expected), any_of(parts, [shape.key_of(one.actual)]))
+        for one in differences:
+            if one.expected and one.actual:
+                yield update_of_row(table, _image(shape, one.expected), any_of(parts, [shape.key_of(one.actual)]))
+        differences = [one for one in differences if not (one.expected and one.actual)]
     yield from render(net_changes(table, shape, differences), Rendering(table.name.schema))
 
 

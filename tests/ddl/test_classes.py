@@ -67,11 +67,9 @@ NOT_AS_IT_CAME: dict[tuple[str, str], str] = {
     **{(f, statement): NOTHING for f in (M11, M10, MY8, MY57) for statement in (
         "ALTER TABLE `t` TTL = `c` + INTERVAL 30 DAY, TTL_ENABLE = 'OFF'", "ALTER TABLE `t` REMOVE TTL",
         "ALTER TABLE `t` SHARD_ROW_ID_BITS = 2")},
-    **{(f, "ALTER TABLE `t` ALTER CHECK `k` NOT ENFORCED"): "ALTER TABLE `t` DROP CONSTRAINT `k`" for f in (M11, M10)},
-    **{(f, "ALTER TABLE `t` DROP CHECK `k`"): "ALTER TABLE `t` DROP CONSTRAINT `k`" for f in (M11, M10)},
-    (MY57, "ALTER TABLE `t` ADD CONSTRAINT `k` CHECK (`a`>0)"): NOTHING,
-    (MY57, "ALTER TABLE `t` ALTER CHECK `k` NOT ENFORCED"): NOTHING,
-    (MY57, "ALTER TABLE `t` DROP CHECK `k`"): NOTHING,
+    **{(f, statement): NOTHING for f in ALL for statement in (
+        "ALTER TABLE `t` ADD CONSTRAINT `k` CHECK (`a`>0)", "ALTER TABLE `t` ALTER CHECK `k` NOT ENFORCED",
+        "ALTER TABLE `t` DROP CHECK `k`")},
     **{(f, "ALTER TABLE `t`"): NOTHING for f in ALL},
     **{(f, statement): NOTHING for f in (MY8, MY57) for statement in (
         "CREATE SEQUENCE `s` START WITH 1 INCREMENT BY 1 NOCACHE NOCYCLE", "ALTER SEQUENCE `s` INCREMENT BY 5",

@@ -17,19 +17,16 @@ NOT_TIDB = (M11, M10, MY8, MY57)
 MARIADB = (M11, M10)
 
 
-def on(
-    flavour: str, statement: str, schema: str = "app", source: str = "tidb", *, enforces_checks: bool = True
-) -> Rewritten | Refused:
+def on(flavour: str, statement: str, schema: str = "app", source: str = "tidb") -> Rewritten | Refused:
     """The statement in a flavour's words."""
     rules = CollationRules(SOURCES[source])
-    site = Site(named_capabilities(flavour), rules, source, enforces_checks=enforces_checks)
-    return rewrite(statement, schema, site)
+    return rewrite(statement, schema, Site(named_capabilities(flavour), rules, source))
 
 
-def words(flavour: str, statement: str, source: str = "tidb", *, enforces_checks: bool = True) -> str:
+def words(flavour: str, statement: str, source: str = "tidb") -> str:
     """What a flavour is sent, or SAME, NOTHING, HELD."""
     try:
-        found = on(flavour, statement, source=source, enforces_checks=enforces_checks)
+        found = on(flavour, statement, source=source)
     except UnsupportedError:
         return HELD
     assert isinstance(found, Rewritten), found

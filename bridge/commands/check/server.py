@@ -28,12 +28,6 @@ LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {
 }
 """Without CHECK constraints that hold; without the JSON type and generated columns; with GET_LOCK that locks nothing
 (TiDB's release notes of 6.1.0)."""
-TESTED_VERSIONS: Final[Mapping[Flavour, tuple[Version, ...]]] = {
-    Flavour.MARIADB: ((10, 11), (11, 4)),
-    Flavour.MYSQL: ((5, 7), (8, 0)),
-    Flavour.TIDB: ((8, 5),),
-}
-"""The series with which the bridge's tests run."""
 
 
 @dataclass(frozen=True)
@@ -149,21 +143,13 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
 
 
 def judge_version(said: str, place: str) -> Finding:
-    """Judges a target's version: known to work, too old, or not tested."""
+    """Judges whether a target is too old."""
     flavour, version = read_version(said)
     answers = f"the target answers: {said} at {place}"
     if version and version < LEAST_VERSIONS[flavour]:
         least = ".".join(map(str, LEAST_VERSIONS[flavour]))
         return fail("version", f"{answers}; it is too old", f"upgrade it to {least} or later")
-    tested = TESTED_VERSIONS[flavour]
-    if version[:2] in tested:
-        return ok("version", answers)
-    names = " and ".join(".".join(map(str, series)) for series in tested)
-    return warn(
-        "version",
-        f"{answers}; the bridge was not tested with this series",
-        f"try it on a copy first, with bridge verify; tested are {names}",
-    )
+    return ok("version", answers)
 
 
 def judge_encryption(section: str, found: Encryption, server: TargetSection | UpstreamSection) -> Finding:

@@ -113,19 +113,8 @@ def _patterns(statements: tuple[str, ...]) -> tuple[GoPattern, ...]:
     return tuple(map(compiled, statements))
 
 
-def event_filter(
-    matcher: Sequence[str], events: Iterable[str], statements: Iterable[str], expressions: Iterable[str] = ()
-) -> EventFilter:
-    """Makes an event filter from its settings.
-
-    expressions: the names of settings with expressions over values.
-    Raises UsageError for what is not known, or cannot be done.
-    """
-    for name in expressions:
-        raise UsageError(
-            f"{name} in [[event_filters]] is not supported: the bridge does not evaluate expressions over values",
-            fix="set it in TiCDC's own filter, or leave it out",
-        )
+def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iterable[str]) -> EventFilter:
+    """Makes an event filter from its settings.  Raises UsageError for what is not known, or cannot be done."""
     if not matcher:
         raise UsageError("an event filter has no matcher", fix='write matcher = ["db.table"]')
     names = [" ".join(name.lower().split()) for name in events]

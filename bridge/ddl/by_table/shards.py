@@ -1,13 +1,12 @@
 """Reads schema changes of shards, which are merged into one table, and rules on the next one by those of all shards.
 
-What only adds something runs at the first shard.  A statement that ran for another shard more often than this one has
-had it is confirmed without running.  Everything else is held.  All of it follows from the journal, so that it is the
-same after a restart.  Pure.
+What only adds something runs at the first shard.  A statement that ran for another shard, and that this one has not
+had, is confirmed without running.  Everything else is held.  All of it follows from the journal, so that it is the same
+after a restart.  Pure.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -72,7 +71,7 @@ class ShardStatement:
         return C.CREATE_TABLE in self.classes
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 16)
 def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStatement | None:
     """Reads a statement; None when it names no shard, or cannot be read with the target's names."""
     if not any(route.merges for route in routes.routes):
@@ -199,14 +198,6 @@ _LAST: Final = frozenset({ChangeClass.DROP_COLUMN})
 _FIX: Final = "skip it, approve it, or replace it by what the merged table needs"
 
 
-class Fate(Enum):
-    """What became of a schema change."""
-
-    RAN = auto()
-    CONFIRMED = auto()
-    SKIPPED = auto()
-
-
 class ShardVerdict(Enum):
     """What is done with a schema change.  COMPARE: it makes a shard, and is confirmed when the merged table is what it
     makes, or run when there is none."""
@@ -252,44 +243,26 @@ def kept_rows(change: ShardStatement, skipped: str) -> str:
     )
 
 
-class Track:
-    """The schema changes of the shards of one table.  past: those before, in order, each with what became of it."""
-
-    def __init__(self, past: Iterable[tuple[ShardStatement, Fate]] = ()) -> None:
-        self._made: dict[str, TableName] = {}
-        self._ran: dict[str, list[TableName]] = {}
-        self._met = Counter[tuple[TableName, str]]()
-        for change, fate in past:
-            self.note(change, fate)
-
-    def note(self, change: ShardStatement, fate: Fate) -> None:
-        """Notes what became of the next schema change.  A table that is made anew has had none of those before."""
-        if change.makes and fate is Fate.RAN:
-            self._made[change.text] = change.shard
-            self._ran.clear()
-            self._met.clear()
-        elif not (change.makes or change.never):
-            self._met[change.shard, change.text] += 1
-            if fate is Fate.RAN:
-                self._ran.setdefault(change.text, []).append(change.shard)
-
-    def ruling(self, change: ShardStatement) -> Ruling:
-        """Rules on the next schema change."""
-        if change.never:
-            return Ruling(ShardVerdict.HOLD, f"{change.never}; skip it, or replace it by what the merged table needs")
-        if change.makes:
-            return self._on_making(change)
-        ran = self._ran.get(change.text, [])
-        if change.is_confirmed and len(ran) > self._met[change.shard, change.text]:
-            return Ruling(ShardVerdict.CONFIRM, f"confirmed, as run for {ran[-1]}")
-        return Ruling(ShardVerdict.RUN) if change.runs_first else Ruling(ShardVerdict.HOLD, _why_held(change))
-
-    def _on_making(self, change: ShardStatement) -> Ruling:
-        if change.like is not None:
-            return Ruling(ShardVerdict.CONFIRM, f"confirmed, as {change.like} was merged")
-        if change.text in self._made:
-            return Ruling(ShardVerdict.CONFIRM, f"confirmed, as run for {self._made[change.text]}")
+def ruling(change: ShardStatement, past: Iterable[tuple[ShardStatement, bool]]) -> Ruling:
+    """Rules on the next schema change.  past: those before, in order, each with whether it ran; of a table that was
+    made anew only what came since."""
+    if change.never:
+        return Ruling(ShardVerdict.HOLD, f"{change.never}; skip it, or replace it by what the merged table needs")
+    equal: list[tuple[ShardStatement, bool]] = []
+    for one, did_run in past:
+        if one.target == change.target and one.makes and did_run:
+            equal = []
+        if (one.target, one.text) == (change.target, change.text) and not one.never:
+            equal.append((one, did_run))
+    ran = [one.shard for one, did_run in equal if did_run]
+    if change.makes and change.like is not None:
+        return Ruling(ShardVerdict.CONFIRM, f"confirmed, as {change.like} was merged")
+    is_new = all(one.shard != change.shard for one, _ in equal)
+    if ran and (change.makes or (change.is_confirmed and is_new)):
+        return Ruling(ShardVerdict.CONFIRM, f"confirmed, as run for {ran[-1]}")
+    if change.makes:
         return Ruling(ShardVerdict.COMPARE)
+    return Ruling(ShardVerdict.RUN) if change.runs_first else Ruling(ShardVerdict.HOLD, _why_held(change))
 
 
 def _why_held(change: ShardStatement) -> str:

@@ -4,15 +4,14 @@ members of an ENUM, times, and unique keys that the target would keep.  Pure."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise, product
+from itertools import product
 from typing import Final
 
 from bridge.ddl.alter_actions import ColumnNames, column_names
-from bridge.ddl.by_table.shards import constant
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, statement_parts
-from bridge.ddl.lexer import NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
+from bridge.ddl.lexer import Token, tokens
 from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.rule import former_name
 from bridge.model import TableName
@@ -45,8 +44,7 @@ def misread_values(
             types = list(item.definition[1:]), tokens(there)
             rows, column = types if makes or is_left_out else reversed(types)
             whose = "rows behind it" if is_left_out else "rows of a shard"
-            keeps = _keep_numbers(rows, column) or (is_left_out and _only_adds(rows, column))
-            if not keeps:
+            if not _keep_numbers(rows, column):
                 return (
                     f"{whose} that have other members of {name} may come with their numbers (from all senders but"
                     " Debezium), which would become other values"
@@ -71,11 +69,6 @@ def _keep_numbers(rows: list[Token], column: list[Token]) -> bool:
     return at(rows, 0).word == at(column, 0).word and mine == known[: len(mine)]
 
 
-def _only_adds(rows: list[Token], column: list[Token]) -> bool:
-    """Tells whether rows only have members behind those of the column, which every server refuses there."""
-    return at(rows, 0).word in _OF_MEMBERS and _keep_numbers(column, rows)
-
-
 def _members(definition: list[Token]) -> list[str]:
     """Gives the members in one spelling.  Servers remove blanks at their end."""
     inside = definition[2 : closing(definition, 1)] if at(definition, 1).text == "(" else []
@@ -89,7 +82,6 @@ def _plain(token: Token) -> str:
     return token.text[1:-1].replace(quote * 2, quote).rstrip(" ")
 
 
-_COMPUTED: Final = frozenset({"AS", "AUTO_INCREMENT"})
 _REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
 
 
@@ -123,20 +115,10 @@ def wrong_without_unclear(classified: Classified) -> str:
 
 
 def _kept_in_its_columns(text: str, classified: Classified, definition_of: DefinitionOf) -> str:
-    """Says in which column rows would keep what was there before, or other values than the upstream's; "" without
-    any."""
-    table = classified.tables[0]
-    _, freed, given = _column_names(text, classified)
-    for name in sorted(freed & given):
-        if definition_of(table, name) is not None:
-            return f"rows that are there would keep in {name} what was there before"
-    for item in statement_parts(text, classified, tidb=False).items:
-        if item.change is C.ADD_COLUMN and item.definition:
-            name = item.definition[0].name or ""
-            there = definition_of(table, name)
-            if there is not None and (why := _differs(item.definition, tokens(there))):
-                return f"the target has {name} already, {why} than rows that were there got upstream"
-    return ""
+    """Says which column that it makes is there already, whatever rows hold in it; "" without any."""
+    given = sorted(_column_names(text, classified).given)
+    there = next((name for name in given if definition_of(classified.tables[0], name) is not None), "")
+    return f"the target has {there} already, where rows may hold another value" if there else ""
 
 
 def removed_names(text: str, classified: Classified, earlier_text: str, earlier: Classified) -> frozenset[str]:
@@ -175,28 +157,6 @@ def _column_names(text: str, classified: Classified) -> ColumnNames:
     return column_names([item.tokens for item in actions])
 
 
-def _differs(added: Sequence[Token], there: Sequence[Token]) -> str:
-    """Says how what rows got in a column that was added may differ from what they hold in one that was there; "" when
-    it does not."""
-    got = _default(added)
-    if got is None:
-        return "where rows may hold another value"
-    return "with another default" if got != _default(there) else ""
-
-
-def _default(definition: Sequence[Token]) -> str | None:
-    """Gives the constant that rows get in a column which is added, as all servers print it but for quotes; "" for the
-    one of its type, where it cannot be NULL.  None where they get no constant."""
-    words = [token.word for token in definition]
-    if "DEFAULT" in words:
-        behind = definition[words.index("DEFAULT") + 1 :]
-        value = behind[: constant(behind)]
-        return "".join(token.word or token.text.strip("'\"") for token in value).removeprefix("+") if value else None
-    if not _COMPUTED.isdisjoint(words):
-        return None
-    return "" if ("NOT", "NULL") in pairwise(words) else "NULL"
-
-
 KeysOf = Callable[[TableName], Mapping[str, tuple[str, ...]]]
 """Gives the columns of each unique key of the target's table by the key's name, the primary key as `primary`; all in
 lower case."""
@@ -219,30 +179,6 @@ def dropped_key(text: str, classified: Classified, keys_of: KeysOf) -> str:
     parts = statement_parts(text, classified, tidb=False)
     gone = next(iter(_gone(parts, keys)), None)
     return "" if gone is None else f"the target still has the {_words(gone, keys[gone])}, which the upstream drops"
-
-
-def unread_key(text: str, schema: str, keys_of: KeysOf) -> str:
-    """Says which unique key of the target an ALTER TABLE drops that is not understood as a whole; "" when there is
-    none, or when it cannot be read at all."""
-    try:
-        reader = TokenReader(tokens(text), schema)
-        if not (reader.accept("ALTER") and (reader.accept("TABLE") or reader.accept("ONLINE", "TABLE"))):
-            return ""
-        reader.accept("IF", "EXISTS")
-        keys = keys_of(reader.table().table)
-    except (UnreadableError, NotUnderstoodError):
-        return ""
-    while reader.peek().kind != "end":
-        is_drop = reader.accept("DROP")
-        if is_drop and reader.accept("PRIMARY") and _PRIMARY in keys:
-            return f"the target still has the {_words(_PRIMARY, keys[_PRIMARY])}, which the upstream drops"
-        if is_drop and any(map(reader.accept, ("INDEX", "KEY", "CONSTRAINT"))):
-            reader.accept("IF", "EXISTS")
-            name = (reader.peek().name or "").lower()
-            if name in keys:
-                return f"the target still has the {_words(name, keys[name])}, which the upstream drops"
-        reader.at += 1
-    return ""
 
 
 def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: DefinitionOf) -> str:

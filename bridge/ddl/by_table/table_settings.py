@@ -52,10 +52,6 @@ class EventFilterTable(BaseModel):
     """What is left out: `insert`, `update`, `delete`, or classes of schema changes."""
     ignore_sql: tuple[str, ...] = Field(default=(), alias="ignore-sql")
     """Go regular expressions of schema changes that are left out."""
-    ignore_insert_value_expr: str = Field(default="", alias="ignore-insert-value-expr")
-    ignore_update_old_value_expr: str = Field(default="", alias="ignore-update-old-value-expr")
-    ignore_update_new_value_expr: str = Field(default="", alias="ignore-update-new-value-expr")
-    ignore_delete_value_expr: str = Field(default="", alias="ignore-delete-value-expr")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -68,6 +64,4 @@ class EventFilterTable(BaseModel):
     @property
     def event_filter(self) -> EventFilter:
         """The event filter; UsageError for what is not known, or cannot be done."""
-        given = self.model_dump(by_alias=True)
-        expressions = [name for name, value in given.items() if name.endswith("-value-expr") and value]
-        return event_filter(self.matcher, self.ignore_event, self.ignore_sql, expressions)
+        return event_filter(self.matcher, self.ignore_event, self.ignore_sql)

@@ -3,7 +3,6 @@ sequences, which MariaDB and TiDB have; elsewhere the rows bring their values.""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
@@ -77,9 +76,6 @@ def _name(default: Sequence[Token], schema: str) -> TableName:
     return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")
 
 
-_ZERO: Final = re.compile(r"(?:0x|x'|b'|0b)?[0.]+'?|FALSE", re.IGNORECASE)
-
-
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
     if site.target.has(Feature.GENERATED_NULL):
@@ -95,15 +91,6 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
             if column[i].word == "NULL":
                 is_not = column[i - 1].word == "NOT"
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
-
-
-def persistent(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Replaces PERSISTENT, MariaDB's older word for STORED."""
-    del site
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and token.word == "PERSISTENT" and i > 1:
-                yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -124,40 +111,27 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 
 def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
-    and gives them an empty one, which is no JSON and has no place in another server's."""
-    is_of_mariadb = site.source == "mariadb"
-    if is_of_mariadb == (site.target.flavour is Flavour.MARIADB):
+    and would give them an empty one."""
+    if site.source == Flavour.MARIADB or site.target.flavour is not Flavour.MARIADB:
         return
-    is_asked = statement.classified.kind is StatementKind.ALTER_TABLE and not site.is_approved
     for item in statement.items:
         column = item.definition
         words = [token.word for _, token, depth in with_depth(column) if depth == 0]
         is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
-        if not is_new or ("NOT", "NULL") not in pairwise(words) or {"DEFAULT", "AS"} & set(words):
-            continue
-        if not is_of_mariadb:
+        if is_new and ("NOT", "NULL") in pairwise(words) and not {"DEFAULT", "AS"} & set(words):
             end = column[1].span[1]
             yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
-        elif is_asked and site.around.has_rows(statement.classified.tables[0]):
-            raise UnsupportedError(
-                f"the upstream's rows have an empty text in {column[0].text}, which is no JSON and which the target"
-                " cannot have: approve the statement to give its rows the JSON null"
-            )
 
 
-def zero_years(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Writes the default 0 of a YEAR as the text that means the upstream's value.  TiDB takes it for the text '0',
-    which means the year 2000."""
-    is_of_tidb = site.is_from_tidb
-    if is_of_tidb == site.target.has(Feature.TIDB_SYNTAX):
+def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes COMPRESSED [= method] of a column, which MariaDB alone has."""
+    if site.target.has(Feature.MARIADB_SYNTAX):
         return
     for item in statement.items:
-        column = item.definition
-        for i, token, depth in with_depth(column):
-            is_default = item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "DEFAULT"
-            if is_default and at(column, 1).word == "YEAR" and _ZERO.fullmatch(at(column, i + 1).text):
-                text = "'0'" if is_of_tidb else "'0000'"
-                yield Edit(*column[i + 1].span, text, "TiDB takes 0 as the default of a YEAR for 2000")
+        for i, token, depth in with_depth(item.definition):
+            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "COMPRESSED":
+                end = i + 1 + 2 * (at(item.definition, i + 1).text == "=")
+                yield remove(item.definition[i:end], "it says how rows are stored, not what they are")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -174,22 +148,6 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             yield Edit(
                 *span_of(item.definition[1 : end + 1]), "LONGTEXT", "the target keeps a vector as the text it comes as"
             )
-
-
-def invisible_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Makes a column that `SELECT *` leaves out an ordinary one, where the target cannot hide columns.  This changes no
-    row.  MariaDB hides columns, but has no ALTER COLUMN for it."""
-    for item in statement.items:
-        words = [token.word for token in item.tokens[-2:]]
-        is_hidden = item.change is C.COLUMN_DEFAULT and words in (["SET", "VISIBLE"], ["SET", "INVISIBLE"])
-        if is_hidden and (site.target.has(Feature.MARIADB_SYNTAX) or not site.target.has(Feature.INVISIBLE_COLUMN)):
-            yield Omission(item, "the target cannot hide a column that is there")
-    if site.target.has(Feature.INVISIBLE_COLUMN):
-        return
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word in {"INVISIBLE", "VISIBLE"}:
-                yield remove([token], "the target cannot hide a column")
 
 
 def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
@@ -81,6 +82,8 @@ _DEFAULTS: Final = (
         _pattern(r"(?:0x|x')[\da-f]*[89a-f][\da-f](?:[\da-f]{2})*\b|(?:0b|b')[01]*1[01]{7}(?:[01]{8})*\b"),
         Flavour.TIDB,
     ),
+    # The year 2000, or 0000.
+    _Default(_pattern(r"year\b"), _pattern(r"(?:0x|x'|b'|0b)?[0.]+\b|false\b"), Flavour.TIDB),
     # The fraction is cut, or rounded to the next day.
     _Default(_pattern(r"date\b"), _pattern(r"'[^']*\.\d"), Flavour.MARIADB),
 )
@@ -129,9 +132,12 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
     if item.change is not C.ADD_COLUMN:
         return None
     column, kind = item.definition, _text_from(statement, item.definition[1:])
+    words = [token.word for _, token, depth in with_depth(column) if depth == 0]
+    is_json = at(column, 1).word == "JSON" and ("NOT", "NULL") in pairwise(words) and not {"DEFAULT", "AS"} & set(words)
     values = [_text_from(statement, column[i + 1 :]) for i, t, d in with_depth(column) if (t.word, d) == ("DEFAULT", 0)]
     some = [one for one in _DEFAULTS if _is_apart(one.flavour, site) and one.kind.match(kind)]
-    if not any(one.value.match(value) for one in some for value in values):
+    is_empty_text = is_json and site.source == Flavour.MARIADB and _is_apart(Flavour.MARIADB, site)  # which is no JSON
+    if not is_empty_text and not any(one.value.match(value) for one in some for value in values):
         return None
     return _OtherValues(
         "TRUE",

@@ -32,19 +32,14 @@ def possible_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     known = statement.classified
-    names = (known.database, *(part for name in known.tables for part in name))
+    names = [known.database, *(part for name in known.tables for part in name)]
+    names += [token.name or "" for token in statement.tokens]
     name = next((name for name in names if has_long_characters(name)), None)
     if name is not None:
         raise UnsupportedError(
-            f"the target can have no name with such characters as {name!r}: give it another one with --route, or leave"
-            " it out with --filter, and start again"
-        )
-    name = next((token.name for token in statement.tokens if token.name and has_long_characters(token.name)), None)
-    if name is not None:
-        raise UnsupportedError(
-            f"the target can have no name with such characters as {name!r}: if it is a column's, rename the column"
-            " upstream, or leave the table out with --filter and start again; otherwise `bridge ddl replace` the"
-            " statement with one that has another name"
+            f"the target can have no name with such characters as {name!r}: give a table another one with --route, or"
+            " leave it out with --filter, and start again; rename a column upstream first, or leave its table out;"
+            " otherwise `bridge ddl replace` the statement with one that has another name"
         )
     yield from ()
 

@@ -46,7 +46,7 @@ def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 
 def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL and LOCAL of indexes."""
+    """Removes AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL, LOCAL and PRE_SPLIT_REGIONS of indexes."""
     if site.target.has(Feature.TIDB_SYNTAX):
         return
     for item in statement.items:
@@ -61,6 +61,10 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 yield remove([token], _WHY)
                 if token.word == "GLOBAL" and _is_partitioned(statement, site):
                     yield from _unique_over_partitions(item)
+            elif item.change in ADDS_KEY and token.word == "PRE_SPLIT_REGIONS":
+                value = i + 1 + (at(item.definition, i + 1).text == "=")
+                end = closing(item.definition, value) if at(item.definition, value).text == "(" else value
+                yield remove(item.definition[i : end + 1], _WHY)
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
                 yield Omission(
                     item, "the target has no index on some rows only", OmittedObject("index", item.name or "")
@@ -103,35 +107,6 @@ def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omis
                 end = closing(item.definition, i - 1) + 1
                 if at(item.definition, end).text == ",":
                     yield remove(item.definition[i - 1 : end + 1], _WHY)
-
-
-def default_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Writes the partition of all other values of a list as MariaDB does, PARTITION p DEFAULT; MySQL has none."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
-    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
-    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
-        for i, token, depth in with_depth(clause):
-            if depth == 0 or token.word != "DEFAULT" or at(clause, i - 1).text == "=":
-                continue
-            in_list = _values_around(clause, i)
-            is_alone = at(clause, i - 2).word == "PARTITION" or (in_list is not None and in_list == (i - 3, i + 1))
-            if in_list is None and at(clause, i - 2).word != "PARTITION":
-                continue
-            if not is_alone or not site.target.has(Feature.MARIADB_SYNTAX):
-                raise UnsupportedError(
-                    "the target has no partition for all other values"
-                    + (" and for some that are named" if not is_alone else " (DEFAULT)")
-                    + ": replace the statement by one without it, or without partitions"
-                )
-            if in_list is not None:
-                yield Edit(clause[in_list[0]].span[0], clause[in_list[1]].span[1], "DEFAULT", "MariaDB's words for it")
-
-
-def _values_around(clause: Sequence[Token], i: int) -> tuple[int, int] | None:
-    """Gives the places of VALUES and of the last parenthesis of the VALUES IN (...) that holds place `i`."""
-    openings = (n for n in range(2, i) if [token.word for token in clause[n - 2 : n]] == ["VALUES", "IN"])
-    return next(((n - 2, closing(clause, n)) for n in openings if closing(clause, n) > i), None)
 
 
 def _is_key_option(item: Item, i: int) -> bool:

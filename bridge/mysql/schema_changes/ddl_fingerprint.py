@@ -11,17 +11,14 @@ from typing import Final, NamedTuple
 
 from pymysql.err import MySQLError
 
-from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.parser import Classified, Swap, classify
+from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.server_features import Capabilities, Flavour, Version
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.session import Session
-from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
-from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.quoting import quote_name
 
-_EMPTYING: Final = frozenset({C.TRUNCATE_TABLE, C.TRUNCATE_PARTITION, C.CREATE_TABLE})
 _MAY_HAVE_RUN: Final = frozenset(
     {JournalState.RUNNING, JournalState.HELD, JournalState.APPROVED, JournalState.REPLACED}
 )
@@ -166,19 +163,9 @@ def evidence(session: Session, target: Capabilities, classified: Classified) -> 
 def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaChange]) -> bool:
     """Tells whether one of the schema changes that progress lists as still to run may be on the target already: the
     bridge ended between the two, or is there now."""
-    return any(_may_have_run(session, entry) for change in pending if (entry := journal.find(session, change)))
-
-
-def _may_have_run(session: Session, entry: JournalEntry) -> bool:
-    if entry.state not in _MAY_HAVE_RUN or not entry.fingerprint:
-        return entry.state is JournalState.DONE
-    classified = classify(entry.run_text or entry.statement, entry.schema)
-    if not isinstance(classified, Classified):
-        return True
-    if _EMPTYING & set(classified.classes) or (len(classified.classes) > 1 and C.DROP_COLUMN in classified.classes):
-        return True  # it can leave the definition as it was
-    now = evidence(session, probe(session), classified)
-    return conclude(entry.fingerprint, now, classified.swaps).ran is not Ran.NO
+    entries = [journal.find(session, change) for change in pending]
+    sent = {one.state for one in entries if one and one.fingerprint} & _MAY_HAVE_RUN
+    return bool(sent) or any(one and one.state is JournalState.DONE for one in entries)
 
 
 def _is_table(shape: str | None) -> bool:

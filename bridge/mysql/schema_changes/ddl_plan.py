@@ -13,6 +13,7 @@ import structlog
 
 from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shards import ShardStatement, ShardVerdict, compared, kept_rows, misread, shard_statement
+from bridge.ddl.by_table.shards import ruling as ruled
 from bridge.ddl.by_table.skipping import kept_key, misread_values
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified, PassedOver, Refused, Unclear, classify
@@ -27,7 +28,7 @@ from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
-from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState, ShardJournal
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
@@ -68,7 +69,6 @@ class Planner:
 
     def __init__(self, journal: Journal, rules: DdlRules, around: DdlSession) -> None:
         self._journal, self._rules, self._around = journal, rules, around
-        self._shards = ShardJournal(journal, rules.routes)
         self._held: set[str] = set()
 
     def plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> StatementToRun | None:
@@ -80,7 +80,6 @@ class Planner:
         state = entry.state if entry is not None else None
         if entry is not None and state is JournalState.HELD and change.statement_hash in self._held:
             raise _held_error(entry, change)
-        self._shards.begin(change)
         if entry is not None and state is JournalState.RUNNING:
             return self._as_recorded(change, entry)
         if entry is not None and entry.replacement:
@@ -142,7 +141,7 @@ class Planner:
             return ""
         if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
             return ""
-        ruling = self._shards.ruling(session, shard)
+        ruling = ruled(shard, self._journal.of_shards(session, self._rules.routes))
         if ruling.verdict is not ShardVerdict.CONFIRM and not shard.never and rewritten.text:
             self._require_read_alike(session, change, shard, rewritten)
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
@@ -181,7 +180,7 @@ class Planner:
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
         rules = self._rules
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, rules.enforces_checks)
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:

@@ -73,21 +73,15 @@ def skipped_before(
     change: the statement as it came; of a merged table only what its own shard skipped counts, since rows of others are
     right.  text: as it runs.
     """
-    shard = _shard(change.text, change.schema, routes)
-    skipped = [
-        entry
-        for entry in journal.entries(session, [JournalState.SKIPPED])
-        if _shard(entry.statement, entry.schema, routes) == shard
-        if _removed(entry, routes, text, classified)
-    ]
-    if not skipped:
+    if not journal.entries(session, [JournalState.SKIPPED]):
         return None
-    gone = set[str]()
+    shard, gone = _shard(change.text, change.schema, routes), set[str]()
     for entry in reversed(journal.entries(session, [JournalState.SKIPPED, JournalState.DONE])):
-        removed = _removed(entry, routes, text, classified)
-        if entry in skipped and removed - gone:
+        removed = _removed(entry, routes, text, classified) - gone
+        if entry.state is JournalState.DONE:
+            gone |= removed
+        elif removed and _shard(entry.statement, entry.schema, routes) == shard:
             return entry
-        gone |= removed if entry.state is JournalState.DONE else set()
     return None
 
 

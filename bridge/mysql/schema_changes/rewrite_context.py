@@ -135,22 +135,3 @@ class OnTarget:
         for name, column in rows:
             found[name.lower()] = (*found.get(name.lower(), ()), (column or "").lower())
         return found
-
-    def constraint_kind(self, table: TableName, name: str) -> str:
-        """Gives FOREIGN KEY, UNIQUE and so on; "" when there is no constraint of that name."""
-        found = self._session.value(
-            "SELECT MAX(constraint_type) FROM information_schema.table_constraints"
-            " WHERE table_schema = %s AND table_name = %s AND constraint_name = %s",
-            (*table, name),
-        )
-        return str(found or "")
-
-    def next_number(self, table: TableName, prefix: str) -> int:
-        """Gives one more than the highest number behind `prefix` among the table's constraints."""
-        rows = self._session.rows(
-            "SELECT constraint_name FROM information_schema.table_constraints"
-            " WHERE table_schema = %s AND table_name = %s",
-            tuple(table),
-        )
-        tails = [str(name)[len(prefix) :] for (name,) in rows if str(name).startswith(prefix)]
-        return max((int(tail) for tail in tails if tail.isdigit()), default=0) + 1

@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.ddl.by_table.shards import Fate, Ruling, ShardStatement, Track, shard_statement
+from bridge.ddl.by_table.shards import ShardStatement, shard_statement
 from bridge.ddl.rewrite import RewriteStep, Rewritten
 from bridge.ddl.rule import OmittedObject
 from bridge.filters.routes import Routes
-from bridge.model import SchemaChange, TableName
+from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
 
@@ -153,19 +153,18 @@ class Journal:
         wanted = [state.value for state in states]
         return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
 
-    def fates(
-        self, session: Session, states: Iterable[JournalState], since: int
-    ) -> Iterator[tuple[int, str, str, str, JournalState]]:
-        """Gives commit ts, hash, database, text and state of the rows in these states from commit ts `since` on, in the
-        order of the upstream."""
-        wanted = [state.value for state in states]
+    def of_shards(self, session: Session, routes: Routes) -> Iterator[tuple[ShardStatement, bool]]:
+        """Gives the finished schema changes of shards, in the order of the upstream, each with whether it ran."""
+        states = (JournalState.DONE, JournalState.CONFIRMED, JournalState.SKIPPED)
         rows = session.rows(
-            f"SELECT commit_ts, statement_hash, schema_name, statement, state FROM {self._table} WHERE name = %s"
-            f" AND commit_ts >= %s AND state IN ({', '.join(['%s'] * len(wanted))}) ORDER BY commit_ts, started_at",
-            (self._pipeline, since, *wanted),
+            f"SELECT schema_name, statement, state FROM {self._table} WHERE name = %s AND state IN (%s, %s, %s)"
+            " ORDER BY commit_ts, started_at",
+            (self._pipeline, *(state.value for state in states)),
         )
-        for commit_ts, statement_hash, schema, statement, state in rows:
-            yield int(commit_ts), statement_hash, schema, statement, JournalState(state)
+        for schema, statement, state in rows:
+            one = shard_statement(statement, schema, routes)
+            if one is not None:
+                yield one, state == JournalState.DONE
 
     def unreadable(self, session: Session) -> list[JournalEntry]:
         """Gives the rows of schema changes whose messages cannot be decoded, in the order in which they stopped the
@@ -283,49 +282,3 @@ def _entry(row: tuple[Any, ...]) -> JournalEntry:
         ),
         *rest,
     )
-
-
-_FATES: Final = {
-    JournalState.DONE: Fate.RAN,
-    JournalState.CONFIRMED: Fate.CONFIRMED,
-    JournalState.SKIPPED: Fate.SKIPPED,
-}
-
-
-class ShardJournal:
-    """Follows the journal of one pipeline.  It reads each row once, as long as schema changes come in the journal's
-    order; otherwise, or when the target went back, it reads all of them again.  So it says what it would say after a
-    restart."""
-
-    def __init__(self, journal: Journal, routes: Routes) -> None:
-        self._journal, self._routes, self._begun_ts = journal, routes, 0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._tracks: dict[TableName, Track] = {}
-        self._last_ts = 0
-        self._of_last_ts: set[str] = set()
-
-    def begin(self, change: SchemaChange) -> None:
-        """Notes that a schema change, which is not in the journal as finished, comes next."""
-        is_in_order = min(self._begun_ts, change.commit_ts) >= self._last_ts
-        is_known = change.commit_ts == self._last_ts and change.statement_hash in self._of_last_ts
-        if is_known or not is_in_order:
-            self._forget()
-        self._begun_ts = change.commit_ts
-
-    def ruling(self, session: Session, change: ShardStatement) -> Ruling:
-        """Rules on the schema change that comes next."""
-        for commit_ts, statement_hash, schema, statement, state in self._journal.fates(session, _FATES, self._last_ts):
-            if commit_ts > self._last_ts:
-                self._last_ts, self._of_last_ts = commit_ts, set()
-            if statement_hash in self._of_last_ts:
-                continue
-            self._of_last_ts.add(statement_hash)
-            one = shard_statement(statement, schema, self._routes)
-            if one is not None:
-                self._track(one.target).note(one, _FATES[state])
-        return self._track(change.target).ruling(change)
-
-    def _track(self, target: TableName) -> Track:
-        return self._tracks.setdefault(target, Track())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.ddl.by_table.skipping import dropped_key, kept_key, unread_key
+from bridge.ddl.by_table.skipping import dropped_key, kept_key
 from bridge.ddl.parser import Classified, classify
 
 KEYS = {"primary": ("id",), "m": ("mail",), "ab": ("a", "b"), "e": ("",)}
@@ -43,24 +43,6 @@ THERE = {"mail": "varchar(40) COLLATE utf8mb4_general_ci DEFAULT NULL", "id": "i
 def test_keys_that_a_statement_drops(statement: str, words: str) -> None:
     """Whatever takes a unique key of the target away; not what only makes it anew, nor an index that is not unique."""
     found = dropped_key(statement, _classified(statement), lambda _: KEYS)
-    assert words in found
-    assert bool(words) == bool(found)
-
-
-@pytest.mark.parametrize(
-    ("statement", "words"),
-    [
-        ("ALTER TABLE t FOO BAR, DROP PRIMARY KEY", "the primary key (id)"),
-        ("ALTER IGNORE TABLE t DROP PRIMARY KEY", ""),  # it drops rows as well
-        ("ALTER TABLE IF EXISTS t FOO, DROP KEY IF EXISTS `m`", "the unique key m (mail)"),
-        ("ALTER TABLE t FOO, DROP KEY other", ""),
-        ("ALTER TABLE t 'x", ""),
-        ("FOO", ""),
-    ],
-)
-def test_keys_that_a_statement_drops_which_is_not_understood(statement: str, words: str) -> None:
-    """Their words are enough."""
-    found = unread_key(statement, "m", lambda _: KEYS)
     assert words in found
     assert bool(words) == bool(found)
 

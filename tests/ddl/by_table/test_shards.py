@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from bridge.ddl.by_table.routing import target_statement
-from bridge.ddl.by_table.shards import Fate, Ruling, ShardStatement, ShardVerdict, Track, shard_statement
+from bridge.ddl.by_table.shards import Ruling, ShardStatement, ShardVerdict, shard_statement
+from bridge.ddl.by_table.shards import ruling as ruled
 from bridge.filters.routes import Routes, parse_route
 
 ROUTES = Routes((parse_route("s*.t => s.t"), parse_route("s*.u => s.u"), parse_route("plain.* -> other.*")))
-R, C, S = Fate.RAN, Fate.CONFIRMED, Fate.SKIPPED
+R, C, S = (True, "ran"), (False, "confirmed"), (False, "skipped")
 RUN, CONFIRM, COMPARE, HOLD = ShardVerdict.RUN, ShardVerdict.CONFIRM, ShardVerdict.COMPARE, ShardVerdict.HOLD
 
 
@@ -99,7 +100,7 @@ def test_is_left_to_the_operator_at_the_first_shard(text: str, is_confirmed: boo
 def test_is_never_run_as_it_came(text: str) -> None:
     """One shard's statement would be done to the rows of all shards."""
     assert read(text).never
-    assert Track([]).ruling(read(text)).verdict is HOLD
+    assert ruled(read(text), []).verdict is HOLD
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE x", "CREATE TABLE x (id INT)", "CREATE VIEW v AS SELECT 1", "nonsense"])
@@ -135,7 +136,7 @@ MAKE, MAKE_WITH_A = "CREATE TABLE t (id INT PRIMARY KEY)", "CREATE TABLE t (id I
 DROP_A, WIDEN, RENAME = "ALTER TABLE t DROP COLUMN a", "ALTER TABLE t MODIFY a BIGINT", "ALTER TABLE t CHANGE a b INT"
 TRUNCATE, INDEX = "TRUNCATE TABLE t", "ALTER TABLE t ADD INDEX (a)"
 
-Past = Sequence[tuple[str, str, Fate]]
+Past = Sequence[tuple[str, str, tuple[bool, str]]]
 CASES: list[tuple[Past, str, str, ShardVerdict]] = [
     ([], "s1", ADD_A, RUN),
     ([("s1", ADD_A, R)], "s2", ADD_A, CONFIRM),
@@ -145,7 +146,11 @@ CASES: list[tuple[Past, str, str, ShardVerdict]] = [
     ([("s1", ADD_A, R), ("s1", ADD_B, R)], "s2", ADD_B, CONFIRM),
     ([("s1", ADD_A, R)], "s2", ADD_B, RUN),
     ([("s1", ADD_A, R), ("s1", DROP_A, R)], "s1", ADD_A, RUN),
-    ([("s1", ADD_A, R), ("s1", DROP_A, R), ("s1", ADD_A, R), ("s2", ADD_A, C)], "s2", ADD_A, CONFIRM),
+    # What a shard has a second time runs, or is held, whatever others had.
+    ([("s1", ADD_A, R), ("s1", DROP_A, R), ("s1", ADD_A, R), ("s2", ADD_A, C)], "s2", ADD_A, RUN),
+    ([("s1", WIDEN, R), ("s1", WIDEN, R), ("s2", WIDEN, C)], "s2", WIDEN, HOLD),
+    # Of another merged table.
+    ([("s1", "ALTER TABLE u ADD a INT", R)], "s2", ADD_A, RUN),
     ([("s1", ADD_A, R), ("s1", ADD_B, R), ("s2", ADD_A, C)], "s2", ADD_B, CONFIRM),
     # The order of different statements is no matter.
     ([("s1", ADD_A, R), ("s1", ADD_B, R), ("s2", ADD_B, S)], "s2", ADD_A, CONFIRM),
@@ -186,12 +191,12 @@ CASES: list[tuple[Past, str, str, ShardVerdict]] = [
 
 
 def ruling(past: Past, shard: str, text: str) -> Ruling:
-    return Track([(read(one, where), fate) for where, one, fate in past]).ruling(read(text, shard))
+    return ruled(read(text, shard), [(read(one, where), did_run) for where, one, (did_run, _) in past])
 
 
 @pytest.mark.parametrize(("past", "shard", "text", "verdict"), CASES)
 def test_rulings(past: Past, shard: str, text: str, verdict: ShardVerdict) -> None:
-    """What ran for one shard is confirmed for the others, as often as it ran."""
+    """What ran for one shard is confirmed for the others, once."""
     assert ruling(past, shard, text).verdict is verdict
 
 

@@ -89,7 +89,7 @@ def test_accents_are_not_case(target: str, session: Session) -> None:
 def test_names_that_only_tidb_takes(target: str, session: Session) -> None:
     """They are held, and their rows find no table; another name on the target helps."""
     events = [created(10, "😀"), insert(11, "😀"), boundary(20)]
-    with pytest.raises(HeldError, match="no name with such characters as '😀': give it another one with --route"):
+    with pytest.raises(HeldError, match="no name with such characters as '😀': give a table another one with --route"):
         run_all(target, in_one_partition(events))
     settings = Settings(route=("m.`😀` -> m.smile",))
     run_all(target, ruled(in_one_partition(events), settings.row_rules), ddl=settings.ddl_rules())
@@ -110,7 +110,7 @@ def test_names_that_only_tidb_takes(target: str, session: Session) -> None:
 def test_names_within_a_table_that_only_tidb_takes(mysql_target: str, text: str) -> None:
     """MySQL would make a question mark of them without a word, and drop the column whose name that is."""
     sql(mysql_target, "CREATE DATABASE m", "CREATE TABLE m.o (id INT PRIMARY KEY, `a?` INT)", "DO 0")
-    with pytest.raises(HeldError, match="no name with such characters as 'a😀': if it is a column's, rename"):
+    with pytest.raises(HeldError, match=r"no name with such characters as 'a😀': .* rename a column upstream"):
         run_all(mysql_target, in_one_partition([schema_change(10, text), boundary(20)]))
     columns = "SELECT column_name FROM information_schema.columns WHERE table_schema = 'm' ORDER BY ordinal_position"
     assert sql(mysql_target, columns) == [("id",), ("a?",)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from bridge.commands.ddl import release
 from bridge.ddl.policy import ddl_rules
-from bridge.errors import ApplyError, HeldError, UsageError
+from bridge.errors import ApplyError, HeldError, SchemaChangeError, UsageError
 from bridge.events import NO_KEY, NO_PRIMARY_KEY
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -85,3 +87,16 @@ def test_rows_of_a_key_that_the_upstream_may_have(target: str, session: Session,
     row = row_change(TS, "t", ["id", "v"], [], after=(1, 1))._replace(key=key)
     run_all(target, in_one_partition([row, boundary(TS + 1)]))
     assert session.rows("SELECT * FROM t") == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "may_drop"),
+    [("ALTER TABLE t FOO BAR, DROP PRIMARY KEY", True), ("ALTER TABLE t FOO BAR", False)],
+)
+def test_a_drop_that_is_not_understood(target: str, session: Session, statement: str, may_drop: bool) -> None:
+    """It is not skipped, whatever it drops."""
+    session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    with pytest.raises(SchemaChangeError):
+        run_all(target, in_one_partition([schema_change(TS, statement), boundary(TS + 1)]))
+    with pytest.raises(UsageError, match="overwrite each other") if may_drop else nullcontext():
+        release(Target(target), ProgressTable("bridge"), str(TS), JournalState.SKIPPED)
