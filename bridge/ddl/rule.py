@@ -127,7 +127,8 @@ class Nowhere:
 class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
-    target does not know it.  is_approved: the operator has said that its rows will be the upstream's."""
+    target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
+    tells_second: whether the statement is dated by the second in which it began."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -136,6 +137,7 @@ class Site:
     routes: Routes = field(default_factory=Routes)
     is_approved: bool = False
     timezone: str | None = None
+    tells_second: bool = False
 
     @property
     def is_from_tidb(self) -> bool:

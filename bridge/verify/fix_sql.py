@@ -102,7 +102,7 @@ def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Diff
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
     keys = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
     images: tuple[list[str], list[str]] = [], []
-    has_others = bool(other_uniques(table, key))
+    has_others = table.writes_anew or bool(other_uniques(table, key))
     for difference in differences:
         if difference.expected is not None:
             is_freed = has_others or _is_in_the_way(shape, difference)

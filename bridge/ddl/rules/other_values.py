@@ -25,6 +25,9 @@ _OTHER_EACH_TIME: Final = frozenset(
 """Functions that give a server's rows other values than another server's."""
 
 
+_MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
+
+
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
@@ -113,9 +116,9 @@ def refuse_other_values(statement: StatementParts, site: Site) -> Iterator[Edit 
 
 
 def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
-    """Finds a column for which each server makes up the values: it numbers rows in the order in which it keeps them, or
-    asks a function."""
-    word = _made_up(item.definition) if item.change in ADDS_COLUMN else ""
+    """Finds a column for which each server makes up the values: it numbers rows in the order in which it keeps them,
+    asks a function, or takes a moment that is not told."""
+    word = (_made_up(item.definition) or _untold_moment(item.definition, site)) if item.change in ADDS_COLUMN else ""
     where = _rows_it_fills(item, statement, site) if word else ""
     if not where:
         return None
@@ -225,5 +228,15 @@ def _made_up(column: Sequence[Token]) -> str:
         is_function = i > 1 and token.word in _OTHER_EACH_TIME and is_called
         is_sequence = [at(column, i + n).word for n in range(3)] == ["NEXT", "VALUE", "FOR"]
         if (i > 0 and token.word in _COUNTING) or is_function or is_sequence:
+            return token.word
+    return ""
+
+
+def _untold_moment(column: Sequence[Token], site: Site) -> str:
+    """Gives the word by which a column gets the moment at which its statement began, where no message tells that: a
+    binlog has its second, and Debezium's connector for MySQL 8 tells when the statement had ended."""
+    for i, token in enumerate(() if site.is_from_tidb else column):
+        digits = at(column, i + 2).text if at(column, i + 1).text == "(" else "0"
+        if token.word in _MOMENTS and at(column, i - 1).word != "UPDATE" and not (site.tells_second and digits in "0)"):
             return token.word
     return ""

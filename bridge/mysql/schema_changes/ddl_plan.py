@@ -29,6 +29,7 @@ from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_sessi
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.tso import tso_ms
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
@@ -180,7 +181,8 @@ class Planner:
         around = OnTarget(session, self._journal)
         zone = self._around.zone(session)
         rules = self._rules
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone)
+        tells_second = tso_ms(change.commit_ts) % 1000 == 0
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
