@@ -166,6 +166,10 @@ def test_the_targets_own_columns_stay(pair: Pair, client: list[str]) -> None:
         "INSERT INTO app.t VALUES ('ALICE', 1, 1, 5), ('bob ', 3, 2, 6), ('c', 2, 4, 7)",
     )
     assert said(pair.verify("app.*")) >= {"t 'Alice' different k", "t 'bob' different k u", "t 'c' different u n"}
+    with pytest.raises(AssertionError, match="Duplicate entry"):  # rows trade values of a further key
+        pair.run_fix(client)
+    execute(pair.target, "UPDATE app.t SET u = 4 WHERE own = 7")
+    pair.verify("app.*")
     pair.run_fix(client)
     assert said(pair.verify("app.*")) <= {"t: column own is the target's own"}
     assert execute(pair.target, "SELECT k, own FROM app.t ORDER BY k") == [("Alice", 5), ("bob", 6), ("c", 7)]
