@@ -196,7 +196,7 @@ def test_tidb_is_read_just_below_the_applied_ts(pair: Pair, monkeypatch: pytest.
     finally:
         writer.close()
     assert (said(report), report.moment) == (set(), 500)
-    assert told == ["SET @@tidb_snapshot = '499'"] * 5
+    assert told == ["SET @@tidb_snapshot = '499'"] * 3
     assert refused <= LOCK_CONFLICT
 
 
