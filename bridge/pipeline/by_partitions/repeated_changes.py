@@ -60,9 +60,8 @@ def second_run(
         return anew
     in_other = any(_partition_of(one.position) != _partition_of(change.position) for one in alike)
     later = change.commit_ts + ms_tso(_SECOND_MS)
-    if in_other or at_ms % _SECOND_MS:
-        return None
-    if shown >= later and not _is_of_later_batch(change.place, alike[-1].place):
+    went_back = shown >= later and not _is_of_later_batch(change.place, alike[-1].place)
+    if in_other or at_ms % _SECOND_MS or went_back:
         return None
     again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
     if again is not None and applied_time >= later:
