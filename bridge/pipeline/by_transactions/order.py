@@ -27,6 +27,7 @@ from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
+from bridge.pipeline.by_transactions.snapshot import Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
@@ -98,7 +99,9 @@ class TransactionOrder(BoundaryOrder):
         self._place = Place.read(told[0]) if told else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
         next_ts, start_ts, ends = progress.applied_ts, progress.start_ts, dict(self._loose_ends)
-        self._queue = TransactionQueue(topic, Reached(self._place), next_ts, ends, start_ts, incomplete, most=most)
+        snapshot = Snapshot(changes_between(0, _ALWAYS))
+        reached = Reached(self._place)
+        self._queue = TransactionQueue(topic, reached, next_ts, ends, start_ts, incomplete, snapshot, most=most)
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
         self._marks: list[Mark] = []

@@ -29,6 +29,7 @@ from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Item, Statement
 from bridge.pipeline.by_transactions.reached import Reached, other_binlog
+from bridge.pipeline.by_transactions.snapshot import Snapshot
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows, partitions_of
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, POSITION_BITS, SNAPSHOT_SERVER
@@ -54,6 +55,7 @@ class TransactionQueue:
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
     start_ts: what tells an earlier time counts as in the target (TSO).
     incomplete: ids of transactions that are due without the rows that they lack.
+    snapshot: the schema changes of the connector's snapshot that have come.
     given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
@@ -68,6 +70,7 @@ class TransactionQueue:
     loose_ends: Mapping[PartitionId, int]
     start_ts: int = 0
     incomplete: Collection[str] = ()
+    snapshot: Snapshot = field(default_factory=lambda: Snapshot([]))
     given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
     most: Amount = MOST_IN_MEMORY
@@ -172,6 +175,9 @@ class TransactionQueue:
                 continue
             if is_of_snapshot and int(number) < self.reached.place.number:
                 raise _set_back(position)
+            if is_of_snapshot:
+                self.snapshot.check(int(number), self.reached.place.number, position)
+                self.snapshot.check_statement(change)
             self.reached.check_server([server], position)
             if not is_of_snapshot:
                 self.reached.check_order(id_, int(number), self.reached.place.number, position)
@@ -231,6 +237,10 @@ class TransactionQueue:
             is_set_back |= ~is_copy & rows.is_of_first_snapshot & (rows.numbers < place.number)
         if is_set_back.any():
             raise _set_back(_position(where[codes[is_set_back][0]], offsets[is_set_back][0]))
+        of_snapshot = np.flatnonzero(rows.is_loose & ~is_copy & rows.is_of_first_snapshot)
+        for number, at in zip(*np.unique(rows.numbers[of_snapshot], return_index=True), strict=True):
+            position = _position(where[codes[of_snapshot[at]]], offsets[of_snapshot[at]])
+            self.snapshot.check(int(number), place.number, position)
         return is_copy
 
     # --- what is due

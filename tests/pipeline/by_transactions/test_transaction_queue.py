@@ -9,12 +9,16 @@ import pytest
 
 from bridge.errors import SourceError
 from bridge.events import Kind
+from bridge.model import SchemaChange
 from bridge.pipeline.by_transactions.numbering import DueRows
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
+from bridge.pipeline.by_transactions.snapshot import Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, TransactionQueue
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, gtid, mark, row
+
+OF_SNAPSHOT = f"{SERVER[:-1]}0"
 
 
 def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
@@ -322,6 +326,37 @@ def test_a_snapshot_comes_first() -> None:
         "0",
     ]
     assert fed(row("", 0, 9, server=snapshot, offset=1), end("1", 1, a=1)) == ["1", "100"]
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        row("", 0, 12, server=OF_SNAPSHOT, offset=1),
+        change("CREATE", 12, server=OF_SNAPSHOT, offset=10),
+        change("CREATE", 9, server=OF_SNAPSHOT, offset=10),
+    ],
+    ids=["a row", "a statement", "a statement of the same place"],
+)
+@pytest.mark.parametrize("is_new_process", [False, True])
+def test_a_second_snapshot_stops(again: Said, is_new_process: bool) -> None:
+    """A connector that is killed in its first one takes another: what was deleted in between is in no message."""
+    first = (change("CREATE", 9, server=OF_SNAPSHOT), row("", 0, 9, server=OF_SNAPSHOT, offset=0))
+    fed = Fed(queue())
+    assert fed(*first) == ["CREATE", "0"]
+    if is_new_process:
+        on_record = SchemaChange(5, "s", "", "CREATE", "p/0/9", str(first[0]["place"]))
+        fed = Fed(queue(loose_ends={("p.s.a", 0): 1, ("p", 0): 10}, snapshot=Snapshot([on_record])))
+        assert fed(*first) == []
+    with pytest.raises(SourceError, match="another snapshot"):
+        fed(again)
+
+
+def test_a_snapshot_behind_transactions_stops() -> None:
+    """The connector has lost its offsets."""
+    fed = Fed(queue())
+    assert fed(row("1", 1, 10), end("1", 1, a=1)) == ["100"]
+    with pytest.raises(SourceError, match="another snapshot"):
+        fed(row("", 0, 12, server=OF_SNAPSHOT))
 
 
 def test_rows_of_a_chunk_come_behind_the_changes_before_them() -> None:

@@ -1,0 +1,49 @@
+"""Tells the connector's one snapshot from a second one, in which what was deleted since the first is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bridge.errors import SourceError
+from bridge.model import SchemaChange
+from bridge.protocols.values.event_time import SNAPSHOT_SERVER
+
+
+class Snapshot:
+    """The snapshot that a pipeline begins with: all of it has one place in the binlog, and each statement comes once.
+
+    changes: the schema changes on record, of which those of a snapshot count.
+    """
+
+    def __init__(self, changes: Iterable[SchemaChange]) -> None:
+        self._number: int | None = None
+        self._positions: dict[str, str] = {}
+        for change in changes:
+            _, server, number, *_ = (*change.place.split("\n"), "", "")
+            if server.endswith(f"/{SNAPSHOT_SERVER}"):
+                self._number, self._positions[change.statement_hash] = int(number), change.position
+
+    def check(self, number: int, reached: int, position: str) -> None:
+        """Raises SourceError for a place of another snapshot.
+
+        number: its file and position.  reached: those of the last transaction that was due, -1 before the first.
+        position: of the message that tells it.
+        """
+        if self._number not in (None, number) or -1 < reached < number:
+            raise _begun_again(position)
+        self._number = number
+
+    def check_statement(self, change: SchemaChange) -> None:
+        """Raises SourceError for a statement that a snapshot of the same place had in another message."""
+        if self._positions.setdefault(change.statement_hash, change.position) != change.position:
+            raise _begun_again(change.position)
+
+
+def _begun_again(where: str) -> SourceError:
+    return SourceError(
+        "the connector has begun another snapshot, since it was killed in its first one or has lost its offsets: what"
+        " was deleted upstream in between is in no message, and rows without a key would double",
+        where=where,
+        fix="have the connector take its snapshot under another topic.prefix, and begin a new pipeline with those"
+        " topics into an empty target; bridge help starting has the steps",
+    )
