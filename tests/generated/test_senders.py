@@ -193,8 +193,10 @@ class Upstream:
             self._is_in_one = False
 
     def _truncate(self, table: str, _free: Sequence[str]) -> None:
-        """Perhaps once more within the second: the same statement, with rows between."""
-        for _ in range(self.random.choice((1, 2))):
+        """Perhaps once more within the second: the same statement, with rows between.  It may have waited for them."""
+        for number in range(self.random.choice((1, 2))):
+            if number and self._by_start and self.random.random() < 0.5:
+                self._wait(table)
             self.rows[table] = {}
             self.say(f"TRUNCATE TABLE {table}")
             for _ in range(self.random.randrange(3)):

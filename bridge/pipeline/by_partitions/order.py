@@ -230,7 +230,7 @@ class PartitionOrder:
         at, near = change.commit_ts, NEAR if by_time else 0
         before = self._changes_between(at - near, at + near + 1)
         if by_time:
-            return second_run(change, before, self._backlog.shown(change), self._backlog.applied_time)
+            return second_run(change, before, self._backlog.applied_time)
         return None if change.id in {one.id for one in before} else change
 
     @staticmethod

@@ -277,11 +277,6 @@ class PartitionBacklog:
         )
         return Step(counted.table, self._next_ts, changes, counted.repeated)
 
-    def shown(self, change: SchemaChange) -> int:
-        """The highest time of what was taken to be applied of the partition that holds a schema change (TSO)."""
-        topic, partition, _ = change.position.rsplit("/", 2)
-        return self._queues[topic, int(partition)].shown
-
     @property
     def applied_time(self) -> int:
         """The highest time of what was taken to be applied (TSO)."""

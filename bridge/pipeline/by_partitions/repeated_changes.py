@@ -26,24 +26,19 @@ NEAR: Final = ms_tso(3_600_000)
 """A schema change is dated by its start, and may have waited for its lock for so long (TSO)."""
 _SECOND_MS: Final = 1000
 _UNCLEAR: Final = (
-    "the same statement ran in the same second, and nothing in the message tells whether the producer has sent it again"
-    " or it ran a second time upstream, which would {}; skip it if it was sent again, approve it if it ran twice"
+    "the same statement ran in the same second, and nothing tells whether it was sent again, and would {}, or ran twice"
+    " upstream: skip it or approve it, and compare its tables with the upstream, as rows of before may have come again"
 )
 _SWAPS_BACK: Final = "swap back what the first one swapped"
 _MEETS_LATER_ROWS: Final = "come before rows that are in the target already"
 
 
-def second_run(
-    change: SchemaChange, before: Sequence[SchemaChange], shown: int, applied_time: int
-) -> SchemaChange | None:
+def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_time: int) -> SchemaChange | None:
     """Gives a schema change without a commit ts as it is to run; None for one that has run already.
 
     change: as it was read.
     before: the schema changes on record of up to NEAR from its event time, in the order in which they came.
-    shown: the highest event time of what was applied of its own partition (TSO): the order there is the producer's, so
-        a later time before it tells that it was sent again, or, in a later batch of one run of Canal, that it may have
-        waited for a lock since its start, which dates it.
-    applied_time: the same of all partitions.
+    applied_time: the highest event time of what was applied (TSO), above that of a change which has waited for a lock.
     A second change of one millisecond gets a commit_ts of its own.  One of which nothing tells whether it is a second
     one gets a doubt, if running it once more could do harm.
     """
@@ -59,12 +54,10 @@ def second_run(
     if None not in told:
         return anew
     in_other = any(_partition_of(one.position) != _partition_of(change.position) for one in alike)
-    later = change.commit_ts + ms_tso(_SECOND_MS)
-    went_back = shown >= later and not _is_of_later_batch(change.place, alike[-1].place)
-    if in_other or at_ms % _SECOND_MS or went_back:
+    if in_other or at_ms % _SECOND_MS:
         return None
     again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
-    if again is not None and applied_time >= later:
+    if again is not None and applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
         return replace(again, doubt=_UNCLEAR.format(_MEETS_LATER_ROWS))
     return again
 
@@ -99,13 +92,6 @@ def is_same_place(one: str, other: str) -> bool | None:
     is_one_batch = not (one_sent ^ other_sent) & ((1 << BATCH_BITS) - 1)
     is_beside = abs((one_sent >> BATCH_BITS) - (other_sent >> BATCH_BITS)) < _SECOND_MS
     return False if is_one_batch and is_beside else None
-
-
-def _is_of_later_batch(place: str, first: str) -> bool:
-    """Tells whether a message of Canal has a higher batch than the first one.  Canal counts anew when it is restarted,
-    so only the batch that Kafka had not confirmed is sent again with a higher number."""
-    numbers = [coordinates_of(one).get(SENT, 0) & ((1 << BATCH_BITS) - 1) if one else 0 for one in (place, first)]
-    return numbers[0] > numbers[1] > 0
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})
