@@ -128,7 +128,8 @@ class Site:
     """Where a statement runs, and where it comes from.  source: a name in `collation_tables.SOURCES`.
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
     target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
-    tells_second: whether the statement is dated by the second in which it began."""
+    tells_second: whether the statement is dated by the second in which it began.
+    sends_texts: whether the values of columns of the character set binary come as texts."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -138,6 +139,7 @@ class Site:
     is_approved: bool = False
     timezone: str | None = None
     tells_second: bool = False
+    sends_texts: bool = False
 
     @property
     def is_from_tidb(self) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
+from bridge.protocols.debezium.connector_options import TICDC_MODES
 from bridge.protocols.debezium.values import decimal_of_double
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.column_types import ColumnType, column_type, unquoted
@@ -44,7 +45,7 @@ CASES = [
     # as connectors of Debezium before 1.9 print small ones (DBZ-4730)
     (ADAPTIVE, "decimal(20,10)", "'0E-10'", "0.0000000000"), (ADAPTIVE, "decimal(30,8)", "'-1.5E-8'", "-0.000000015"),
     ("string:,connect,", "decimal(65,0)", "'9.99E+64'", "999" + "0" * 62),
-    ("json:,connect,", "blob", "'AP8='", "x'00ff'"), ("json:,connect,", "decimal(10,2)", "1.5e0", "1.50"),
+    ("json:,connect,", "blob", "''", "''"), ("json:,connect,", "decimal(10,2)", "1.5e0", "1.50"),
     # the native connector adds 1900 to the 0 that the binlog holds
     (CONNECT, "year(4)", "1900", "0"), (TICDC, "year", "0", "0"), (TICDC, "year", "1901", "1901"),
     ("enum", "enum('a',',')", "''", "''"), ("enum", "enum('','a')", "NULL", "NULL"),
@@ -187,12 +188,39 @@ def test_refused(form: str, column: str, raw: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "raw", "setting"), [("decimal(9,0)", "'1234'", "decimal"), ("blob", "'00ff'", "binary")]
-)
+    ("column", "raw", "setting"),
+    [
+        ("decimal(9,0)", "'1234'", "decimal"), ("blob", "'00ff'", "binary"), ("varbinary(9)", "'Test'", "binary"),
+        ("binary(2)", "'00ff'", "binary"), ("binary(4)", "'Test'", "binary"),
+    ],
+)  # fmt: skip
 def test_a_value_in_two_modes_is_refused_until_one_is_told(column: str, raw: str, setting: str) -> None:
-    """Digits may be a number, or Base64 of another; so may hexadecimal digits.  It is not guessed."""
+    """Digits may be a number, or Base64 of another; bytes may be Base64, hexadecimal digits, or come as text."""
     with pytest.raises(DecodeError, match=f"debezium.{setting}_handling_mode"):
         converted("json:,connect,", column_type(column, nullable=True), raw)
+
+
+@pytest.mark.parametrize(
+    ("mode", "raw", "right"),
+    [
+        ("", "'AP8='", "x'00ff'"), ("bytes", "'AP8='", "x'00ff'"), ("base64", "'AP8='", "x'00ff'"),
+        ("base64-url-safe", "'AP8='", "x'00ff'"), ("hex", "'00ff'", "x'00ff'"), ("", "''", "''"),
+        ("bytes", "'Test'", ""), ("base64", "'Test'", ""), ("hex", "'ff'", ""),
+    ],
+)  # fmt: skip
+def test_a_fixed_number_of_bytes_tells_bytes_from_text(mode: str, raw: str, right: str) -> None:
+    """The connector sends all bytes of a BINARY(n), so that text of the character set binary is not taken for them."""
+    form, column = f"json:,connect,{mode}", column_type("binary(2)", nullable=True)
+    if right:
+        assert converted(form, column, raw) == (right, [])
+    else:
+        with pytest.raises(DecodeError, match="character set binary"):
+            converted(form, column, raw)
+
+
+def test_the_bytes_of_ticdc_are_of_any_length() -> None:
+    """TiDB fills them up when they are written, not when a default gives them."""
+    assert converted(f"json:{TICDC_MODES}", column_type("binary(4)", nullable=True), "'AP8='") == ("x'00ff'", [])
 
 
 @given(st.integers(1, 65).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, min(p, 30)))), st.data())

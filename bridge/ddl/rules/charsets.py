@@ -14,6 +14,11 @@ from bridge.ddl.server_features import Feature
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
 _NATIONAL: Final = {"NCHAR": "CHAR", "NVARCHAR": "VARCHAR"}
 _LATIN1: Final = "TiDB's latin1 holds all characters"
+_TEXTS: Final = (
+    "Debezium's connector sends a CHAR, VARCHAR or TEXT of the character set binary as text, which may look like other"
+    " bytes: make them BINARY, VARBINARY or BLOB upstream, or leave the table out with --filter; or approve the"
+    " statement if it makes no such column"
+)
 _AS_BYTES: Final = "the source compares bytes, with blanks at the end (ddl.source)"
 
 
@@ -30,10 +35,12 @@ def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces character sets that the target does not know by utf8mb4, which holds all characters; also TiDB's latin1,
-    whose texts are utf8mb4, and those without a collation that compares as the source does."""
+    whose texts are utf8mb4, and those without a collation that compares like the source's.  Refuses bytes as texts."""
     for scope in _scopes(statement):
         for named in _charset_names(scope):
             name, chosen = _plain(named), site.collations.charset_on(site.target.collations, _plain(named))
+            if name == "binary" and site.sends_texts and not site.is_approved:
+                raise UnsupportedError(_TEXTS)
             if name not in site.target.collations.defaults and name not in {"default", "binary"}:
                 yield Edit(*named.span, "utf8mb4", f"the target has no character set {name}")
             elif chosen != name:

@@ -29,6 +29,7 @@ from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_sessi
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.protocols.values.event_time import is_of_debezium
 from bridge.tso import tso_ms
 
 _ZONE_FIX: Final = (
@@ -182,7 +183,8 @@ class Planner:
         zone = self._around.zone(session)
         rules = self._rules
         tells_second = tso_ms(change.commit_ts) % 1000 == 0
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second)
+        texts = is_of_debezium(change.place)
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second, texts)
         try:
             found = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:

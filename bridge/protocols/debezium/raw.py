@@ -9,7 +9,6 @@ the connector may have changed the columns' names (field.name.adjustment.mode).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from typing import Final
 from bridge.events import Code
 from bridge.protocols.debezium import values as values
 from bridge.protocols.debezium.columns import document
-from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
+from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
@@ -38,15 +37,15 @@ from bridge.protocols.values.usual_values import Usual
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
 
-_HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
-    "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{}"
+    "{} can be a decimal value in two of the connector's modes: set the mode that the connector has with --set"
+    " debezium.decimal_handling_mode"
 )
-
-_TEXT_OF_BYTES: Final = (
-    "{} is text in a binary column. If the connector has another binary.handling.mode than bytes, set it with --set"
-    " debezium.binary_handling_mode; otherwise the column is of the character set binary, of which the connector sends"
-    " no bytes: make it VARBINARY or BINARY upstream, or leave its table out with --filter"
+_UNTOLD: Final = (
+    "{} may be Base64, hexadecimal digits, or the text of a column of the character set binary, of which the connector"
+    " sends no bytes: set the binary.handling.mode that it has (bytes by default) with --set"
+    " debezium.binary_handling_mode; make such a column BINARY, VARBINARY or BLOB upstream, or leave its table out with"
+    " --filter"
 )
 
 _HALF: Final = (
@@ -83,7 +82,7 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
         if modes.decimal == "string" or "." in text or "-" in text:  # Base64 has neither
             return literals.java_decimal(text)
         if modes.decimal is None and text.isdecimal():
-            raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
+            raise DecodeError(_EITHER.format(shown(text)), Code.LOST_VALUE)
         return values.unscaled(text, column.scale)
 
     return convert
@@ -100,16 +99,18 @@ def _refuse_half(literal: str) -> str:
     raise DecodeError(_HALF.format(shown(literal)), Code.LOST_VALUE)
 
 
-def _binary(modes: DebeziumModes, _column: ColumnType, _lost: Lost) -> RawConverter:
+def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
+    """Makes the converter of a string without a Connect schema.  The connector fills a BINARY(n) up to its n bytes
+    (DBZ-254), so that no text of a column of the character set binary looks like one."""
     read = values.binary_hex if modes.binary == "hex" else values.binary
-    if modes.binary is not None:
-        return lambda literal: read(_string(literal))
+    size = column.precision if column.word == "binary" and modes != TICDC_MODES else 0
 
     def convert(literal: str) -> str:
         text = _string(literal)
-        if _HEX.fullmatch(text) and len(text) % 4 == 0:
-            raise DecodeError(_EITHER.format(shown(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
-        return read(text)
+        found = "" if modes.binary is None and not size else read(text)
+        if text and (not found or (size and len(found) != len("x''") + 2 * size)):
+            raise DecodeError(_UNTOLD.format(shown(text)), Code.LOST_VALUE)
+        return found or "''"
 
     return convert
 
@@ -122,7 +123,7 @@ def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCon
 
     def convert(literal: str) -> str:
         if text := _string(literal):
-            raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
+            raise DecodeError(_UNTOLD.format(shown(text)), Code.LOST_VALUE)
         return "''"
 
     return convert
@@ -275,7 +276,9 @@ def _usual_real(_arguments: str, column: ColumnType) -> Usual | None:
 def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
     if column.word == "decimal":
         return usual.TEXT_OF_DECIMAL
-    is_base64 = column.word in BINARY_WORDS and DebeziumModes.read(arguments).binary == "base64"
+    modes = DebeziumModes.read(arguments)
+    is_sized = column.word == "binary" and modes != TICDC_MODES
+    is_base64 = column.word in BINARY_WORDS and not is_sized and modes.binary == "base64"
     return usual.TEXT_OF_BYTES if is_base64 else None
 
 

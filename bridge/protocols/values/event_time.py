@@ -185,6 +185,11 @@ def place_of_sending(ms: object, batch: object) -> str | None:
     return _place_of_sending(ms, batch) if type(ms) is int and type(batch) is int else None
 
 
+def is_of_debezium(place: str) -> bool:
+    """Tells whether a place is one that Debezium's connector tells: Canal names no reader."""
+    return bool(place) and not place.startswith((f"{SENT} ", f"{GTID}/"))
+
+
 @lru_cache(maxsize=64)
 def _place_of_sending(ms: int, batch: int) -> str | None:
     if not (_FIRST_MS <= ms <= _LAST_SENT_MS and batch > 0):
