@@ -25,6 +25,9 @@ UNUSED: Final = -1
 _NAMELESS_MEMBER: Final = re.compile(r"set\((?:.*,)?''[,)]", re.DOTALL)
 """A SET with a member without letters, which every server loses where it copies a column, or by VALUES() (tried on
 MariaDB, MySQL and TiDB)."""
+_EIGHT_BYTES: Final = re.compile(r"bit\((?:5[7-9]|6[0-4])\)")
+"""TiDB's VALUES() takes the eight bytes of a BIT for an integer whose lowest byte comes first: ON DUPLICATE KEY UPDATE
+stores 39 as 2810246167479189504, or refuses it (tried on v8.5)."""
 WHOLE_MESSAGE: Final = -1
 """The index of a quarantine entry that is a whole message."""
 
@@ -70,9 +73,8 @@ class Table:
     counts: whether it has an AUTO_INCREMENT column.
     keeps_gone: whether rows may stay in it that are gone upstream.
     primary: the primary key, which is then the first of `keys`; () when there is none.
-    turns_bits: whether ON DUPLICATE KEY UPDATE would turn the bytes of a column around (TiDB).
+    is_tidb: whether its server is TiDB.
     guards_spelling: whether no row may be overwritten by one whose key is spelled otherwise.
-    copies_zeros: whether it has an ENUM whose error value must be copied from another column (TiDB).
     """
 
     name: TableName
@@ -83,10 +85,9 @@ class Table:
     counts: bool = False
     stored_name: TableName | None = None
     keeps_gone: bool = False
-    turns_bits: bool = False
+    is_tidb: bool = False
     primary: tuple[str, ...] = ()
     guards_spelling: bool = False
-    copies_zeros: bool = False
 
     @property
     def stored(self) -> TableName:
@@ -100,7 +101,15 @@ class Table:
     @cached_property
     def writes_anew(self) -> bool:
         """Whether rows have to be deleted before they are written, as ON DUPLICATE KEY UPDATE would change a value."""
-        return self.turns_bits or any(column.has_nameless_member for column in self.columns.values())
+        return any(
+            column.has_nameless_member or (self.is_tidb and _EIGHT_BYTES.match(column.type))
+            for column in self.columns.values()
+        )
+
+    @cached_property
+    def copies_zeros(self) -> bool:
+        """Whether it has an ENUM whose error value must be copied from another column."""
+        return self.is_tidb and any(column.type.startswith("enum(") for column in self.columns.values())
 
     @cached_property
     def written_names(self) -> frozenset[str]:

@@ -11,12 +11,10 @@ from bridge.events import Event, Position
 from bridge.model import Table
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
+from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
 
 
-def why_outdated(
-    change: Event, position: Position, table: Table, ran: Iterable[LoggedChange], identity: NameIdentity
-) -> str:
+def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:
     """Gives the reason why a row change must not be applied any more, "" where it may.
 
     change: with the names of the target; position: of its message.  table: the table of that name as it is now.
@@ -24,23 +22,23 @@ def why_outdated(
     """
     later = [one for one in ran if _is_before(change, position, one)]
     reason = ""
-    if coverage_of([table.name], later, identity=identity, only_tables=True).of(table.name).cut:
+    if coverage_of([table.name], later, only_tables=True).of(table.name).cut:
         reason = (
             f"the rows that {table.name} had then are gone, or in another table: it was emptied, dropped, renamed or"
             " replaced"
         )
-    elif any(_changes_values(one, table, identity) for one in later):
+    elif any(_changes_values(one, table) for one in later):
         reason = f"columns of {table.name} were changed since, or partitions emptied, and the row may be another now"
     return f"{reason}; `bridge ddl list` shows the schema changes since" if reason else ""
 
 
-def _changes_values(one: LoggedChange, table: Table, identity: NameIdentity) -> bool:
+def _changes_values(one: LoggedChange, table: Table) -> bool:
     """Tells whether a schema change of the table may have made something else of a row, or taken it away."""
     classified = classify(one.text, one.schema)
     if not isinstance(classified, Classified) or classified.kind is not StatementKind.ALTER_TABLE:
         return False
     done = column_changes(one.text, classified)
-    is_of_table = identity.key_of(table.name) in map(identity.key_of, classified.tables)
+    is_of_table = name_key(table.name) in map(name_key, classified.tables)
     return is_of_table and bool(done.renamed or done.dropped or done.retyped or done.converts_texts or done.loses_rows)
 
 

@@ -28,7 +28,6 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.mysql.table_definition import list_tables
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
@@ -45,7 +44,7 @@ from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_time
 from bridge.verify.log.applied_changes import as_run
-from bridge.verify.log.coverage import LoggedChange, NameIdentity
+from bridge.verify.log.coverage import LoggedChange
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ class Quarantine:
         if not done:
             return
         ran = [one for entry in done for one in _as_run(entry, self._options.row_rules.routes, self._filter)]
-        if why := why_outdated(change, position, table, ran, NameIdentity.among(list_tables(session))):
+        if why := why_outdated(change, position, table, ran):
             raise _KeptError(why)
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable

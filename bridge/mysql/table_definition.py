@@ -1,32 +1,28 @@
-"""Loads the definition of a table for comparisons: columns with their types, keys, indexes; and finds unique keys that
-the target has and the upstream lacks."""
+"""Loads the definitions of tables: columns with their types, keys, indexes; and finds unique keys that the target has
+and the upstream lacks."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from bridge.model import TableName
+from bridge.model import Column, Table, TableName
+from bridge.quoting import has_long_characters
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
 
+T = TypeVar("T")
 _JSON_CHECK: Final = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)", re.IGNORECASE)
 _TABLES_PER_QUERY: Final = 500
-TABLE_TYPES: Final = "('BASE TABLE', 'SYSTEM VERSIONED')"
+_SYSTEM: Final = "('information_schema', 'mysql', 'performance_schema', 'sys', 'metrics_schema')"
+_TABLE_TYPES: Final = "('BASE TABLE', 'SYSTEM VERSIONED')"
 """What information_schema calls tables that hold rows.  MariaDB's system-versioned tables have a word of their own."""
-
-
-class ServerKind(StrEnum):
-    """The kind of a server."""
-
-    MYSQL = "MySQL"
-    MARIADB = "MariaDB"
-    TIDB = "TiDB"
 
 
 class ValueClass(StrEnum):
@@ -103,18 +99,41 @@ class Index:
 
 @dataclass(frozen=True)
 class Definition:
-    """A base table.  columns: by lower-case name, in table order.  rows: about how many it holds."""
+    """A table, or a view.  columns: by lower-case name, in table order.  rows: about how many it holds.
+    is_tidb: whether its server is TiDB."""
 
     name: TableName
     columns: Mapping[str, ColumnInfo]
     indexes: Mapping[str, Index] = field(default_factory=dict)
     rows: int = 0
+    is_tidb: bool = False
 
     @property
     def keys(self) -> tuple[tuple[str, ...], ...]:
         """The keys that identify rows: the primary key, then unique keys of whole NOT NULL columns, in the order of
         their names."""
         return tuple(index.parts for index in self.indexes.values() if self._identifies(index))
+
+    @property
+    def table(self) -> Table:
+        """The table as the writer sees it."""
+        columns = {
+            name: Column(c.name, c.type, c.charset or None, c.generated, c.nullable, c.collation or None)
+            for name, c in self.columns.items()
+        }
+        uniques = [index for index in self.indexes.values() if index.unique]
+        not_null = {name for name, column in self.columns.items() if not column.nullable}
+        primary = self.indexes.get("PRIMARY")
+        return Table(
+            self.name,
+            columns,
+            tuple(index.parts for index in uniques if not_null.issuperset(index.parts)),
+            tuple(index.parts for index in uniques),
+            {index.parts: index.lengths for index in uniques if any(index.lengths)},
+            counts=any(column.is_automatic for column in self.columns.values()),
+            primary=primary.parts if primary else (),
+            is_tidb=self.is_tidb,
+        )
 
     def _identifies(self, index: Index) -> bool:
         return index.unique and all(
@@ -123,99 +142,121 @@ class Definition:
         )
 
 
-def server_kind(session: Session) -> ServerKind:
-    """Asks the server for its kind."""
-    version = str(session.value("SELECT VERSION()")).lower()
-    if "tidb" in version:
-        return ServerKind.TIDB
-    return ServerKind.MARIADB if "mariadb" in version else ServerKind.MYSQL
-
-
 def list_tables(session: Session) -> list[TableName]:
     """Lists all tables with rows outside of the system databases."""
     rows = session.rows(
-        f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN {TABLE_TYPES} AND"
-        " LOWER(table_schema) NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys', 'metrics_schema')"
-        " ORDER BY table_schema, table_name"
+        f"SELECT table_schema, table_name FROM information_schema.tables WHERE table_type IN {_TABLE_TYPES} AND"
+        f" LOWER(table_schema) NOT IN {_SYSTEM} ORDER BY table_schema, table_name"
     )
     return [TableName(schema, table) for schema, table in rows]
 
 
 def load_definitions(session: Session, names: Iterable[TableName]) -> dict[TableName, Definition]:
     """Loads the named tables as they are; tables that do not exist, and views, are missing from the answer."""
-    wanted = sorted(set(names))
-    found: dict[TableName, Definition] = {}
-    for start in range(0, len(wanted), _TABLES_PER_QUERY):
-        found.update(_load(session, wanted[start : start + _TABLES_PER_QUERY]))
-    if len(wanted) > 1:  # MariaDB takes names in a list that are alike but for case or accents for one
-        for name in wanted:
-            found.update({} if name in found else _load(session, [name]))
-    return found
-
-
-def _load(session: Session, names: list[TableName]) -> dict[TableName, Definition]:
-    places = ",".join(["(%s,%s)"] * len(names))
-    args = [part for name in names for part in name]
-    among = f"(table_schema, table_name) IN ({places})"
-    sizes = session.rows(
-        "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
-        f" WHERE table_type IN {TABLE_TYPES} AND {among}",
-        args,
-    )
-    json = _json_columns(session, {name.schema for name in names})
-    columns = _columns(session, among, args, json)
-    indexes = _indexes(session, among, args)
+    objects = load_objects(session, names)
+    sizes = _of_each(objects, partial(_sizes, session))
+    json = _json_columns(session, {name.schema for name in sizes}) if sizes else set()
     return {
-        (name := TableName(schema, table)): Definition(
-            name, columns.get(name, {}), indexes.get(name, {}), int(rows or 0)
+        name: replace(
+            objects[name],
+            rows=rows,
+            columns={
+                column: replace(one, is_json=True) if (*name, column) in json else one
+                for column, one in objects[name].columns.items()
+            },
         )
-        for schema, table, rows in sizes
+        for name, rows in sorted(sizes.items())
     }
 
 
-def _columns(
-    session: Session, among: str, args: list[str], json: set[tuple[str, str, str]]
-) -> dict[TableName, dict[str, ColumnInfo]]:
-    found: dict[TableName, dict[str, ColumnInfo]] = {}
+def load_objects(session: Session, names: Iterable[TableName]) -> dict[TableName, Definition]:
+    """Loads tables and views by the names that the server has stored, without their sizes, and without what makes a
+    text JSON; perhaps also some whose names are alike."""
+    return _of_each(names, partial(_objects, session))
+
+
+def _of_each(
+    names: Iterable[TableName], ask: Callable[[Sequence[TableName]], Mapping[TableName, T]]
+) -> dict[TableName, T]:
+    """Asks for names, several at a time, and then for each that is missing: MariaDB takes names in a list that are
+    alike but for case or accents for one."""
+    wanted = sorted(set(names))
+    answers: dict[TableName, T] = {}
+    for start in range(0, len(wanted), _TABLES_PER_QUERY):
+        answers |= ask(wanted[start : start + _TABLES_PER_QUERY])
+    if len(wanted) > 1:
+        for name in wanted:
+            answers |= {} if name in answers else ask([name])
+    return answers
+
+
+def _objects(session: Session, names: Sequence[TableName]) -> dict[TableName, Definition]:
+    among, args = _among(names)
+    columns, indexes = _columns(session, among, args), _indexes(session, among, args)
+    return {name: Definition(name, columns[name], indexes.get(name, {}), is_tidb=session.is_tidb) for name in columns}
+
+
+def _among(names: Sequence[TableName]) -> tuple[str, list[str]]:
+    """Writes the condition for these names, with its arguments."""
+    args = [part for name in names for part in name]
+    place = "table_schema, table_name"
+    if any(map(has_long_characters, args)):  # MySQL and MariaDB compare no others with the columns as they are
+        place = "CONVERT(table_schema USING utf8mb4), CONVERT(table_name USING utf8mb4)"
+    return f"({place}) IN ({','.join(['(%s,%s)'] * len(names))})", args
+
+
+def _sizes(session: Session, names: Sequence[TableName]) -> dict[TableName, int]:
+    """Tells about how many rows tables have; views have none."""
+    among, args = _among(names)
+    rows = session.rows(
+        "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
+        f" WHERE table_type IN {_TABLE_TYPES} AND {among}",
+        args,
+    )
+    return {TableName(schema, table): int(count or 0) for schema, table, count in rows}
+
+
+def _columns(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, ColumnInfo]]:
+    columns: dict[TableName, dict[str, ColumnInfo]] = {}
     for schema, table, name, data_type, column_type, charset, collation, nullable, extra, default, how in session.rows(
         "SELECT table_schema, table_name, column_name, data_type, column_type, character_set_name, collation_name,"
         f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {among}"
         " ORDER BY table_schema, table_name, ordinal_position",
         args,
     ):
-        said = str(extra).upper()
-        found.setdefault(TableName(schema, table), {})[name.lower()] = ColumnInfo(
+        attributes = str(extra).upper()
+        columns.setdefault(TableName(schema, table), {})[name.lower()] = ColumnInfo(
             name=name,
             data_type=data_type.lower(),
             type=_text(column_type),
             charset=charset or "",
             collation=collation or "",
             nullable=nullable == "YES",
-            generated="GENERATED" in said and "DEFAULT_GENERATED" not in said,
-            is_json=data_type.lower() == "json" or (schema, table, name.lower()) in json,
+            generated="GENERATED" in attributes and "DEFAULT_GENERATED" not in attributes,
+            is_json=data_type.lower() == "json",
             default=None if default is None else _text(default),
-            is_automatic="AUTO_INCREMENT" in said,
+            is_automatic="AUTO_INCREMENT" in attributes,
             expression=_text(how or ""),
         )
-    return found
+    return columns
 
 
 def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
-    found: dict[TableName, dict[str, Index]] = {}
+    by_table: dict[TableName, dict[str, Index]] = {}
     for schema, table, name, non_unique, column, length in session.rows(
         "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part"
         f" FROM information_schema.statistics WHERE {among}"
         " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
         args,
     ):
-        indexes = found.setdefault(TableName(schema, table), {})
+        indexes = by_table.setdefault(TableName(schema, table), {})
         before = indexes.get(name, Index(int(non_unique) == 0, (), ()))
         indexes[name] = Index(
             before.unique,
             (*before.parts, (column or "").lower()),
             (*before.lengths, None if length is None else int(length)),
         )
-    return found
+    return by_table
 
 
 def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, str]]:
@@ -231,8 +272,8 @@ def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, st
         )
     except MySQLError:  # the view of MySQL and TiDB has no table_name, and their JSON is a type
         return set()
-    found = ((schema, table, _JSON_CHECK.fullmatch(_text(clause))) for schema, table, clause in rows)
-    return {(schema, table, match[1].replace("``", "`").lower()) for schema, table, match in found if match}
+    checks = ((schema, table, _JSON_CHECK.fullmatch(_text(clause))) for schema, table, clause in rows)
+    return {(schema, table, match[1].replace("``", "`").lower()) for schema, table, match in checks if match}
 
 
 def _text(value: str | bytes) -> str:
@@ -241,12 +282,6 @@ def _text(value: str | bytes) -> str:
 
 
 FIX: Final = "drop it on the target, or create it upstream as well: rows that it does not allow together are deleted"
-
-_SYSTEM: Final = "('information_schema', 'mysql', 'performance_schema', 'sys', 'metrics_schema')"
-
-
-_Keys = dict[str, list[tuple[str, int | None]]]
-"""By name; of each column also how much of it the key holds."""
 
 
 class ExtraKey(NamedTuple):
@@ -272,37 +307,33 @@ def find_extra_keys(
     A key that holds all columns of one of the upstream's unique keys does not count.  Keys on expressions are ignored.
     target_name: gives the name of a table of the upstream on the target.
     """
-    known: dict[TableName, list[_Keys]] = defaultdict(list)
+    upstream_keys: dict[TableName, list[_Keys]] = defaultdict(list)
     for name, keys in _uniques(upstream).items():  # several are the shards of one table
-        known[_lower(target_name(name))].append(keys)
+        upstream_keys[_lower(target_name(name))].append(keys)
     return [
         ExtraKey(name, key, ", ".join(column for column, _ in parts))
         for name, keys in sorted(_uniques(target).items())
-        if name in known
+        if name in upstream_keys
         for key, parts in sorted(keys.items())
         if all(column for column, _ in parts)
-        and not all(any(frozenset(theirs) <= frozenset(parts) for theirs in one.values()) for one in known[name])
+        and not all(any(set(theirs) <= set(parts) for theirs in one.values()) for one in upstream_keys[name])
     ]
 
 
-def _lower(name: TableName) -> TableName:
-    return TableName(name.schema.lower(), name.table.lower())
+_Keys = dict[str, tuple[tuple[str, int | None], ...]]
+"""By name; of each column also how much of it the key holds."""
 
 
 def _uniques(session: Session) -> dict[TableName, _Keys]:
     """Reads the unique keys of every table, by name; in lower case, as servers differ in what they keep."""
-    found: dict[TableName, _Keys] = {
-        TableName(schema, table): defaultdict(list)
-        for schema, table in session.rows(
-            "SELECT LOWER(table_schema), LOWER(table_name) FROM information_schema.tables"
-            f" WHERE LOWER(table_schema) NOT IN {_SYSTEM} AND table_type IN {TABLE_TYPES}"
-        )
+    indexes = _indexes(session, f"LOWER(table_schema) NOT IN {_SYSTEM} AND non_unique = 0", [])
+    return {
+        _lower(name): {
+            key: tuple(zip(index.parts, index.lengths, strict=True)) for key, index in indexes.get(name, {}).items()
+        }
+        for name in list_tables(session)
     }
-    for schema, table, key, column, length in session.rows(
-        "SELECT LOWER(table_schema), LOWER(table_name), index_name, LOWER(column_name), sub_part"
-        f" FROM information_schema.statistics WHERE LOWER(table_schema) NOT IN {_SYSTEM} AND non_unique = 0"
-        " ORDER BY table_schema, table_name, index_name, seq_in_index"
-    ):
-        if (name := TableName(schema, table)) in found:
-            found[name][key].append((column or "", None if length is None else int(length)))
-    return found
+
+
+def _lower(name: TableName) -> TableName:
+    return TableName(name.schema.lower(), name.table.lower())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from pymysql.err import MySQLError
 
-from bridge.model import Table, TableName
 from bridge.mysql.server_errors import UNKNOWN_OR_DENIED
 
 SESSION: Final = (
@@ -31,9 +28,6 @@ SETTINGS: Final = tuple(setting.removeprefix("SET SESSION ") for setting in SESS
 CUT_DIGITS: Final = frozenset({1292, 1366})
 """What TiDB only warns of when a DECIMAL loses digits: by UPDATE and by INSERT (tried on v8.5)."""
 _NO_SUCH_COLUMN: Final = 1054
-_EIGHT_BYTES: Final = re.compile(r"bit\((?:5[7-9]|6[0-4])\)")
-"""TiDB's VALUES() takes the eight bytes of a BIT for an integer whose lowest byte comes first: ON DUPLICATE KEY UPDATE
-stores 39 as 2810246167479189504, or refuses it (tried on v8.5)."""
 
 
 class _Session(Protocol):
@@ -51,19 +45,6 @@ def prepare(session: _Session) -> None:
     """Sets a new session up."""
     for setting in SESSION:
         _set(session, setting)
-
-
-def with_ways_to_write(tables: Mapping[TableName, Table]) -> dict[TableName, Table]:
-    """Notes which tables have a column whose bytes ON DUPLICATE KEY UPDATE would turn around, and which have an
-    ENUM."""
-    return {
-        name: replace(
-            table,
-            turns_bits=any(_EIGHT_BYTES.match(column.type) for column in table.columns.values()),
-            copies_zeros=any(column.type.startswith("enum(") for column in table.columns.values()),
-        )
-        for name, table in tables.items()
-    }
 
 
 def set_name(session: _Session, name: str) -> None:

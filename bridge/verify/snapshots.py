@@ -24,7 +24,6 @@ from bridge.mysql.server_errors import LockConflictError
 from bridge.mysql.state.ddl_journal import OPEN, Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.mysql.table_definition import ServerKind, server_kind
 
 _TRIES: Final = 5
 _HOLDER_SECONDS: Final = 30
@@ -161,23 +160,21 @@ def begin_snapshot(session: Session) -> None:
     session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
 
 
-def open_source(source: Target, count: int) -> tuple[tuple[Session, ...], ServerKind]:
+def open_source(source: Target, count: int) -> tuple[Session, ...]:
     """Opens sessions on the source that are in no snapshot yet."""
     sessions = tuple(source.connect() for _ in range(count))
-    flavour = server_kind(sessions[0])
-    sessions[0].rollback()
     for session in sessions:
         # A statement limit of the server's is for queries of users.
         for setting in ("SET SESSION max_execution_time = 0", "SET SESSION max_statement_time = 0"):
             with suppress(MySQLError):
                 session.execute(setting)
-    return sessions, flavour
+    return sessions
 
 
-def enter_source_snapshot(sessions: Sequence[Session], flavour: ServerKind, progress: Progress | None) -> None:
+def enter_source_snapshot(sessions: Sequence[Session], progress: Progress | None) -> None:
     """Brings the sessions to the target's moment: on TiDB to just below applied_ts, on other servers to now."""
     for session in sessions:
-        if flavour is ServerKind.TIDB and progress is not None:
+        if session.is_tidb and progress is not None:
             session.rollback()
             session.execute(f"SET @@tidb_snapshot = '{progress.applied_ts - 1}'")
         else:

@@ -18,17 +18,25 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
 from bridge.mysql.server_load import parse_limits
 from bridge.mysql.state.progress import ProgressTable
-from bridge.mysql.table_definition import ServerKind
 from bridge.verify import snapshots
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.options import VerifyOptions
 from bridge.verify.snapshot_reader import SnapshotReader
-from bridge.verify.snapshots import begin_snapshot, open_target_snapshot
+from bridge.verify.snapshots import begin_snapshot, open_source, open_target_snapshot
+from bridge.verify.source import verification
 from tests.support.verify_servers import Pair, execute, said
 
 TRANSACTIONS_PER_SECOND = 200
 LAG_SECONDS = 0.05
 GOES_ON_SECONDS = 20.0
+
+
+def as_tidb(source: Target, count: int) -> tuple[Session, ...]:
+    """Opens sessions on a source that is taken for a TiDB."""
+    sessions = open_source(source, count)
+    for session in sessions:
+        session.is_tidb = True
+    return sessions
 
 
 def goes_on(done: list[int], beyond: int) -> None:
@@ -189,7 +197,7 @@ def test_tidb_is_read_just_below_the_applied_ts(pair: Pair, monkeypatch: pytest.
             execute(pair.source, "INSERT INTO app.a VALUES (2)")
         return 0
 
-    monkeypatch.setattr(snapshots, "server_kind", lambda _: ServerKind.TIDB)
+    monkeypatch.setattr(verification, "open_source", as_tidb)
     monkeypatch.setattr(Session, "execute", stand_in)
     try:
         report = pair.verify("app.*", grace_seconds=0.0)
@@ -202,7 +210,7 @@ def test_tidb_is_read_just_below_the_applied_ts(pair: Pair, monkeypatch: pytest.
 
 def test_tidb_without_a_pipeline_is_refused(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing tells at which moment it should be read."""
-    monkeypatch.setattr(snapshots, "server_kind", lambda _: ServerKind.TIDB)
+    monkeypatch.setattr(verification, "open_source", as_tidb)
     with pytest.raises(UsageError, match="knows no pipeline 'bridge'"):
         pair.verify("app.*")
 

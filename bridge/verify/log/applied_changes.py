@@ -56,8 +56,8 @@ def as_run(
     entry: what the journal holds of it.  accepts: tells which tables are replicated; None when all are.
     """
     classified = classify(change.text, change.schema)
-    if entry is not None and entry.ran_instead:
-        yield replace(change, text=entry.ran_instead)
+    if entry is not None and entry.replacement:
+        yield replace(change, text=entry.replacement)
     elif isinstance(classified, Unclear):
         yield replace(change, is_unclear=not change.is_skipped)
     elif routed := target_statement(change.text, change.schema, routes):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -64,38 +64,17 @@ class Cut:
         return cls(moment, change.offsets if change.by_time else {})
 
 
-@dataclass(frozen=True)
-class NameIdentity:
-    """Tells which names mean one table: those that differ only in the case of letters, as in TiDB, but for tables and
-    databases that are there under several such names.
+def name_key(name: TableName) -> NameKey:
+    """Gives the name of a table for comparison: as in TiDB, the case of letters counts for nothing."""
+    return name.schema.lower(), name.table.lower()
 
-    schemas, tables: the lower-case names of these.
-    """
 
-    schemas: frozenset[str] = frozenset()
-    tables: frozenset[NameKey] = frozenset()
-
-    @classmethod
-    def among(cls, names: Iterable[TableName]) -> NameIdentity:
-        """Gives the identity of names that are all there."""
-        distinct = set(names)
-        schemas = Counter(schema.lower() for schema in {name.schema for name in distinct})
-        tables = Counter((name.schema.lower(), name.table.lower()) for name in distinct)
-        return cls(
-            frozenset(schema for schema, count in schemas.items() if count > 1),
-            frozenset(table for table, count in tables.items() if count > 1),
-        )
-
-    def key_of(self, name: TableName) -> NameKey:
-        """Gives the name of a table for comparison."""
-        folded = name.schema.lower(), name.table.lower()
-        table = name.table if folded in self.tables else folded[1]
-        return self.schema_key(name.schema), table
-
-    def schema_key(self, schema: str) -> str:
-        """Gives the name of a database for comparison."""
-        folded = schema.lower()
-        return schema if folded in self.schemas else folded
+def ambiguous(names: Iterable[TableName]) -> set[NameKey]:
+    """Gives the tables that differ from others in the case of letters only, or whose databases do."""
+    distinct = set(names)
+    schemas = Counter(schema.lower() for schema in {name.schema for name in distinct})
+    tables = Counter(map(name_key, distinct))
+    return {key for key, count in tables.items() if count > 1 or schemas[key[0]] > 1}
 
 
 @dataclass
@@ -124,36 +103,33 @@ class Coverage:
     """What the log tells of all tables, by their names in the messages.
 
     since: up to this commit_ts (TSO) the log may have lost messages.
-    identity: which names mean one table.
     primary: tables that have a primary key now: no other unique key identifies their rows.
     only_tables: what happens to columns and keys counts for nothing.
     """
 
     tables: dict[NameKey, TableCoverage]
     since: int = 0
-    identity: NameIdentity = field(default_factory=lambda: NameIdentity())
     primary: Container[NameKey] = frozenset()
     only_tables: bool = False
 
     def of(self, name: TableName) -> TableCoverage:
         """Gives what the log tells of a name."""
-        return self.tables.setdefault(self.identity.key_of(name), TableCoverage(name))
+        return self.tables.setdefault(name_key(name), TableCoverage(name))
 
     def put(self, name: TableName, cut: Cut, *, is_made: bool = False, is_there: bool | None = None) -> None:
         """Begins a name anew: none of its rows from before the cut is in the table."""
-        self.tables[self.identity.key_of(name)] = TableCoverage(name, cut, is_made, None, is_there)
+        self.tables[name_key(name)] = TableCoverage(name, cut, is_made, None, is_there)
 
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
         """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
         it where it has none from before the change."""
-        self.tables[self.identity.key_of(name)] = TableCoverage(name, _cut(change), is_made, change, is_there)
+        self.tables[name_key(name)] = TableCoverage(name, _cut(change), is_made, change, is_there)
 
 
 def coverage_of(
     names: Iterable[TableName],
     changes: Sequence[LoggedChange],
     since: int = 0,
-    identity: NameIdentity = NameIdentity(),  # immutable
     primary: Container[NameKey] = frozenset(),
     *,
     only_tables: bool = False,
@@ -162,9 +138,9 @@ def coverage_of(
 
     names: the tables that rows name.
     changes: schema changes in order, each once.
-    since, identity, primary, only_tables: as of `Coverage`.
+    since, primary, only_tables: as of `Coverage`.
     """
-    coverage = Coverage({}, since, identity, primary, only_tables)
+    coverage = Coverage({}, since, primary, only_tables)
     for name in names:
         coverage.of(name)
     for change in changes:
@@ -208,7 +184,7 @@ def _changes_rows(coverage: Coverage, classified: Classified, text: str) -> bool
     if coverage.only_tables:
         return False
     effects = column_changes(text, classified)
-    has_primary = coverage.identity.key_of(classified.tables[0]) in coverage.primary
+    has_primary = name_key(classified.tables[0]) in coverage.primary
     return bool(
         effects.made
         or effects.renamed
@@ -237,9 +213,8 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
             for name in tables:
                 coverage.put(name, cut, is_there=False)
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
-            key_of = coverage.identity.schema_key
             for one in list(coverage.tables.values()):
-                if key_of(one.name.schema) == key_of(classified.database):
+                if one.name.schema.lower() == classified.database.lower():
                     coverage.put(one.name, cut, is_there=False)
         case StatementKind.RENAME_TABLE:
             for old, new in list(pairwise(tables))[::2]:
@@ -249,9 +224,7 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
                 coverage.begin(tables[0], change, is_there=True, is_made=coverage.of(tables[0]).is_made)
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(coverage, tables[0], tables[-1], change)
-        case kind if kind in _INDEXES and not (
-            coverage.only_tables or coverage.identity.key_of(tables[0]) in coverage.primary
-        ):
+        case kind if kind in _INDEXES and not (coverage.only_tables or name_key(tables[0]) in coverage.primary):
             before = coverage.of(tables[0])
             coverage.begin(tables[0], change, is_there=before.is_there, is_made=before.is_made)
 

@@ -163,13 +163,13 @@ def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
 
 def joined(ranges: Iterable[KeyNumbers]) -> tuple[KeyNumbers, ...]:
     """Joins ranges that follow one another."""
-    found: list[KeyNumbers] = []
+    united: list[KeyNumbers] = []
     for low, high in sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]):
-        if found and found[-1][1] == low:
-            found[-1] = found[-1][0], high
+        if united and united[-1][1] == low:
+            united[-1] = united[-1][0], high
         else:
-            found.append((low, high))
-    return tuple(found)
+            united.append((low, high))
+    return tuple(united)
 
 
 def within(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> pa.Table:

@@ -16,7 +16,7 @@ from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import Side
 from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
-from bridge.verify.log.logged_rows import LoggedShape, ReplicatedTable
+from bridge.verify.log.logged_rows import ReplicatedTable, RowGroup
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED = "x"
@@ -158,10 +158,11 @@ class LoggedTable:
         return expected, replace(actual, rows=self.matched)
 
 
-def choose_log_key(table: Table, shapes: Sequence[LoggedShape]) -> tuple[tuple[str, ...], str]:
+def choose_log_key(table: Table, groups: Sequence[RowGroup]) -> tuple[tuple[str, ...], str]:
     """Gives the key that the writer finds the rows by; where that is not one for all messages, (), and why."""
-    keys = {choose_key(table, shape.columns, shape.handle) for shape in shapes}
-    if len(keys) > 1 or len({bool(shape.handle) for shape in shapes}) > 1:
+    handles = [group.handle(table) for group in groups]
+    keys = {choose_key(table, SEP.join(group.names(table)), key) for group, key in zip(groups, handles, strict=True)}
+    if len(keys) > 1 or len(set(map(bool, handles))) > 1:
         return (), _OTHER_KEYS
     key = next(iter(keys or table.keys), ())
     return key, "" if key else _NO_KEY
@@ -170,9 +171,8 @@ def choose_log_key(table: Table, shapes: Sequence[LoggedShape]) -> tuple[tuple[s
 def logged_table(
     number: int,
     schema: str,
-    table: Table,
     definition: Definition,
-    shapes: Sequence[LoggedShape],
+    groups: Sequence[RowGroup],
     *,
     is_whole: bool,
     since: str = "",
@@ -185,14 +185,14 @@ def logged_table(
     is_whole, since, uncovered: as of `LoggedTable`, as far as schema changes and filters tell.
     come_in_parts: whether updates may hold a part of their row.
     """
-    shapes = [shape.of(table) for shape in shapes]
-    key, why = choose_log_key(table, shapes)
+    table = definition.table
+    key, why = choose_log_key(table, groups)
     columns = frozenset(name for name, one in table.columns.items() if not one.generated or name in key)
     replicated = ReplicatedTable(table, key, columns)
-    lists = [shape.columns.split(SEP) for shape in shapes if shape.has_images]
-    images = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(shapes)
+    lists = [group.names(table) for group in groups if group.has_images]
+    images = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(groups)
     compared = frozenset(name for names in images for name in names)
-    named = {name for shape in shapes for name in shape.columns.split(SEP)}
+    named = {name for group in groups for name in group.names(table)}
     return LoggedTable(
         number,
         replicated,

@@ -25,7 +25,7 @@ from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.tso import tso_ms
-from bridge.verify.log.coverage import Cut, NameIdentity, NameKey, TableCoverage
+from bridge.verify.log.coverage import Cut, NameKey, TableCoverage, name_key
 
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
@@ -79,7 +79,6 @@ class LogPlan:
     coverage: what the log tells of each name in messages.
     reach: how far the target is.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
-    identity: which names mean one table.
     filtered: tables of which event filters leave out row changes; of these nothing counts that came with the copy from
         which the pipeline began (below start_ts, or its topic's begin).
     """
@@ -88,22 +87,21 @@ class LogPlan:
     coverage: Mapping[NameKey, TableCoverage]
     reach: Reach
     begins: Mapping[str, int] = field(default_factory=dict)
-    identity: NameIdentity = field(default_factory=NameIdentity)
     filtered: frozenset[TableName] = frozenset()
     start_ts: int = 0
 
     def cut(self, name: TableName) -> Cut | None:
         """Gives the cut of a name in messages."""
-        told = self.coverage.get(self.identity.key_of(name))
-        return told.cut if told else None
+        of_table = self.coverage.get(name_key(name))
+        return of_table.cut if of_table else None
 
     def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
-        return self._numbers.get(self.identity.key_of(name))
+        return self._numbers.get(name_key(name))
 
     @cached_property
     def _numbers(self) -> Mapping[NameKey, int]:
-        return {self.identity.key_of(replicated.table.name): i for i, replicated in enumerate(self.tables)}
+        return {name_key(replicated.table.name): i for i, replicated in enumerate(self.tables)}
 
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
@@ -159,19 +157,37 @@ def partitions_of(events: pa.Table) -> tuple[list[PartitionId], npt.NDArray[np.i
     return [(names[one // width][0], one % width) for one in pairs.tolist()], numbers
 
 
-class _RowGroup(NamedTuple):
+class RowGroup(NamedTuple):
     """Row changes of a table with the same columns and the same handle key, both as the messages have them.
 
-    is_covered: whether they are behind the table's cut.
+    is_covered: whether they are behind the table's cut.  columns: with the forms of their values (`untyped`).
+    has_images: whether some change is more than a delete.
     """
 
     table: TableName
     is_covered: bool
     columns: str
     key: str
+    has_images: bool = True
+
+    def names(self, table: Table) -> list[str]:
+        """Gives the columns by the table's own names, in lower case, where Debezium has changed them."""
+        sent, forms = split_forms(self.columns)
+        names = sent.split(SEP)
+        return [name.lower() for name in (true_names(table, names) if "avro" in forms else names)]
+
+    def handle(self, table: Table) -> str:
+        """Gives the columns of the handle key in the same way, joined by SEP; "" where messages name none."""
+        own = dict(zip(split_forms(self.columns)[0].lower().split(SEP), self.names(table), strict=True))
+        return SEP.join(own.get(name, name) for name in self.key.lower().strip(SEP).split(SEP))
 
 
-def _row_groups(plan: LogPlan, changes: pa.Table) -> tuple[list[_RowGroup], Longs]:
+def row_groups(plan: LogPlan, events: pa.Table) -> set[RowGroup]:
+    """Gives the groups of the row changes that the target should hold.  Events need no images."""
+    return set(_grouped(plan, in_target(plan, events))[0])
+
+
+def _grouped(plan: LogPlan, changes: pa.Table) -> tuple[list[RowGroup], Longs]:
     """Gives the groups of row changes, and for each row change the number of its group.
 
     All tables are handled together: to filter the rows of each of 1,000 tables took 20 times as long as all other work.
@@ -179,10 +195,13 @@ def _row_groups(plan: LogPlan, changes: pa.Table) -> tuple[list[_RowGroup], Long
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
     are_covered = _are_covered(plan, changes)
     numbers = numbered(kind_of * 2 + are_covered)
+    first = ends(numbers)[0]
+    is_image = changes["kind"].to_numpy() != int(Kind.DELETE)
+    have_images = np.bincount(numbers[is_image], minlength=len(first)).astype(np.bool_)
     groups = []
-    for first in ends(numbers)[0].tolist():
-        schema, table, columns, key = kinds[kind_of[first]]
-        groups.append(_RowGroup(TableName(schema, table), bool(are_covered[first]), columns, key or ""))
+    for kind, is_covered, has_images in zip(kind_of[first], are_covered[first], have_images, strict=True):
+        schema, table, columns, key = kinds[kind]
+        groups.append(RowGroup(TableName(schema, table), bool(is_covered), columns, key or "", bool(has_images)))
     return groups, numbers
 
 
@@ -213,46 +232,6 @@ def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
     return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
 
 
-class LoggedShape(NamedTuple):
-    """The columns of row changes that have the same ones.  Names are in lower case, joined by SEP.
-
-    is_covered: whether they are behind the table's cut.
-    columns: in message order.  handle: the columns of the handle key.
-    has_images: whether some change is more than a delete.
-    in_avro: whether Debezium may have changed names.
-    """
-
-    table: TableName
-    is_covered: bool
-    columns: str
-    handle: str
-    has_images: bool = True
-    in_avro: bool = False
-
-    def of(self, table: Table) -> LoggedShape:
-        """Gives it with the table's own names, where Debezium has changed them."""
-        sent = self.columns.split(SEP)
-        if not self.in_avro or table.columns.keys() >= set(sent):
-            return self
-        names = dict(zip(sent, true_names(table, sent), strict=True))
-        handle = (names.get(name, name) for name in self.handle.split(SEP))
-        return self._replace(columns=SEP.join(names.values()).lower(), handle=SEP.join(handle).lower())
-
-
-def shapes(plan: LogPlan, events: pa.Table) -> set[LoggedShape]:
-    """Gives the shapes of the row changes that the target should hold.  Events need no images."""
-    changes = in_target(plan, events)
-    groups, group_of = _row_groups(plan, changes)
-    is_image = changes["kind"].to_numpy() != int(Kind.DELETE)
-    have_images = np.bincount(group_of[is_image], minlength=len(groups)).astype(np.bool_).tolist()
-    logged_shapes = set()
-    for group, has_images in zip(groups, have_images, strict=True):
-        names, forms = split_forms(group.columns)
-        handle, in_avro = group.key.lower().strip(SEP), "avro" in forms
-        logged_shapes.add(LoggedShape(group.table, group.is_covered, names.lower(), handle, has_images, in_avro))
-    return logged_shapes
-
-
 class _Alike(NamedTuple):
     """What the row changes of a group have in common.
 
@@ -275,7 +254,7 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
     wanted: the numbers of the tables whose rows count; None for all.
     """
     changes = in_target(plan, events)
-    groups, group_of = _row_groups(plan, changes)
+    groups, group_of = _grouped(plan, changes)
     all_alike = [_alike(plan, group, wanted) for group in groups]
     is_one = np.array([one is not None for one in all_alike], np.bool_)
     alike = [one for one in all_alike if one is not None]
@@ -285,16 +264,14 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
     return _key_steps(alike, of_rows, _typed(alike, of_rows, masked(changes, is_one[group_of])))
 
 
-def _alike(plan: LogPlan, group: _RowGroup, wanted: Collection[int] | None) -> _Alike | None:
+def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _Alike | None:
     """Gives what a group has in common; None when its rows are not compared: they are before the cut, the
     table is not wanted, the target does not have it, or the messages not its key."""
     number = plan.number_of(group.table) if group.is_covered else None
     if number is None or (wanted is not None and number not in wanted):
         return None
     replicated = plan.tables[number]
-    texts, forms = split_forms(group.columns)
-    sent = texts.split(SEP)
-    names = [name.lower() for name in (true_names(replicated.table, sent) if "avro" in forms else sent)]
+    names, forms = group.names(replicated.table), split_forms(group.columns)[1]
     kept = replicated.kept(names)
     kept_names = [names[i] for i in kept]
     if not set(replicated.key) <= set(kept_names):

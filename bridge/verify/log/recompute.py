@@ -33,10 +33,10 @@ from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_
 from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
-    LoggedShape,
     LogPlan,
     ReplicatedTable,
-    shapes,
+    RowGroup,
+    row_groups,
     steps,
 )
 
@@ -106,10 +106,10 @@ class Log:
         self._buckets = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
         return Control(logged_changes(control), _bad(control), left_out, names, _firsts(control))
 
-    def shapes(self, plan: LogPlan) -> set[LoggedShape]:
-        """Gives the shapes of all row changes (`logged_rows.shapes`)."""
-        shape_sets = self._exported.map(lambda events: shapes(plan, _imported(events.all, _NO_IMAGES)))
-        return set().union(*shape_sets.collect())
+    def row_groups(self, plan: LogPlan) -> set[RowGroup]:
+        """Gives the groups of all row changes (`logged_rows.row_groups`)."""
+        groups = self._exported.map(lambda events: row_groups(plan, _imported(events.all, _NO_IMAGES)))
+        return set().union(*groups.collect())
 
     def fingerprints(self, plan: LogPlan, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
         """Gives the fingerprints of the last states of tables (`literal_hashes.fingerprints`).  cuts: of each table, by

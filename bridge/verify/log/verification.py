@@ -17,14 +17,13 @@ from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError
 from bridge.events import Kind
 from bridge.model import TableName, topic_begins
-from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
-from bridge.mysql.table_definition import list_tables, load_definitions
+from bridge.mysql.table_definition import Definition, list_tables, load_definitions
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Source
 from bridge.spark.errors import source_error
@@ -36,12 +35,12 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import applied_changes, positions_read
-from bridge.verify.log.coverage import Coverage, NameIdentity, NameKey, coverage_of
+from bridge.verify.log.coverage import Coverage, NameKey, TableCoverage, ambiguous, coverage_of, name_key
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
 from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedTable, load
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.logged_rows import LoggedShape, LogPlan, Reach
+from bridge.verify.log.logged_rows import LogPlan, Reach, RowGroup
 from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_change, table_notes
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
@@ -125,10 +124,10 @@ class LogVerification:
         coverage = self._coverage(control, progress, present, max(cut.values(), default=0))
         plan = LogPlan(
             (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)),
-            begins=topic_begins(progress.positions), identity=coverage.identity,
+            begins=topic_begins(progress.positions),
             filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
         )  # fmt: skip
-        tables, report.tables = self._tables(log.shapes(plan), present, coverage, plan, self._reader(sessions[0]))
+        tables, report.tables = self._tables(log.row_groups(plan), present, coverage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
@@ -159,14 +158,15 @@ class LogVerification:
         """Finds which rows are compared.  since: up to this commit_ts (TSO) the log may have lost messages."""
         is_folding = int(self._look.value("SELECT @@lower_case_table_names")) != 0
         # A target that does not tell names apart by the case of their letters has one table for all of them.
-        identity = NameIdentity() if is_folding else NameIdentity.among([*present, *control.names])
+        self._ambiguous = set() if is_folding else ambiguous([*present, *control.names])
         journal = Journal(self._table.name, self._table.schema)
         changes = applied_changes(self._look, journal, progress, self._options, control.changes)
         schemas = {name.schema for name in control.names} | {change.schema for change in changes}
-        logged = set(map(identity.schema_key, schemas))
-        catalog = load_tables(self._look, [name for name in present if identity.schema_key(name.schema) in logged])
-        primary = {identity.key_of(name) for name, table in catalog.items() if table.primary}
-        return coverage_of(control.names, changes, since, identity, primary)
+        logged = {schema.lower() for schema in schemas}
+        names = [name for name in present if name.schema.lower() in logged]
+        definitions = load_definitions(self._look, names).items()
+        primary = {name_key(name) for name, definition in definitions if definition.table.primary}
+        return coverage_of(control.names, changes, since, primary)
 
     def _filters(self, name: TableName) -> set[tuple[frozenset[Kind], ...]]:
         """Gives which row changes event filters leave out, of each upstream table of a table of the target: by the
@@ -182,7 +182,7 @@ class LogVerification:
 
     def _tables(
         self,
-        shapes: Collection[LoggedShape],
+        groups: Collection[RowGroup],
         present: Iterable[TableName],
         coverage: Coverage,
         plan: LogPlan,
@@ -191,39 +191,23 @@ class LogVerification:
         """Gives the tables whose rows can be compared, and the results of all others.
 
         present: the target's tables."""
-        key_of, told = coverage.identity.key_of, coverage.tables
-        shapes_of: dict[NameKey, list[LoggedShape]] = {}
-        have_earlier_rows = {key_of(shape.table) for shape in shapes if not shape.is_covered}
-        wanted = {key: one.name for key, one in told.items() if one.is_there}
-        for shape in sorted((shape for shape in shapes if shape.is_covered), key=str):
-            shapes_of.setdefault(key_of(shape.table), []).append(shape)
-            wanted.setdefault(key_of(shape.table), shape.table)
-        on_target = {key_of(name): name for name in present}
-        begun = {key for key, one in told.items() if one.change}
-        names = [on_target[key] for key in sorted(wanted.keys() | begun) if key in on_target]
-        catalog, definitions = load_tables(self._look, names), load_definitions(self._look, names)
-        begins_later = bool(plan.start_ts or plan.begins)
+        of_names = coverage.tables
+        have_earlier_rows = {name_key(group.table) for group in groups if not group.is_covered}
+        covered: dict[NameKey, list[RowGroup]] = {}
+        for group in sorted(group for group in groups if group.is_covered):
+            covered.setdefault(name_key(group.table), []).append(group)
+        wanted = {key: one[0].table for key, one in covered.items()}
+        wanted |= {key: one.name for key, one in of_names.items() if one.is_there}
+        changed = {key for key, one in of_names.items() if one.change}
+        on_target = {name_key(name): name for name in present}
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
-        for name in names:
-            key, begins_filtered = key_of(name), begins_later and self._is_filtered(name)
-            of_log = coverage.of(name)
-            is_whole = of_log.is_whole(has_earlier_rows=key in have_earlier_rows)
-            since = "" if is_whole or of_log.change is None else since_change(of_log.change)
-            if begins_filtered:
-                since = "event filters leave out some of its changes, and the pipeline began after its first ones"
-            table = logged_table(
-                len(tables),
-                self._table.schema,
-                catalog[name],
-                definitions[name],
-                shapes_of.get(key, []),
-                is_whole=is_whole and not begins_filtered,
-                since=since,
-                uncovered="event filters leave out some of its changes, and were others before"
-                if len(self._filters(name)) > 1
-                else "",
-                come_in_parts=plan.reach.read is not None,
+        names = [name for name in present if name_key(name) in wanted or name_key(name) in changed]
+        for name, definition in load_definitions(self._look, names).items():
+            has_earlier_rows = name_key(name) in have_earlier_rows
+            covered_groups = covered.get(name_key(name), [])
+            table = self._planned(
+                len(tables), definition, covered_groups, coverage.of(name), plan, has_earlier_rows=has_earlier_rows
             )
             if table.shape.actual and not table.uncovered:
                 tables.append(table)
@@ -235,10 +219,43 @@ class LogVerification:
         )
         results += (
             TableResult(on_target[key], schema=("the table was dropped upstream",))
-            for key, one in told.items()
-            if one.is_there is False and key in on_target.keys() - wanted.keys()
+            for key, one in of_names.items()
+            if one.is_there is False and key in on_target.keys() - wanted.keys() - self._ambiguous
         )
         return tables, results
+
+    def _planned(
+        self,
+        number: int,
+        definition: Definition,
+        groups: Sequence[RowGroup],
+        of_log: TableCoverage,
+        plan: LogPlan,
+        *,
+        has_earlier_rows: bool,
+    ) -> LoggedTable:
+        """Plans a table of the target.  has_earlier_rows: whether the log has rows of it from before its cut."""
+        filters, name = self._filters(definition.name), definition.name
+        begins_filtered = bool(plan.start_ts or plan.begins) and self._is_filtered(name)
+        is_whole = of_log.is_whole(has_earlier_rows=has_earlier_rows)
+        since = "" if is_whole or of_log.change is None else since_change(of_log.change)
+        if begins_filtered:
+            since = "event filters leave out some of its changes, and the pipeline began after its first ones"
+        uncovered = ""
+        if len(filters) > 1:
+            uncovered = "event filters leave out some of its changes, and were others before"
+        if name_key(name) in self._ambiguous:
+            uncovered = "another table has its name but for the case of letters"
+        return logged_table(
+            number,
+            self._table.schema,
+            definition,
+            groups,
+            is_whole=is_whole and not begins_filtered,
+            since=since,
+            uncovered=uncovered,
+            come_in_parts=plan.reach.read is not None,
+        )
 
     def _hashed(
         self, tables: Sequence[LoggedTable], fingerprints: Fingerprints, sessions: Sequence[Session]

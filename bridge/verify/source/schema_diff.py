@@ -1,4 +1,5 @@
-"""Compares what two servers say of a table: columns, keys, indexes.  Pure.
+"""Compares what two servers say of a table: columns, keys, indexes; and chooses the columns and the key by which its
+rows are compared.  Pure.
 
 Only what changes data, or the rows that are allowed, counts as a difference: a missing column or index, another type,
 nullability or collation.  What the target has beyond that is only noted: it may have columns and indexes of its own.
@@ -12,7 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.mysql.table_definition import ColumnInfo, Definition, Index
+from bridge.mysql.table_definition import ColumnInfo, Definition, Index, ValueClass
+from bridge.verify.compare.row_diff import ComparedColumns
 
 _WIDTH: Final = re.compile(r"\b(tinyint|smallint|mediumint|int|bigint|year)\(\d+\)")
 _PRINTED: Final = re.compile(r"\b_[a-z]\w*(?=\\?')|[\\`\s]", re.IGNORECASE)
@@ -208,3 +210,58 @@ def _common(name: str, shards: Sequence[Definition]) -> ColumnInfo | None:
 
 def _looks(column: ColumnInfo) -> _Looks:
     return plain_type(column), column.charset, column.collation, column.generated
+
+
+_NUMERIC: Final = frozenset({ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER})
+_REAL: Final = frozenset({ValueClass.FLOAT, ValueClass.DOUBLE})
+_TEXTS: Final = frozenset({ValueClass.TEXT, ValueClass.JSON})
+
+
+@dataclass(frozen=True)
+class ColumnPlan:
+    """How a table is compared.
+
+    shape: the columns that are compared.
+    notes: what is not compared, and why.
+    """
+
+    shape: ComparedColumns
+    notes: tuple[str, ...]
+
+
+def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
+    """Plans how a table of the source is compared with the target's, by the columns that both have.  target: None for a
+    missing table."""
+    expected: list[ColumnInfo] = []
+    actual: list[ColumnInfo] = []
+    notes: list[str] = []
+    for name, column in source.columns.items():
+        other = target.columns.get(name) if target else column
+        if other is None or other.generated:
+            continue
+        if not _alike(column, other):
+            types = f"{column.type} on the source, {other.type} on the target"
+            notes.append(f"values of column {column.name} are not compared: {types}")
+            continue
+        expected.append(column)
+        actual.append(other)
+    names = [column.name.lower() for column in expected]
+    key = _key(source, target or source, set(names))
+    if not key and expected:
+        notes.append("it has no key: rows are counted, not matched")
+    shape = ComparedColumns(tuple(expected), tuple(actual), tuple(names.index(part) for part in key))
+    return ColumnPlan(shape, tuple(notes))
+
+
+def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
+    """Tells whether equal values of the two columns have equal canonical forms."""
+    one, other = left.value_class, right.value_class
+    return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
+
+
+def _key(source: Definition, target: Definition, usable: set[str]) -> tuple[str, ...]:
+    """Finds a key that both sides have and that identifies rows on both."""
+    for key in source.keys:
+        if usable.issuperset(key) and any(set(key) == set(other) for other in target.keys):
+            return key
+    return ()

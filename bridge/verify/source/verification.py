@@ -18,12 +18,11 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.table_definition import Definition, ServerKind, list_tables, load_definitions, server_kind
+from bridge.mysql.table_definition import Definition, list_tables, load_definitions
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
 from bridge.verify.compare.bisect import TableComparison
-from bridge.verify.compare.comparable_columns import ColumnPlan, catalog_table, column_plan
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import Difference, as_multisets, by_key
@@ -36,7 +35,14 @@ from bridge.verify.report import Report, TableResult, shown_row
 from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
 from bridge.verify.source.recheck import InFlight, read_motion, settle
-from bridge.verify.source.schema_diff import SchemaFindings, as_one, compare_schemas, findings_of
+from bridge.verify.source.schema_diff import (
+    ColumnPlan,
+    SchemaFindings,
+    as_one,
+    column_plan,
+    compare_schemas,
+    findings_of,
+)
 from bridge.verify.source.target_statements import (
     StatementTranslator,
     column_statements,
@@ -89,7 +95,7 @@ class SourceVerification:
         began = time.monotonic()
         with expected_errors(self._source, self._target), ExitStack() as stack:
             stack.callback(self._pool.shutdown)
-            sources, self._flavour = open_source(self._source, self._options.workers + 1)
+            sources = open_source(self._source, self._options.workers + 1)
             for session in sources:
                 stack.callback(session.close)
             snapshot = open_target_snapshot(
@@ -132,13 +138,13 @@ class SourceVerification:
         return report
 
     def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
-        if self._flavour is ServerKind.TIDB and progress is None:
+        if sources[0].is_tidb and progress is None:
             raise UsageError(
                 f"the target knows no pipeline {self._table.name!r}, so verify cannot tell at which moment to read the"
                 " source",
                 fix="check --name and --target",
             )
-        enter_source_snapshot(sources, self._flavour, progress)
+        enter_source_snapshot(sources, progress)
 
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
         self._listener.stage("comparing schemas")
@@ -163,7 +169,7 @@ class SourceVerification:
         return [*results, *self._workers.results([partial(work, *pair) for pair in pairs], self._throttle)]
 
     def _source_reader(self, session: Session) -> SnapshotReader:
-        return SnapshotReader(session, is_snapshot=self._flavour is not ServerKind.TIDB, place=f"source {self._source}")
+        return SnapshotReader(session, is_snapshot=not session.is_tidb, place=f"source {self._source}")
 
     def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """Gives the tables to compare, and the results of those that only the target has."""
@@ -214,7 +220,7 @@ class SourceVerification:
 
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
         names = self._look.rows("SELECT collation_name FROM information_schema.collations")
-        is_one_flavour = server_kind(self._look) is self._flavour
+        is_one_flavour = self._translator.source.flavour is self._translator.target.flavour
         collations = {str(row[0]) for row in names}
         becomes = self._translator.collation
         return partial(compare_schemas, collations=collations, becomes=becomes, is_one_flavour=is_one_flavour)
@@ -301,7 +307,7 @@ class SourceVerification:
 
         Nothing is on its way where both sides show one moment, and where no bridge moves the target.
         """
-        if not (differences and table.target and self._progress) or self._flavour is ServerKind.TIDB:
+        if not (differences and table.target and self._progress) or self._source_look.is_tidb:
             return differences
         by_partition = goes_by_partition(self._progress.positions)
         with self._now() as readers, closing(self._target.connect(autocommit=True)) as session:
@@ -348,7 +354,7 @@ class SourceVerification:
         if not are_alike:
             fix.add_impossible(f"{name}: once its columns are alike, have verify write a new file")
         elif differences:
-            fix.add_rows(catalog_table(table.target or source), table.plan.shape, differences)
+            fix.add_rows((table.target or source).table, table.plan.shape, differences)
 
     def _add_schema(self, fix: FixFile, name: TableName, before: Sequence[str], after: Sequence[str] = ()) -> None:
         """Adds the statements of the schema to the file of fixes, in the target's words."""

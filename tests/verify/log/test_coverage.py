@@ -10,8 +10,8 @@ import pytest
 from bridge.model import Column, Table, TableName
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.coverage import WAITS_MS, Coverage, Cut, LoggedChange, NameIdentity, coverage_of
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, shapes, steps
+from bridge.verify.log.coverage import WAITS_MS, Coverage, Cut, LoggedChange, ambiguous, coverage_of
+from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, row_groups, steps
 from bridge.verify.log.recompute import logged_changes
 from tests.support.upstreams import events_table, row_change, schema_change
 
@@ -85,7 +85,7 @@ def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> 
     plan = LogPlan((), coverage.tables, Reach(1 << 62, None))
     for ts, is_covered in ((4, True), (3, False), (1, False)):
         row = row_change(ts, "t", ["id"], ["id"], after=[1])._replace(schema="app")
-        assert [shape.is_covered for shape in shapes(plan, events_table([(0, 1, row)]))] == [is_covered]
+        assert [group.is_covered for group in row_groups(plan, events_table([(0, 1, row)]))] == [is_covered]
     exchanged = "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u"
     assert not told(*texts[:2], exchanged, texts[2]).of(T).is_whole(has_earlier_rows=False)
 
@@ -190,14 +190,8 @@ def test_rows_that_were_sent_again_come_before_the_schema_change(
 
 
 def test_names_that_differ_in_case_only() -> None:
-    """They mean one table, as in TiDB, unless both are there; so do databases."""
-    orders, capital = TableName("app", "orders"), TableName("app", "Orders")
+    """They mean one table, as in TiDB; where two are there, of the tables or of their databases, both are ambiguous."""
+    orders, capital, lines = (TableName("app", name) for name in ("orders", "Orders", "Lines"))
     assert told("DROP TABLE Orders", names=(orders,)).of(orders).cut is not None
-    identity = NameIdentity.among([orders, capital, TableName("app", "Lines")])
-    found = told("DROP TABLE Orders", names=(orders, capital), identity=identity)
-    assert [found.of(name).is_there for name in (orders, capital)] == [None, False]
-    assert identity.key_of(TableName("APP", "lines")) == identity.key_of(TableName("app", "Lines"))
-
-    shop, other = TableName("shop", "t"), TableName("Shop", "u")
-    found = told("DROP DATABASE Shop", names=(shop, other), identity=NameIdentity.among([shop, other]))
-    assert [found.of(name).is_there for name in (shop, other)] == [None, False]
+    assert ambiguous([orders, capital, lines, lines]) == {("app", "orders")}
+    assert ambiguous([TableName("shop", "t"), TableName("Shop", "u"), lines]) == {("shop", "t"), ("shop", "u")}

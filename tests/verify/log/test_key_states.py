@@ -11,7 +11,9 @@ import pytest
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.literal_offsets import Cells
-from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
+from bridge.verify.log import coverage as coverage_module
+from bridge.verify.log import logged_rows
+from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
 from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
 from bridge.verify.log.literal_hashes import hashed, text_hashes
 from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
@@ -127,8 +129,8 @@ def test_schema_changes_are_honoured() -> None:
 
 def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for thousands of tables that the log sees made."""
-    looks, key_of = [], NameIdentity.key_of
-    monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
+    looks = []
+    monkeypatch.setattr(coverage_module, "name_key", lambda name: looks.append(name) or name_key(name))
     names = [TableName("app", f"t{number}") for number in range(300)]
     texts = [f"CREATE TABLE {name.table} (id INT PRIMARY KEY)" for name in names]
     coverage = coverage_of(names, [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(texts, 1)])
@@ -138,8 +140,8 @@ def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch
 
 def test_many_tables_are_told_apart_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at every table for every table would take minutes where there are thousands."""
-    looks, key_of = [], NameIdentity.key_of
-    monkeypatch.setattr(NameIdentity, "key_of", lambda *given: looks.append(given) or key_of(*given))
+    looks = []
+    monkeypatch.setattr(logged_rows, "name_key", lambda name: looks.append(name) or name_key(name))
     tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
     plan = LogPlan(tuple(ReplicatedTable(table, ("id",), frozenset(table.columns)) for table in tables), {}, ALL)
     events = [change(1, None, "1,1") | {"table": table.name.table} for table in tables]

@@ -13,7 +13,6 @@ import pytest
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import TableName
-from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import ValueClass, load_definitions
@@ -22,7 +21,7 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log import expected_tables
-from bridge.verify.log.coverage import LoggedChange, NameIdentity, coverage_of
+from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
 from bridge.verify.log.expected_tables import PLACE, WHOLE, KeyNumbers, find_cuts, joined, ranges_of
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
 from bridge.verify.log.key_states import last_rows, last_steps
@@ -30,7 +29,7 @@ from bridge.verify.log.literal_hashes import fingerprints
 from bridge.verify.log.literal_hashes import hashed as with_hashes
 from bridge.verify.log.loaded_comparison import LoadedTable
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.logged_rows import LogPlan, Reach, shapes, steps
+from bridge.verify.log.logged_rows import LogPlan, Reach, row_groups, steps
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
 from tests.support.verify_servers import execute
@@ -98,15 +97,14 @@ def compared_ranges(
     used where the key allows it."""
     changes = [LoggedChange(ts * 100, False, "app", text, {}) for ts, text in enumerate(statements, 1)]
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
-    catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
-    key = NameIdentity().key_of(T)
-    coverage = coverage_of([T], changes, primary={key} if catalog.primary else set())
+    definition = load_definitions(session, [T])[T]
+    coverage = coverage_of([T], changes, primary={name_key(T)} if definition.table.primary else set())
     plan = LogPlan((), coverage.tables, Reach(10_000, None))
-    all_shapes = shapes(plan, found)
-    seen = sorted(s for s in all_shapes if s.is_covered and s.table.table == "t")
-    has_earlier_rows = any(not s.is_covered for s in all_shapes)
+    groups = row_groups(plan, found)
+    seen = sorted(group for group in groups if group.is_covered and group.table.table == "t")
+    has_earlier_rows = any(not group.is_covered for group in groups)
     logged = logged_table(
-        0, "app", catalog, definition, seen, is_whole=coverage.of(T).is_whole(has_earlier_rows=has_earlier_rows)
+        0, "app", definition, seen, is_whole=coverage.of(T).is_whole(has_earlier_rows=has_earlier_rows)
     )
     begin_snapshot(session)
     plan = replace(plan, tables=(logged.replicated,))
@@ -195,8 +193,8 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
     with closing(Target(target).connect()) as session:
         plan = LogPlan((), {}, Reach(10_000, None))
         found = pa.Table.from_pylist(log, EVENT_SCHEMA)
-        catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
-        logged = logged_table(0, "app", catalog, definition, sorted(shapes(plan, found)), is_whole=False)
+        definition = load_definitions(session, [T])[T]
+        logged = logged_table(0, "app", definition, sorted(row_groups(plan, found)), is_whole=False)
         plan = replace(plan, tables=(logged.replicated,))
         folded = last_steps(plan.tables, steps(plan, found))
         begin_snapshot(session)
@@ -354,8 +352,8 @@ def test_rows_that_no_one_key_tells_apart_are_not_covered(target: str, columns: 
     """Two equal rows, or two of one key, would be taken for one."""
     made(target, columns)
     with closing(Target(target).connect()) as session:
-        catalog, definition = load_tables(session, [T])[T], load_definitions(session, [T])[T]
+        definition = load_definitions(session, [T])[T]
     log = [{**put(n, "id,v", f"{n},1"), "key": key} for n, key in enumerate(keys)]
     found = pa.Table.from_pylist(log, EVENT_SCHEMA)
-    seen = sorted(shapes(LogPlan((), {}, Reach(10_000, None)), found))
-    assert logged_table(0, "app", catalog, definition, seen, is_whole=True).uncovered == why
+    seen = sorted(row_groups(LogPlan((), {}, Reach(10_000, None)), found))
+    assert logged_table(0, "app", definition, seen, is_whole=True).uncovered == why
