@@ -95,13 +95,6 @@ class Cells:
         starts: Longs = self.separators[self.firsts[images] + position - 1] + 1
         return starts
 
-    def ends(self, images: Longs, position: int) -> Longs:
-        """Tells where such a literal ends; all images have as many literals as the first."""
-        if len(images) and position == self._widths[self._shape_of[images[0]]] - 1:
-            return self.offsets[images + 1]
-        places: Longs = self.separators[self.firsts[images] + position]
-        return places
-
     def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
         """Gives the literals of each image at the positions of its shape, joined by SEP; null where there is no image,
         or no position."""

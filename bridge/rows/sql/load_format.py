@@ -21,6 +21,7 @@ from bridge.quoting import quote_name
 from bridge.rows.gathering import lines
 from bridge.rows.grouping import Bools
 from bridge.rows.literal_offsets import separators
+from bridge.rows.sql.members import member_names
 
 MIN_BYTES: Final = 128 * 1024
 """Fewer bytes are written by INSERT, which takes one round trip instead of two and then costs no more (measured)."""
@@ -31,7 +32,6 @@ _NUMBER: Final = re.compile(
 _MOMENT: Final = re.compile(r"date|(?:datetime|timestamp|time)(?:\(\d\))?")
 _TEXT: Final = re.compile(r"(?:var)?char\(\d+\)|(?:tiny|medium|long)?text|json")
 _NAMES: Final = re.compile(r"(?:enum|set)\(.*\)", re.DOTALL)
-_NAME: Final = re.compile(r"'((?:[^']|'')*)'")
 _BYTES: Final = re.compile(r"(?:var)?binary\(\d+\)|(?:tiny|medium|long)?blob")
 _COUNTED: Final = re.compile(r"bit\(\d+\)|year\(4\)|year")
 _EXACT_NUMBER: Final = re.compile(r"(?:(?:tiny|small|medium|big)?int|decimal)\b.*")
@@ -94,7 +94,7 @@ def _readable_kinds(column: Column) -> int:
         plain = _NUMERAL
     elif _BYTES.fullmatch(column.type):
         plain = _HEX
-    elif _NAMES.fullmatch(column.type) and not any(map(_may_be_number, _NAME.findall(column.type))):
+    elif _NAMES.fullmatch(column.type) and not any(map(_may_be_number, member_names(column.type))):
         plain = _QUOTED | _POSITIVE
     else:
         plain = _QUOTED

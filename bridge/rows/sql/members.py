@@ -25,6 +25,11 @@ _NAME: Final = "''"
 _DIGIT, _QUOTE = ord("0"), ord("'")
 
 
+def member_names(column_type: str) -> list[str]:
+    """Gives the names of the members of an ENUM or a SET, as information_schema writes its type."""
+    return [name.replace("''", "'") for name in _MEMBER.findall(column_type)]
+
+
 class EnumZero(NamedTuple):
     """How the error value of a column is written.
 
@@ -42,7 +47,7 @@ def zero_of(column_type: str) -> EnumZero | None:
     that has none, and where no text of zeros is free."""
     if not column_type.startswith("enum("):
         return None
-    members = [name.replace("''", "'") for name in _MEMBER.findall(column_type)]
+    members = member_names(column_type)
     digits_of_members = {_digits(name) for name in members}
     free = next((size for size in range(1, _MOST_DIGITS + 1) if "0" * size not in digits_of_members), None)
     return None if free is None else EnumZero(literals.text("0" * free), "" not in members)
@@ -93,7 +98,7 @@ def _has_zero(cells: Cells, position: int, zero: EnumZero) -> bool:
     return bool(is_zero.any())
 
 
-_UNSURE: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
+UNSURE: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
 """What servers show differently in a type: backslashes, and characters for which MySQL shows a question mark."""
 _EXACT_MEMBERS: Final = 53
 """So many bits a number of floating point tells apart."""
@@ -114,9 +119,9 @@ def assigned(column: Column, literal: str) -> str:
 @lru_cache(maxsize=1000)
 def _members(column_type: str) -> tuple[str, ...]:
     """Gives the members of a SET; none for another type, and where names do not tell values."""
-    if not column_type.startswith("set(") or _UNSURE.search(column_type):
+    if not column_type.startswith("set(") or UNSURE.search(column_type):
         return ()
-    members = tuple(name.replace("''", "'") for name in _MEMBER.findall(column_type))
+    members = tuple(member_names(column_type))
     return () if "" in members else members
 
 

@@ -8,7 +8,6 @@ and of all where there are few, each distinct value of a kind is converted once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
@@ -264,70 +263,50 @@ def _ready_images(
     raw_images: Sequence[RawImages], places: Sequence[Sequence[_RawColumn]], changes: pa.Table
 ) -> Iterator[pa.ChunkedArray]:
     """Gives both images of all row changes."""
-    all_places = [place for shape in places for place in shape]
-    kinds = {kind: i for i, kind in enumerate(dict.fromkeys(place.kind for place in all_places))}
-    place_of = np.concatenate([raw.literals.place for raw in raw_images])
-    kind_of = np.array([kinds[place.kind] for place in all_places])[place_of]
-    values = _Values(pa.concat_arrays([raw.literals.texts for raw in raw_images]))
-    ready = values.ready(list(kinds), kind_of)
-    failures = [(number, failure) for numbers, failure in values.failures for number in numbers]
-    if failures:
-        row_of = np.concatenate([raw.literals.image for raw in raw_images])
-        row, number, failure = min(
-            ((row_of[number], number, failure) for number, failure in failures), key=lambda entry: entry[:2]
-        )
-        raise _refused(all_places[place_of[number]], failure, changes.slice(row, 1).to_pylist()[0])
-    for numbers, reason in values.losses:
-        for number in np.unique(place_of[numbers]):
-            _say_once(all_places[number], reason)
-    start = 0
-    for images, literals in raw_images:
-        size = len(literals.texts)
-        yield _narrow(replaced(images, literals, ready.slice(start, size)) if size else images)
-        start += size
+    columns = [column for shape in places for column in shape]
+    by_kind = {kind: _Converter(kind) for kind in {column.kind for column in columns}}
+    converters = [by_kind[column.kind] for column in columns]
+    ready, losses = list[pa.Array](), dict[tuple[int, str], None]()
+    failed: tuple[int, int, Exception] | None = None
+    for _, literals in raw_images:
+        texts = literals.texts.to_pylist()
+        raw = zip(literals.image.tolist(), literals.place.tolist(), texts, strict=True)
+        for number, (row, place, text) in enumerate(raw):
+            texts[number], loss, failure = converters[place].converted(text)
+            if loss:
+                losses[place, loss] = None
+            if failure and (failed is None or row < failed[0]):
+                failed = row, place, failure
+        ready.append(pa.array(texts, TEXT))
+    if failed is not None:
+        row, place, failure = failed
+        raise _refused(columns[place], failure, changes.slice(row, 1).to_pylist()[0])
+    for place, reason in losses:
+        _say_once(columns[place], reason)
+    for (images, literals), new in zip(raw_images, ready, strict=True):
+        yield _narrow(replaced(images, literals, new) if len(new) else images)
 
 
-@dataclass
-class _Values:
-    """Raw literals while they are converted.
+class _Converter:
+    """Converts raw literals of one kind, each distinct one once."""
 
-    failures: numbers of literals that their column cannot hold, with the reason.
-    losses: numbers of literals that the format has cut, with the reason.
-    """
+    def __init__(self, kind: ValueKind) -> None:
+        self._losses: list[str] = []
+        self._convert = raw_converter(*kind, self._losses.append)
+        self._results: dict[str, tuple[str, str, Exception | None]] = {}
 
-    raw: pa.Array
-    failures: list[tuple[Longs, Exception]] = field(default_factory=list)
-    losses: list[tuple[Longs, str]] = field(default_factory=list)
-
-    def ready(self, kinds: Sequence[ValueKind], kind_of: Longs) -> pa.Array:
-        """Gives all literals, each converted by the rules of its kind."""
-        order = np.argsort(kind_of.astype(np.min_scalar_type(len(kinds))), kind="stable")
-        bounds = np.searchsorted(kind_of[order], np.arange(len(kinds) + 1))
-        parts = [self._converted(kind, order[a:b]) for kind, (a, b) in zip(kinds, pairwise(bounds), strict=True)]
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return pa.concat_arrays(parts).take(pa.array(back))
-
-    def _converted(self, kind: ValueKind, numbers: Longs) -> pa.Array:
-        """Converts each distinct value once."""
-        encoded = self.raw.take(pa.array(numbers)).dictionary_encode()
-        reasons: list[str] = []
-        convert = raw_converter(*kind, reasons.append)
-        assert convert is not None
-        literals: list[str] = []
-        for code, value in enumerate(encoded.dictionary.to_pylist()):
+    def converted(self, raw: str) -> tuple[str, str, Exception | None]:
+        """Gives the literal, what the format has cut of it ("" for nothing), and why the column cannot hold it."""
+        result = self._results.get(raw)
+        if result is None:
+            assert self._convert is not None
+            literal, failure = raw, None
             try:
-                literals.append(convert(value))
-            except (*FAILURES, DecodeError) as failure:
-                literals.append(value)
-                self.failures.append((numbers[_places_of(encoded, code)], failure))
-            if reasons:
-                self.losses.append((numbers[_places_of(encoded, code)], reasons.pop()))
-        return pa.array(literals, TEXT).take(encoded.indices)
-
-
-def _places_of(encoded: pa.DictionaryArray, code: int) -> Longs:
-    return np.flatnonzero(encoded.indices.to_numpy() == code)
+                literal = self._convert(raw)
+            except (*FAILURES, DecodeError) as error:
+                failure = error
+            result = self._results[raw] = literal, self._losses.pop() if self._losses else "", failure
+        return result
 
 
 def _narrow(images: pa.Array) -> pa.ChunkedArray:

@@ -3,22 +3,22 @@
 A server reports a value that is out of range, too long or not of the character set, and lost digits of a DECIMAL.  It
 reports nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to
 an integer or a float, removes blanks at the end of a text, or stores the number of an ENUM as text.  So every row is
-checked here for these: one pattern per column list matches the images that lose nothing.  Where rows are many, a
-compiled function passes the usual ones before (`unsure`).
+checked here for these, literal by literal; where rows are many, a compiled function passes the usual ones before
+(`unsure`).
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from itertools import chain, pairwise
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Position
@@ -37,8 +37,8 @@ from bridge.protocols.fast.compiled.codes import (
     FITS_YEAR,
 )
 from bridge.protocols.fast.readiness import Readiness
-from bridge.rows.grouping import Bools, Longs
-from bridge.rows.literal_offsets import TEXT, Cells, parts_of, to_numpy
+from bridge.rows.grouping import Longs
+from bridge.rows.literal_offsets import Cells
 from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
 from bridge.tso import tso_ms
 
@@ -70,34 +70,25 @@ _READINESS: Final = Readiness()
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)\b)?")
 _DOUBLE: Final = re.compile(r"double\(\d+,(\d+)\)")
-_ANYTHING: Final = r"[^\x00]*"
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_QUOTED: Final = rf"(?:'|x'|NULL){_ANYTHING}"
+_QUOTED: Final = "(?:'|x'|NULL).*"
 """Matches a text by its first character, and no number, as which BIT, ENUM and SET values come."""
-_BEGINS_QUOTED: Final = np.isin(np.arange(256), np.frombuffer(b"'xN", np.uint8))
-"""Whether a literal that begins with a character is such a one."""
-_NO_BLANK_AT_THE_END: Final = r"(?:'(?:[^\x00]*[^\x00 ])?'|(?:x'|NULL)[^\x00]*)"
-_QUOTE: Final = ord("'")
-_BLANK: Final = ord(" ")
+_NO_BLANK_AT_THE_END: Final = "'(?:.*[^ ])?'|(?:x'|NULL).*"
+_ROWS_AT_ONCE: Final = 5_000
+"""So many images are Python objects at once."""
+_FLOAT32: Final = struct.Struct("f")
+Keeps = Callable[[str], object]
+"""Tells whether a column stores a literal unchanged, or the server would refuse it."""
 
 
-@dataclass(frozen=True)
-class _ImagePattern:
-    """Finds the images of one column list that lose nothing.
+class ColumnFit(NamedTuple):
+    """What a column stores unchanged.
 
-    columns: a pattern for each column.
-    usual: what each column surely stores unchanged.
-    pattern: the patterns of all columns in one, without those of texts, which are slow; "" when anything fits.
-    texts, chars: the positions of text columns, and of the CHAR columns among them.
-    floats: the positions of FLOAT columns with None, and of DOUBLE(M,D) columns with D.
+    keeps: None where it may be anything.  usual: those literals of which a compiled function tells it.
     """
 
-    columns: tuple[str, ...]
-    usual: tuple[Usual, ...]
-    pattern: str
-    texts: tuple[int, ...]
-    chars: tuple[int, ...]
-    floats: tuple[tuple[int, int | None], ...]
+    keeps: Keeps | None
+    usual: Usual
 
 
 def is_changed_to(name: str, sent: str) -> bool:
@@ -166,8 +157,7 @@ def check_needs(
     shapes: tables, each with columns of messages in lower case.  shape_of: the number of each row change's
     shape.  after: the images.
     """
-    fits: dict[_ImagePattern, int] = {}
-    numbers = list[int]()
+    fits = list[list[ColumnFit]]()
     for number, (table, names) in enumerate(shapes):
         missing = [name for name in names if name not in table.columns]
         if missing:
@@ -180,17 +170,30 @@ def check_needs(
                 columns=frozenset(missing),
             )
         columns = (table.columns[name] for name in names)
-        fit = _fit(tuple("" if column.generated else column.type for column in columns))
-        numbers.append(fits.setdefault(fit, len(fits)))
-    of_shapes = list(fits)
+        fits.append([column_fit("" if column.generated else column.type) for column in columns])
     rows = np.arange(len(shape_of))
     if _READINESS.pays(len(rows)):
-        rows = unsure(after, shape_of, [of_shapes[number].usual for number in numbers])
-    for fit, which in _by_fit(of_shapes, np.array(numbers, np.int64)[shape_of[rows]]):
-        row = _first_cut(after, rows[which], fit)
-        if row is not None:
-            table, names = shapes[shape_of[row]]
-            raise _cut(table, changes.slice(row, 1).to_pylist()[0], [table.columns[name] for name in names], fit)
+        rows = unsure(after, shape_of, [[fit.usual for fit in of_shape] for of_shape in fits])
+    checks = [[(at, fit.keeps) for at, fit in enumerate(of_shape) if fit.keeps is not None] for of_shape in fits]
+    for row, at in _changed(after, rows, shape_of, checks):
+        table, names = shapes[shape_of[row]]
+        raise _cut(table, changes.slice(row, 1).to_pylist()[0], table.columns[names[at]], at)
+
+
+def _changed(
+    after: Cells, rows: Longs, shape_of: Longs, checks: Sequence[Sequence[tuple[int, Keeps]]]
+) -> Iterator[tuple[int, int]]:
+    """Gives the rows whose images would lose something, each with the position of the first column that changes it."""
+    rows = rows[after.is_image[rows]]
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        batch = rows[start : start + _ROWS_AT_ONCE]
+        images = after.images.take(pa.array(batch)).to_pylist()
+        for row, shape, image in zip(batch.tolist(), shape_of[batch].tolist(), images, strict=True):
+            literals = image.split(SEP)
+            for at, keeps in checks[shape]:
+                if not keeps(literals[at]):
+                    yield row, at
+                    break
 
 
 def check_types(
@@ -223,76 +226,16 @@ def check_types(
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}
 
 
-def _by_fit(fits: Sequence[_ImagePattern], numbers: Longs) -> Iterator[tuple[_ImagePattern, Longs]]:
-    """Gives each pattern with the numbers of its rows."""
-    order = np.argsort(numbers, kind="stable")
-    bounds = np.searchsorted(numbers[order], np.arange(len(fits) + 1))
-    yield from ((fit, order[start:end]) for fit, (start, end) in zip(fits, pairwise(bounds), strict=True))
-
-
-def _first_cut(after: Cells, rows: Longs, fit: _ImagePattern) -> int | None:
-    """Gives the first of these rows whose image would lose something, None without one."""
-    rows = rows[after.is_image[rows]]
-    for fitting in chain(_are_numbers(after, rows, fit), _are_texts(after, rows, fit)):
-        if not fitting.all():
-            return int(rows[np.argmin(fitting)])
-    return None
-
-
-def _are_numbers(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]:
-    """Tells which images match the pattern of all columns but texts, and then for each column of `floats` which of its
-    literals it stores."""
-    if not fit.pattern and not fit.floats:
-        return
-    images = after.images if len(rows) == len(after.images) else after.images.take(pa.array(rows))
-    if fit.pattern:
-        yield to_numpy(pc.match_substring_regex(images, fit.pattern))
-    yield from (to_numpy(_is_float(images, *column)) for column in fit.floats)
-
-
-def _are_texts(after: Cells, rows: Longs, fit: _ImagePattern) -> Iterator[Bools]:
-    """Tells for each text column which of its literals are texts, and for each CHAR column which keep the blanks at
-    their end."""
-    characters = after.characters
-    for position in fit.texts:
-        yield _BEGINS_QUOTED[characters[after.begins(rows, position)]]
-    for position in fit.chars:
-        ends = after.ends(rows, position)
-        yield (characters[ends - 2] != _BLANK) | (characters[ends - 1] != _QUOTE)
-
-
-def _is_float(images: pa.Array, position: int, scale: int | None) -> pa.Array:
-    """Tells where a number is a 32-bit float, or has no more decimals than a DOUBLE(M,D), which rounds.  The other
-    patterns judge literals that are no numbers.
-
-    scale: D, None for FLOAT.  MySQL rounds -0.01 to -0.010000000000000009.
-    """
-    (literals,) = parts_of(images, [position])
-    number = pc.cast(
-        pc.if_else(pc.match_substring_regex(literals, "^[-0-9.]+(?:e[-+]?[0-9]+)?$"), literals, None), "double"
-    )
-    values = pc.fill_null(number, 0.0).to_numpy(zero_copy_only=False)
-    if scale is not None:
-        return pa.array(np.isclose(values, np.round(values, scale), rtol=4e-15, atol=0.0))
-    with np.errstate(over="ignore"):  # the server refuses numbers beyond FLOAT
-        narrow = values.astype(np.float32)
-    return pa.array((narrow == values) | ~np.isfinite(narrow))
-
-
-def _cut(table: Table, change: dict[str, object], columns: Sequence[Column], fit: _ImagePattern) -> RefusedRowsError:
-    """Makes the error for a row that would be changed; it names the column that would change it."""
-    literals = str(change["after"]).split(SEP)
-    to_blame = (i for i, pattern in enumerate(fit.columns) if not re.fullmatch(pattern, literals[i]))
-    floats = (i for i, scale in fit.floats if not _is_float(pa.array([literals[i]], TEXT), 0, scale)[0].as_py())
-    at = next(chain(to_blame, floats))
+def _cut(table: Table, change: dict[str, object], column: Column, at: int) -> RefusedRowsError:
+    """Makes the error for a row that a column would change.  at: the column's position."""
+    literal = str(change["after"]).split(SEP)[at]
     position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
-    commit_ts = int(str(change["commit_ts"]))
     return RefusedRowsError(
-        f"the column {columns[at].name} of the target's table {table.name} is {columns[at].type}, which cannot store"
-        f" {literals[at][:60]} unchanged",
+        f"the column {column.name} of the target's table {table.name} is {column.type}, which cannot store"
+        f" {literal[:60]} unchanged",
         table=table.name,
         code=Code.TARGET_REFUSED,
-        where=f"{position}, {_where(table, commit_ts)}",
+        where=f"{position}, {_where(table, int(str(change['commit_ts'])))}",
         fix=_FIX,
         is_exact=True,
     )
@@ -302,42 +245,52 @@ def _where(table: Table, commit_ts: int) -> str:
     return f"table {table.name}, commit ts {commit_ts} ({tso_ms(commit_ts)} ms)"
 
 
-@lru_cache(maxsize=1000)
-def _fit(types: tuple[str, ...]) -> _ImagePattern:
-    """Makes the pattern of a column list.  types: as information_schema has them, "" for a column that is not
+@lru_cache(maxsize=4096)
+def column_fit(column_type: str) -> ColumnFit:
+    """Tells what a column of a type (information_schema's column_type) stores unchanged; "" for one that is not
     written."""
-    plain, usual = zip(*map(_plain_pattern, types), strict=True) if types else ((), ())
-    strict = tuple(_NO_BLANK_AT_THE_END if one.startswith("char") else plain[i] for i, one in enumerate(types))
-    texts = tuple(i for i, pattern in enumerate(plain) if pattern == _QUOTED)
-    chars = tuple(i for i, one in enumerate(types) if one.startswith("char"))
-    scales = enumerate(map(_DOUBLE.match, types))
-    doubles = tuple((i, int(scale[1])) for i, scale in scales if scale)
-    floats = (*((i, None) for i, one in enumerate(types) if one.startswith("float")), *doubles)
-    pattern = _joined([_ANYTHING if pattern == _QUOTED else pattern for pattern in plain])
-    return _ImagePattern(strict, usual, pattern, texts, chars, floats)
-
-
-def _joined(patterns: Sequence[str]) -> str:
-    """Joins the patterns of columns to one for images, up to the last column that does not accept everything; "" when
-    all do."""
-    last = max((i for i, pattern in enumerate(patterns) if pattern != _ANYTHING), default=-1)
-    if last < 0:
-        return ""
-    is_open = patterns[last].endswith(_ANYTHING)
-    return "^" + r"\x00".join(f"(?:{pattern})" for pattern in patterns[: last + 1]) + ("" if is_open else r"(?:\x00|$)")
-
-
-def _plain_pattern(column_type: str) -> tuple[str, Usual]:
-    """Gives the pattern of literals that a column of this type stores unchanged, or that the server would refuse; and
-    those of them that are usual, which a compiled function tells."""
     parsed = _TYPE.match(column_type)
     if parsed is None:
-        return _ANYTHING, Usual(FITS_ANY)
+        return ColumnFit(None, Usual(FITS_ANY))
     kind, size = parsed[1], int(parsed[2] or 0)
-    if _DOUBLE.match(column_type):
-        return _REAL, Usual(FITS_NULL)
-    pattern, usual = _KINDS.get(kind, (_ANYTHING, FITS_ANY))
-    return pattern.replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?"), Usual(usual, size)
+    if scale := _DOUBLE.match(column_type):
+        return ColumnFit(_real(partial(_has_scale, int(scale[1]))), Usual(FITS_NULL))
+    if kind == "float":
+        return ColumnFit(_real(_is_float32), Usual(FITS_NULL))
+    pattern, usual = _KINDS.get(kind, (None, FITS_ANY))
+    if pattern is None:
+        return ColumnFit(None, Usual(usual))
+    fraction = rf"(?:\.[0-9]{{0,{size}}}0*)?"
+    return ColumnFit(re.compile(pattern.replace("FRACTION", fraction), re.DOTALL).fullmatch, Usual(usual, size))
+
+
+def _real(fits: Callable[[float], bool]) -> Keeps:
+    """Judges numbers of floating point."""
+    is_number = re.compile(_REAL).fullmatch
+
+    def keeps(literal: str) -> bool:
+        if not is_number(literal):
+            return False
+        try:
+            return literal == "NULL" or fits(float(literal))
+        except ValueError:
+            return True  # the server refuses what is no number
+
+    return keeps
+
+
+def _is_float32(number: float) -> bool:
+    """Tells whether a number is a 32-bit float."""
+    try:
+        return bool(_FLOAT32.unpack(_FLOAT32.pack(number))[0] == number)
+    except OverflowError:
+        return True  # the server refuses numbers beyond FLOAT
+
+
+def _has_scale(scale: int, number: float) -> bool:
+    """Tells whether a number has no more decimals than a DOUBLE(M,D), which rounds.  MySQL rounds -0.01 to
+    -0.010000000000000009."""
+    return math.isclose(number, round(number, scale), rel_tol=4e-15)
 
 
 _REAL: Final = r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"
@@ -346,15 +299,14 @@ _KINDS: Final = {
     **dict.fromkeys(
         ("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), (r"NULL|-?[0-9]+(?:\.0*)?", FITS_WHOLE)
     ),
-    "decimal": (rf"NULL|[-0-9]{_ANYTHING}", FITS_NUMBER),
+    "decimal": ("NULL|[-0-9].*", FITS_NUMBER),
     "double": (_REAL, FITS_REAL),
-    "float": (_REAL, FITS_NULL),
     "year": ("NULL|0|[0-9]{4}|'[0-9]{4}'", FITS_YEAR),
     "date": (rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'", FITS_DATE),
     "datetime": (f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'", FITS_DATETIME),
     "timestamp": (f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'", FITS_DATETIME),
     "time": ("NULL|'-?[0-9]{1,3}:[0-9:]{5}FRACTION'", FITS_TIME),
-    "char": (_QUOTED, FITS_CHAR),
+    "char": (_NO_BLANK_AT_THE_END, FITS_CHAR),
     **dict.fromkeys(("varchar", "tinytext", "text", "mediumtext", "longtext"), (_QUOTED, FITS_QUOTED)),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (_QUOTED, FITS_QUOTED)),
 }

@@ -14,6 +14,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from bridge.rows.sql.members import UNSURE, member_names
+
 
 class Fit(StrEnum):
     """Whether a type may hold every value of another."""
@@ -58,7 +60,6 @@ def as_bytes(source: str) -> str:
 _TEXT_WORD: Final = re.compile(r"^(var|tiny|medium|long)?(char|text)\b", re.IGNORECASE)
 _OF_BYTES: Final = {"char": "binary", "text": "blob"}
 _TYPE: Final = re.compile(r"\s*([a-z][a-z0-9_]*)(?:\s*\((.*)\))?([^()]*)", re.DOTALL | re.IGNORECASE)
-_MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _SIZES: Final = re.compile(r"\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?")
 _OTHER_WORDS: Final = {
     **{"integer": "int", "bool": "tinyint", "boolean": "tinyint", "real": "double"},
@@ -73,7 +74,7 @@ def _read(text: str) -> _Type:
     word, inside, behind = found[1].lower(), found[2] or "", (found[3] or "").lower()
     sizes = _SIZES.fullmatch(inside)
     size, scale = (int(sizes[1]), int(sizes[2]) if sizes[2] else None) if sizes else (None, None)
-    members = tuple(name.replace("''", "'") for name in _MEMBER.findall(inside))
+    members = tuple(member_names(inside))
     return _Type(
         _OTHER_WORDS.get(word, word),
         size,
@@ -157,13 +158,10 @@ def _members(source: _Type, target: _Type) -> Fit | bool:
     """Compares the members of ENUM or SET, which must be in the same positions, as values may come as numbers.  It does
     not judge members that servers write differently: those with a backslash, or with a character that
     information_schema shows as a question mark."""
-    if not source.members or _ODD.search("".join((*source.members, *target.members))):
+    if not source.members or UNSURE.search("".join((*source.members, *target.members))):
         return True
     common = min(len(source.members), len(target.members))
     return common == len(source.members) if source.members[:common] == target.members[:common] else Fit.DIFFERENT
-
-
-_ODD: Final = re.compile("[\\\\?\U00010000-\U0010ffff]")
 
 
 def _to_datetime(source: _Type, target: _Type) -> bool:

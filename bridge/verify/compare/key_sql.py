@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from typing import Final
 from bridge.mysql.table_definition import ColumnInfo, Definition, ValueClass
 from bridge.protocols.values import literals
 from bridge.quoting import quote_name
+from bridge.rows.sql.members import member_names
 from bridge.verify.compare.checksums import UNREADABLE, readable, real_number
 
 KeyValues = tuple[bytes | None, ...]
 """Canonical values (`checksums.canonical`) of a key or a row."""
 
-_MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 _FLOAT32: Final = struct.Struct("f")
 
 
@@ -171,7 +170,7 @@ def literal_of(column: ColumnInfo, value: bytes | None) -> str:
 
 def _mask(column_type: str, value: bytes) -> str:
     """Writes a SET by its number where one of its members has no letters, which a text does not tell; "" elsewhere."""
-    members = [name.replace("''", "'") for name in _MEMBER.findall(column_type)]
+    members = member_names(column_type)
     names = [] if value[:1] == b"1" else value[2:].decode().split(",")
     if "" not in members or not set(names).issubset(members):
         return ""
