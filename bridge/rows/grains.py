@@ -113,14 +113,7 @@ def facts_of(
 
     shapes, shape_of: tables with column lists, and the number of that of each row change.
     """
-    odd: dict[TableName, list[int]] = {}
-    for number, shape in enumerate(shapes):
-        odd.setdefault(shape.table.name, []).append(number)
-    odd = {
-        n: numbers
-        for n, numbers in odd.items()
-        if wishes.concern(n) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
-    }
+    odd = _odd_tables(shapes, wishes)
     if not odd:
         return {}
     positions: list[Sequence[int]] = [()] * len(shapes)
@@ -139,21 +132,30 @@ def facts_of(
     timed = shapes_with(changes["by_time"].to_numpy() & is_update & after.is_image)
     facts = {}
     for name, numbers in odd.items():
-        sample = shapes[numbers[0]]
+        table, key = shapes[numbers[0]].table, shapes[numbers[0]].key
         lacking = imaged.intersection(n for n in numbers if shapes[n].lacks)
-        is_going = not (going if sample.key else changing).isdisjoint(numbers) or (
-            bool(sample.key) and sample.table.keeps_gone
-        )
+        is_going = not (going if key else changing).isdisjoint(numbers) or (bool(key) and table.keeps_gone)
         is_plain = True
-        may_be_one = is_going or is_guarded(sample.table, sample.key)
-        if may_be_one and sample.key and not is_exact(sample.table, sample.key):
+        if key and (is_going or is_guarded(table, key)) and not is_exact(table, key):
             of_table = pa.array(np.isin(shape_of, numbers))
             keys = pa.concat_arrays([image_keys.filter(of_table).drop_null() for image_keys in (old, new)])
-            is_plain = are_plain(sample.table, sample.key, keys)
+            is_plain = are_plain(table, key, keys)
         lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
         zeros = any(_has_zeros(shapes[n], after.images.filter(pa.array(shape_of == n))) for n in numbers)
-        facts[name] = Facts(sample.key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain, zeros)
+        facts[name] = Facts(key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain, zeros)
     return facts
+
+
+def _odd_tables(shapes: Sequence[RowShape], wishes: Wishes) -> dict[TableName, list[int]]:
+    """Gives the tables of which the changes have to be looked at, with the numbers of their shapes."""
+    by_table: dict[TableName, list[int]] = {}
+    for number, shape in enumerate(shapes):
+        by_table.setdefault(shape.table.name, []).append(number)
+    return {
+        name: numbers
+        for name, numbers in by_table.items()
+        if wishes.concern(name) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
+    }
 
 
 def _has_zeros(shape: RowShape, images: pa.Array) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+from pydantic_settings import BaseSettings, InitSettingsSource
 
 from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError, fix_of_reading
@@ -53,27 +52,18 @@ class Given(NamedTuple):
     origin: str
 
 
-class Layer(PydanticBaseSettingsSource):
-    """One source: its settings by place, their origins, and what is wrong with them."""
+class Layer:
+    """One source: its settings as nested dictionaries, their origins, and what is wrong with them."""
 
     def __init__(self, given: Iterable[Given], problems: Sequence[str] = ()) -> None:
-        super().__init__(BaseSettings)
         self.problems = list(problems)
         self.origins: dict[Place, str] = {}
-        self._values: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
         for each in given:
             self._take(each)
 
-    def __call__(self) -> dict[str, Any]:
-        """Returns the settings as nested dictionaries."""
-        return self._values
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:  # noqa: ARG002
-        """Returns the value of one setting, as pydantic-settings asks for it."""
-        return self._values.get(field_name), field_name, False
-
     def _take(self, given: Given) -> None:
-        inside = self._values
+        inside = self.values
         for depth, part in enumerate(given.place[:-1], 1):
             if given.place[:depth] in fields().keys() - sections():
                 self.problems.append(unknown(given.place, given.origin))
@@ -224,8 +214,8 @@ def _merge(layers: Sequence[Layer]) -> dict[str, Any]:
 
     class Merged(BaseSettings, extra="allow"):
         @classmethod
-        def settings_customise_sources(cls, *_: object, **__: object) -> tuple[Layer, ...]:
-            return tuple(reversed(layers))
+        def settings_customise_sources(cls, *_: object, **__: object) -> tuple[InitSettingsSource, ...]:
+            return tuple(InitSettingsSource(cls, layer.values) for layer in reversed(layers))
 
     return Merged().model_extra or {}
 

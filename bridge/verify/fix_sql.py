@@ -21,7 +21,8 @@ from bridge.model import Table
 from bridge.mysql.connection.session import SESSION_SETTINGS
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
-from bridge.rows.sql.render import render, update_of_row
+from bridge.rows.sql.in_order import update_of_row
+from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.verify.compare.key_sql import KeyValues, any_of, key_parts, literal_of
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind

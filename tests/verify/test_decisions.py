@@ -148,12 +148,3 @@ def test_what_was_kept_is_not_what_comes_anew(target: str, gone: str, anew: str,
     run_all(target, events, ddl=HELD)
     assert sql(target, "SELECT COUNT(v) FROM m.t") == [(0,)]
     assert verify_events(target, events).is_equal
-
-
-def test_what_an_earlier_version_ran_instead_is_followed(target: str) -> None:
-    """It kept the operator's text as what was sent only: verify followed the statement that never ran."""
-    events = held(target, "TRUNCATE TABLE t")
-    assert bridge("ddl", "replace", "20", "ALTER TABLE m.t ADD COLUMN x INT", "--target", target).code == 0
-    run_all(target, events, ddl=HELD)
-    sql(target, "UPDATE _bridge.schema_changes SET replacement = ''")
-    assert verify_events(target, events).is_equal

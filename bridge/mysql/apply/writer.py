@@ -4,6 +4,7 @@ fails half-way."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NoReturn, TypeVar
 
@@ -44,7 +45,7 @@ from bridge.mysql.server_errors import (
     server_words,
     trouble,
 )
-from bridge.mysql.state.ownership import Ownership
+from bridge.mysql.state.ownership import Ownership, mark_connection
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.net_changes import OrderedChanges
@@ -142,7 +143,7 @@ class Writer:
         if self._session is None:
             self._session = self._target.connect()
             self._ownership.check_progress(self._session)
-            self._ownership.mark(self._session)
+            mark_connection(self._session, self._ownership.lock)
             self._ownership.announce(self._session, self.connections)
             self._takes_loads = not load_data.server_objection(self._session)
         return self._session
@@ -155,14 +156,15 @@ class Writer:
     def progress(self) -> Progress:
         """Reads progress, which this process owns.  Raises OwnedError after a take-over, TargetError when retrying does
         not help."""
-        found: Progress | None = None
-        for attempt in self._retrying():
-            with attempt:
-                self._ownership.revive()
-                found = self._table.read(self._ownership.control)
-        if found is None:
+
+        def read() -> Progress | None:
+            self._ownership.revive()
+            return self._table.read(self._ownership.control)
+
+        progress = self._retried(read)
+        if progress is None:
             raise self._ownership.lost()
-        return found
+        return progress
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables that
@@ -171,25 +173,22 @@ class Writer:
         cascades_are_lost: whether the log lacks the changes that foreign keys cascade upstream.
         """
         names = list(names)
-        loaded: dict[TableName, Table] = {}
-        loadable: Collection[TableName] = ()
-        for attempt in self._retrying():
-            with attempt:
-                try:
-                    loaded = load_tables(self.session(), names)
-                    refuse_without_transactions(self.session(), {table.stored for table in loaded.values()})
-                    effects = find_side_effects(self.session(), loaded, cascades=cascades_are_lost)
-                    refuse_side_effects(effects, self._ddl.routes.accepts_target)
-                    loadable = self._find_loadable(loaded) if self._takes_loads else ()
-                    self.session().rollback()
-                except (MySQLError, OSError):
-                    self.close()
-                    raise
-        loaded = {name: self._with_rules(table) for name, table in loaded.items()}
+
+        def load() -> tuple[dict[TableName, Table], Collection[TableName]]:
+            with self._whole_or_closed() as session:
+                tables = load_tables(session, names)
+                refuse_without_transactions(session, {table.stored for table in tables.values()})
+                effects = find_side_effects(session, tables, cascades=cascades_are_lost)
+                refuse_side_effects(effects, self._ddl.routes.accepts_target)
+                loadable = self._find_loadable(tables) if self._takes_loads else ()
+                session.rollback()
+            return tables, loadable
+
+        tables, loadable = self._retried(load)
         self._checked_types.forget(names)
         self._loadable.difference_update(names)
         self._loadable.update(loadable)
-        return loaded
+        return {name: self._with_rules(table) for name, table in tables.items()}
 
     def _with_rules(self, table: Table) -> Table:
         """Notes what the settings say of a table's rows."""
@@ -212,8 +211,8 @@ class Writer:
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Gives the tables whose rows may be sent by LOAD DATA, by their definitions."""
-        found = load_data.transactional(self.session(), {table.stored for table in tables.values()})
-        return {name for name, table in tables.items() if table.stored in found}
+        plain = load_data.transactional(self.session(), {table.stored for table in tables.values()})
+        return {name for name, table in tables.items() if table.stored in plain}
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
         """Moves progress from step.old_ts to step.new_ts together with the statements, in one transaction.
@@ -234,20 +233,16 @@ class Writer:
 
     def refused_changes(self, net: OrderedChanges, *, only_first: bool = False) -> list[Refused]:
         """Tells which of these row changes the target refuses, and why; or the first one.  It rolls all back."""
-        found: list[Refused] = []
-        for attempt in self._retrying():
-            with attempt:
+
+        def find() -> list[Refused]:
+            with self._whole_or_closed() as session:
+                session.begin()
                 try:
-                    session = self.session()
-                    session.begin()
-                    try:
-                        found = refused_changes(session, net, self._rendering(safe_mode=True), only_first=only_first)
-                    finally:
-                        session.rollback()
-                except (MySQLError, OSError):
-                    self.close()
-                    raise
-        return found
+                    return refused_changes(session, net, self._rendering(safe_mode=True), only_first=only_first)
+                finally:
+                    session.rollback()
+
+        return self._retried(find)
 
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
@@ -269,15 +264,12 @@ class Writer:
 
     def _asked(self, question: Callable[[Session], AnswerT]) -> AnswerT:
         """Asks the control session, again where its connection is lost."""
-        for attempt in self._retrying():
-            with attempt:
-                try:
-                    return question(self._ownership.control)
-                except (MySQLError, OSError) as error:
-                    if isinstance(error, LOST):
-                        self._ownership.reconnect()
-                    raise
-        raise AssertionError("an attempt ends with an answer or an error")
+
+        def ask() -> AnswerT:
+            with self._reconnected():
+                return question(self._ownership.control)
+
+        return self._retried(ask)
 
     def run_next(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         """Runs the first of the schema changes that progress lists, and removes it from the list when it is done.
@@ -285,17 +277,10 @@ class Writer:
         Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
         take-over.
         """
-        while (held := self._run_or_hold(pending[0], pending[1:])) is not None:
+        while (held := self._retried(lambda: self._run_unless_held(pending[0], pending[1:]))) is not None:
             on_held(held)
         self._trace("ddl taken off")
         self.counts.schema_changes += 1
-
-    def _run_or_hold(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
-        held: HeldError | None = None
-        for attempt in self._retrying():
-            with attempt:
-                held = self._run_unless_held(change, rest)
-        return held
 
     def break_off(self) -> None:
         """Ends what is in hand, which the server rolls back; may be called from any thread."""
@@ -317,23 +302,34 @@ class Writer:
             self._session = None
 
     def _run_unless_held(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> HeldError | None:
-        try:
-            self._run_change(change, rest)
-        except HeldError as held:
-            return held
-        return None
-
-    def _run_change(self, change: SchemaChange, rest: tuple[SchemaChange, ...]) -> None:
-        try:
+        with self._reconnected():
             self._ownership.check()
-            self._runner.run(self._ownership.control, change)
+            try:
+                self._runner.run(self._ownership.control, change)
+            except HeldError as held:
+                return held
             self._ownership.taking_off(rest)
             if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
                 raise self._ownership.lost()
             self._ownership.taken_off()
-        except (MySQLError, OSError) as error:
-            if isinstance(error, LOST):
-                self._ownership.reconnect()
+        return None
+
+    @contextmanager
+    def _reconnected(self) -> Iterator[None]:
+        """Opens another control session where its connection is lost, for the next attempt."""
+        try:
+            yield
+        except LOST:
+            self._ownership.reconnect()
+            raise
+
+    @contextmanager
+    def _whole_or_closed(self) -> Iterator[Session]:
+        """Gives the writing session, which is closed where something fails."""
+        try:
+            yield self.session()
+        except (MySQLError, OSError):
+            self.close()
             raise
 
     def _attempt(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
@@ -402,13 +398,13 @@ class Writer:
         self._trace("advanced")
         self._sent = Sent()
         statements = Ahead(self._timed(source, rendering))
-        for some in grouped(statements):
-            for statement in some:
+        for exchange in grouped(statements):
+            for statement in exchange:
                 self._sent = self._sent.and_also(statement)
-            if len(some) == 1:
-                execute_statement(session, some[0], safe_mode=rendering.safe_mode, meanwhile=statements.make)
+            if len(exchange) == 1:
+                execute_statement(session, exchange[0], safe_mode=rendering.safe_mode, meanwhile=statements.make)
             else:
-                execute_together(session, some, safe_mode=rendering.safe_mode)
+                execute_together(session, exchange, safe_mode=rendering.safe_mode)
             self._trace("statement")
         self.phases.enter(Phase.COMMIT)
         self._trace("before commit")
@@ -468,6 +464,13 @@ class Writer:
             self.close()
         elif self._session is not None:
             self._session.rollback()
+
+    def _retried(self, work: Callable[[], AnswerT]) -> AnswerT:
+        """Does it, again while the target fails."""
+        for attempt in self._retrying():
+            with attempt:
+                return work()
+        raise AssertionError("an attempt ends with an answer or an error")
 
     def _retrying(self) -> Iterator[AttemptManager]:
         """Attempts at what the applier wants of the target.  A schema change may take hours; what counts is how long

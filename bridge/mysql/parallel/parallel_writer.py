@@ -120,18 +120,15 @@ class ParallelWriter(Writer):
         self, step: Advance, source: RowStatements, apart: RowStatements, rest: RowStatements
     ) -> StatementSource:
         """Has executors write, and gives what is left for the transaction that moves progress."""
-        is_written = False
-        for attempt in self._retrying():
-            with attempt:
-                is_written = self._written_apart(step, apart)
+        is_written = self._retried(lambda: self._written_apart(step, apart))
 
-        def left(rendering: Rendering) -> Iterable[Statement]:
+        def statements(rendering: Rendering) -> Iterable[Statement]:
             if is_written and self._session is self._marked_on:
                 return rest(rendering)
             # After a failover another server may answer, which lagged; and a load may have been what failed.
             return source(replace(rendering, load_bytes=0))
 
-        return left
+        return statements
 
     def _written_apart(self, step: Advance, source: RowStatements) -> bool:
         """Has executors write rows; False where one connection must write them.  Raises LockConflictError when another
@@ -157,36 +154,32 @@ class ParallelWriter(Writer):
             return True
         return False
 
-    def _note(self, found: NotWritten) -> None:
-        if found.refused_load is not None:
-            self._loadable.discard(found.refused_load)
-        self._unreached = self._unreached + 1 if found.cannot_connect else 0
+    def _note(self, reason: NotWritten) -> None:
+        if reason.refused_load is not None:
+            self._loadable.discard(reason.refused_load)
+        self._unreached = self._unreached + 1 if reason.cannot_connect else 0
         if self._unreached == _UNREACHED:
             log.warning(
                 "executors_do_not_write",
-                why=found.why,
+                why=reason.why,
                 fix="nothing is lost: the driver writes alone; let executors reach the target, and start the bridge"
                 " again, if that is too slow",
             )
 
     def _find_loadable(self, tables: Mapping[TableName, Table]) -> Collection[TableName]:
         """Leaves out tables that a load would lock as a whole (innodb_autoinc_lock_mode, which is 1 on MariaDB)."""
-        found = super()._find_loadable(tables)
+        loadable = super()._find_loadable(tables)
         if int(self.session().value("SELECT @@innodb_autoinc_lock_mode")) == INTERLEAVED:
-            return found
-        return [name for name in found if not tables[name].counts]
+            return loadable
+        return [name for name in loadable if not tables[name].counts]
 
     def _mark(self, step: Advance) -> Fence:
-        session = self.session()
-        session.begin()
-        try:
+        with self._whole_or_closed() as session:
+            session.begin()
             marked_ts = self._table.mark(session, self._ownership.epoch, step)
             if marked_ts is None:
                 self._raise_fenced(session, step)
             session.commit()
-        except (MySQLError, OSError):
-            self.close()
-            raise
         self._marked_on = session
         self._trace("marked")
         return Fence(self._table, self._ownership.epoch, step.old_ts, marked_ts)

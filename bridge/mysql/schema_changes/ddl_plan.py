@@ -130,10 +130,10 @@ class Planner:
         routed = target_statement(change.text, change.schema, self._rules.routes)
         if routed is None or not any(step.why == WAS_THERE for step in rewritten.steps):
             return None
-        known = classify(*routed, is_certain=True)
-        if isinstance(known, Refused):
+        statement = classify(*routed, is_certain=True)
+        if isinstance(statement, Refused):
             return None
-        return skipped_before(self._journal, session, self._rules.routes, change, routed[0], known)
+        return skipped_before(self._journal, session, self._rules.routes, change, routed[0], statement)
 
     def _confirmation(self, session: Session, change: SchemaChange, rewritten: Rewritten, *, approved: bool) -> str:
         """Tells why a schema change of a shard has nothing to run, since the merged table is as it says; "" when it is
@@ -186,28 +186,28 @@ class Planner:
         texts = is_of_debezium(change.place)
         site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second, texts)
         try:
-            found = rewrite(change.text, change.schema, site)
+            rewritten = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
             plain = classify(change.text, change.schema)
             is_same = isinstance(plain, Classified) and all(self._rules.routes.target(n) == n for n in plain.tables)
             if not approved or isinstance(plain, Refused) or not is_same or isinstance(unsupported, RoutingError):
                 raise self.hold(session, change, str(unsupported), None) from unsupported
             # The operator approved it, so it is sent as it is, but for the words that never run
-            found = Rewritten(without_spans(change.text, plain.never_run), plain)
-        return self._allowed(session, change, found)
+            rewritten = Rewritten(without_spans(change.text, plain.never_run), plain)
+        return self._allowed(session, change, rewritten)
 
     def _allowed(
-        self, session: Session, change: SchemaChange, found: Rewritten | Refused, replacement: str = ""
+        self, session: Session, change: SchemaChange, rewritten: Rewritten | Refused, replacement: str = ""
     ) -> Rewritten:
-        if isinstance(found, Unclear):
-            raise self.hold(session, change, found.reason, None)
-        if isinstance(found, Refused):
-            raise self._refuse(session, change, found.reason, replacement)
-        if reason := self._rules.forbids(found.classified) or self._rules.forbids(found.upstream):
+        if isinstance(rewritten, Unclear):
+            raise self.hold(session, change, rewritten.reason, None)
+        if isinstance(rewritten, Refused):
+            raise self._refuse(session, change, rewritten.reason, replacement)
+        if reason := self._rules.forbids(rewritten.classified) or self._rules.forbids(rewritten.upstream):
             raise self._refuse(session, change, reason, replacement)
-        if found.local and self._rules.timezone is None:
-            log.warning("local_times_in_utc", what=found.local, statement=change.text, fix=_ZONE_FIX)
-        return found
+        if rewritten.local and self._rules.timezone is None:
+            log.warning("local_times_in_utc", what=rewritten.local, statement=change.text, fix=_ZONE_FIX)
+        return rewritten
 
     def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the text that was sent before the interruption."""
@@ -218,12 +218,12 @@ class Planner:
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
-        found: Rewritten | Refused = (
+        rewritten: Rewritten | Refused = (
             Rewritten(without_spans(entry.replacement, classified.never_run), classified)
             if isinstance(classified, Classified)
             else classified
         )
-        return StatementToRun(self._allowed(session, change, found, entry.replacement))
+        return StatementToRun(self._allowed(session, change, rewritten, entry.replacement))
 
     def _leave_out(
         self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str

@@ -32,23 +32,13 @@ class OnTarget:
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         """Tells whether the target lacks an object that this pipeline has left out."""
-        return self._was_left_out(thing) and not self._has(table, thing)
-
-    def _was_left_out(self, thing: OmittedObject) -> bool:
-        names = {left.name.lower() for left in self._journal.left_out(self._session) if left.kind == thing.kind}
+        names = {one.name.lower() for one in self._journal.left_out(self._session) if one.kind == thing.kind}
         unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
-        return thing.name.lower() in names or bool("" in names and unnamed)
-
-    def _has(self, table: TableName, thing: OmittedObject) -> bool:
+        if thing.name.lower() not in names and not ("" in names and unnamed):
+            return False
         if thing.kind == "table":
-            return definition(self._session, table) is not None
-        view, column = _VIEWS[thing.kind]
-        found = self._session.value(
-            f"SELECT COUNT(*) FROM information_schema.{view}"
-            f" WHERE table_schema = %s AND table_name = %s AND {column} = %s",
-            (*table, thing.name),
-        )
-        return bool(found)
+            return definition(self._session, table) is None
+        return not self.exists(table, thing.kind, thing.name)
 
     def stored_name(self, table: TableName) -> TableName | None:
         """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
@@ -57,9 +47,8 @@ class OnTarget:
             " WHERE table_schema = %s AND LOWER(table_name) = LOWER(%s)",
             tuple(table),
         )
-        names = [
-            str(name) for (name,) in rows if name.lower() == table.table.lower()
-        ]  # MariaDB ignores accents as well
+        # MariaDB ignores accents as well.
+        names = [str(name) for (name,) in rows if name.lower() == table.table.lower()]
         return TableName(table.schema, names[0]) if len(names) == 1 and names[0] != table.table else None
 
     def default_is_nobodys(self, schema: str) -> bool:
@@ -75,8 +64,8 @@ class OnTarget:
     def databases_made(self) -> set[str]:
         """Gives the databases that schema changes of this pipeline have made or altered."""
         done = self._journal.done(self._session, [kind.value for kind in DATABASE_KINDS])
-        known = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
-        return {change.database for change in known if isinstance(change, Classified)}
+        statements = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
+        return {change.database for change in statements if isinstance(change, Classified)}
 
     def has_sequence(self, name: TableName) -> bool:
         """Tells whether there is a sequence of that name."""
@@ -98,12 +87,12 @@ class OnTarget:
 
     def partition_method(self, table: TableName) -> str:
         """Gives RANGE, KEY and so on; "" when the table has no partitions."""
-        found = self._session.value(
+        method = self._session.value(
             "SELECT MAX(partition_method) FROM information_schema.partitions"
             " WHERE table_schema = %s AND table_name = %s",
             tuple(self.stored_name(table) or table),
         )
-        return str(found or "").upper()
+        return str(method or "").upper()
 
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
@@ -117,12 +106,12 @@ class OnTarget:
         if kind == "table":
             return definition(self._session, table) is not None
         view, column = _VIEWS[kind]
-        found = self._session.value(
+        count = self._session.value(
             f"SELECT COUNT(*) FROM information_schema.{view}"
             f" WHERE table_schema = %s AND table_name = %s AND {column} = %s",
             (*table, name),
         )
-        return bool(found)
+        return bool(count)
 
     def unique_keys(self, table: TableName) -> dict[str, tuple[str, ...]]:
         """Gives the columns of each unique key, the primary key included, by the key's name; all in lower case."""
@@ -131,7 +120,7 @@ class OnTarget:
             " WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index",
             tuple(self.stored_name(table) or table),
         )
-        found: dict[str, tuple[str, ...]] = {}
+        keys: dict[str, tuple[str, ...]] = {}
         for name, column in rows:
-            found[name.lower()] = (*found.get(name.lower(), ()), (column or "").lower())
-        return found
+            keys[name.lower()] = (*keys.get(name.lower(), ()), (column or "").lower())
+        return keys

@@ -95,13 +95,6 @@ class JournalEntry:
         return self.state is JournalState.HELD and bool(self.fingerprint)
 
     @property
-    def ran_instead(self) -> str:
-        """The operator's text that ran in its place, "" when there is none.  Earlier versions kept it as what was sent
-        only; what the bridge itself changes of a statement is among the rewrites."""
-        is_other = self.run_text not in {"", self.statement} and not self.rewrites
-        return self.replacement or (self.run_text if is_other else "")
-
-    @property
     def is_by_hand(self) -> bool:
         """Whether the operator says that its effect is on the target, and does not say by which statement."""
         return self.state is JournalState.DONE and self.outcome == DONE_BY_HAND and not self.replacement
@@ -130,10 +123,10 @@ class Journal:
 
     def find(self, session: Session, change: SchemaChange) -> JournalEntry | None:
         """Gives the row of a schema change; None when there is none."""
-        found = self._select(
+        rows = self._select(
             session, "commit_ts = %s AND statement_hash = %s", (change.commit_ts, change.statement_hash)
         )
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes with low <= commit_ts < high (TSO), whatever became of them, in the order in which

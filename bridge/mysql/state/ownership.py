@@ -136,7 +136,7 @@ class Ownership:
     def check(self) -> None:
         """Raises OwnedError unless this process still holds the lock and the epoch is its own, and what
         `check_progress` raises."""
-        if self._holder() != self.control.connection_id:
+        if self._holder(self.control) != self.control.connection_id:
             raise self.lost()
         self.check_progress(self.control)
 
@@ -153,11 +153,11 @@ class Ownership:
             )
         if progress is None or progress.epoch != self.epoch:
             raise self.lost()
-        found = Standing(progress.applied_ts, progress.positions, progress.pending)
-        known, self._stands = self._stands, self._stands or (found,)
-        if known and found not in known:
+        standing = Standing(progress.applied_ts, progress.positions, progress.pending)
+        expected, self._stands = self._stands, self._stands or (standing,)
+        if expected and standing not in expected:
             self._stands = ()
-            raise TargetWentBack(f"the target is {found}, and was {known[0]}")
+            raise TargetWentBack(f"the target is {standing}, and was {expected[0]}")
 
     def committing(self, step: Advance) -> None:
         """Notes that progress may be moved by this step."""
@@ -199,10 +199,6 @@ class Ownership:
             if epoch is not None and int(epoch) > self.epoch:
                 raise self.lost()
 
-    def mark(self, session: Session) -> None:
-        """Has a connection recognised as this pipeline's (`mark_connection`)."""
-        mark_connection(session, self.lock)
-
     def end(self, connection: int) -> None:
         """Ends an earlier connection of this pipeline, which the server may still hold although the network has cut it.
 
@@ -212,7 +208,7 @@ class Ownership:
         if not self._marked(self.control, [connection]):
             return
         _kill(self.control, connection)
-        mark = self._mark_of(connection)
+        mark = _mark_of(self.lock, connection)
         if self.control.value("SELECT GET_LOCK(%s, %s)", (mark, _KILL_SECONDS)) != 1:
             raise LockConflictError(_LOCK_WAIT, f"the earlier connection {connection} does not end")
         self.control.value("SELECT RELEASE_LOCK(%s)", (mark,))
@@ -264,11 +260,8 @@ class Ownership:
     def _try_lock(self, seconds: int) -> bool:
         return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self.lock, seconds)) == 1)
 
-    def _holder(self) -> int | None:
+    def _holder(self, session: Session) -> int | None:
         """Gives the connection that holds the lock.  Of another's lock TiDB tells only that it is held (1)."""
-        return self._holder_on(self.control)
-
-    def _holder_on(self, session: Session) -> int | None:
         holder = session.value("SELECT IS_USED_LOCK(%s)", (self.lock,))
         return None if holder is None else int(holder)
 
@@ -276,7 +269,7 @@ class Ownership:
         """Gives the control session of another owner, or an earlier one of this owner; None when there is none."""
         if self.control.is_tidb:
             return next(iter(tidb.connections_named(self.control, self.lock + _CONTROL)), None)
-        holder = self._holder()
+        holder = self._holder(self.control)
         return None if holder == self.control.connection_id else holder
 
     def _name_control(self) -> None:
@@ -284,10 +277,7 @@ class Ownership:
         if self.control.is_tidb:
             tidb.set_name(self.control, self.lock + _CONTROL)
         else:
-            self.mark(self.control)
-
-    def _mark_of(self, connection: int) -> str:
-        return _mark_of(self.lock, connection)
+            mark_connection(self.control, self.lock)
 
     def _marked(self, session: Session, recorded: Iterable[int]) -> set[int]:
         """Finds which of these connections are the pipeline's: those that hold their mark.
@@ -295,7 +285,7 @@ class Ownership:
         TiDB tells only that somebody holds a mark; there they must have the pipeline's name too.  Where a proxy has
         given the client other ids than the server's, none is found: KILL could hit anybody.
         """
-        marks = {number: self._mark_of(number) for number in recorded}
+        marks = {number: _mark_of(self.lock, number) for number in recorded}
         holders = {number: session.value("SELECT IS_USED_LOCK(%s)", (mark,)) for number, mark in marks.items()}
         if not session.is_tidb:
             return {number for number, holder in holders.items() if holder is not None and int(holder) == number}
@@ -309,7 +299,7 @@ class Ownership:
         rows = session.rows(
             "SELECT id FROM information_schema.processlist"
             f" WHERE IS_USED_LOCK(RIGHT(CONCAT(%s, ':', id), {_LOCK_NAME})) = id AND id <> %s",
-            (self.lock, self._holder_on(session) or 0),
+            (self.lock, self._holder(session) or 0),
         )
         return {int(number) for (number,) in rows}
 

@@ -62,20 +62,30 @@ def keep_rules(
     or mixed, where parts of a step are on the target, and for other routes while the quarantine or the journal names
     tables of the target; any without `accepts_change`.
     """
-    before, now = _read(session, schema, progress.name), _document(rules)
-    if before is not None and _has_begun(progress):
-        former = _rules(before)
-        changed = [word for word in now if before[word] != now[word]]
-        _refuse_change(session, schema, progress, former, rules, changed, accepts_change=accepts_change)
-        if changed:
-            log.warning("filters_changed", changed=changed, applied_ts=progress.applied_ts, fix=_COPY)
-        if "changed" in before:
-            now["changed"] = before["changed"]
-        if "ignored" in changed:
-            now["changed"] = _document(former)
+    before, changed = require_kept_rules(session, schema, progress, rules, accepts_change=accepts_change)
+    now = _document(rules)
+    if changed:
+        log.warning("filters_changed", changed=changed, applied_ts=progress.applied_ts, fix=_COPY)
+    if before is not None and "changed" in before:
+        now["changed"] = before["changed"]
+    if before is not None and "ignored" in changed:
+        now["changed"] = _document(_rules(before))
     if before != now:
         stored = (progress.name, orjson.dumps(now).decode())
         session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", stored)
+
+
+def require_kept_rules(
+    session: Session, schema: str, progress: Progress, rules: RowRules, *, accepts_change: bool
+) -> tuple[dict[str, Any] | None, list[str]]:
+    """Raises what `keep_rules` raises, and stores nothing.  Gives what is on record, and which of it is changed."""
+    before, now = _read(session, schema, progress.name), _document(rules)
+    if before is None or not _has_begun(progress):
+        return before, []
+    changed = [word for word in now if before[word] != now[word]]
+    if changed:
+        _refuse_change(session, schema, progress, _rules(before), rules, changed, accepts_change=accepts_change)
+    return before, changed
 
 
 def _refuse_change(
@@ -89,8 +99,6 @@ def _refuse_change(
     accepts_change: bool,
 ) -> None:
     """Raises UsageError for a change that must not be, or that the operator has not accepted."""
-    if not changed:
-        return
     where = f"pipeline {progress.name}"
     if progress.in_parts:
         raise UsageError(
@@ -102,7 +110,7 @@ def _refuse_change(
         )
     _refuse_moved(session, progress, former.routes, rules.routes)
     names_tables = count_held(session, schema, progress.name) or any(
-        entry.ran_instead for entry in Journal(progress.name, schema).entries(session)
+        entry.replacement for entry in Journal(progress.name, schema).entries(session)
     )
     if "routes" in changed and names_tables:
         raise UsageError(
@@ -118,16 +126,6 @@ def _refuse_change(
             where=f"{where}, applied ts {progress.applied_ts}",
             fix=f"give them as they were; or start it once with --accept-change, from which on these hold: {_COPY}",
         )
-
-
-def require_kept_rules(
-    session: Session, schema: str, progress: Progress, rules: RowRules, *, accepts_change: bool
-) -> None:
-    """Raises what `keep_rules` would raise; stores nothing."""
-    before, now = _read(session, schema, progress.name), _document(rules)
-    if before is not None and _has_begun(progress):
-        changed = [word for word in now if before[word] != now[word]]
-        _refuse_change(session, schema, progress, _rules(before), rules, changed, accepts_change=accepts_change)
 
 
 def require_kept_routes(session: Session, schema: str, progress: Progress, routes: Routes) -> None:

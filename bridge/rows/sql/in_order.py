@@ -46,7 +46,8 @@ class _List:
         self.written = WrittenColumns.of(table, columns)
         self.columns = [table.columns[name.lower()] for name in self.written.names]
         self.names = list(map(quote_name, self.written.names))
-        self.insert = f"INSERT INTO {quote_name(*table.name)} ({','.join(self.names)}) VALUES ("
+        self.target = quote_name(*table.name)
+        self.insert = f"INSERT INTO {self.target} ({','.join(self.names)}) VALUES ("
         self.key_at = self.shape.at(key)
         left_alone = (name for name in set_by_themselves(table) if name not in self.written.names)
         self.stay = [f"{quote_name(name)}={quote_name(name)}" for name in left_alone]
@@ -76,6 +77,24 @@ class _Row(NamedTuple):
         """The literals of the columns that are written."""
         positions = self.of.written.positions
         return self.literals if positions is None else [self.literals[at] for at in positions]
+
+    def values(self, zero: str) -> list[str]:
+        """Gives the literals of the columns that are written, as INSERT takes them.  zero: as of `Moment`."""
+        return [_written(column, literal, zero) for column, literal in zip(self.of.columns, self.written, strict=True)]
+
+    def update(self, condition: str, zero: str = "") -> str:
+        """Writes the statement that sets the rows which a condition finds to it.  zero: as of `Moment`."""
+        cells = zip(self.of.columns, self.of.names, self.written, strict=True)
+        assigned = [
+            f"{name}={_written(column, members.assigned(column, value), zero)}" for column, name, value in cells
+        ]
+        return f"UPDATE {self.of.target} SET {','.join([*assigned, *self.of.stay])} WHERE {condition}"
+
+
+def _written(column: Column, literal: str, zero: str) -> str:
+    """Gives the literal by which a value is written, which is another one for the error value of an ENUM."""
+    written = members.written(column.type, literal)
+    return zero if zero and written is not literal else written
 
 
 class Change(NamedTuple):
@@ -122,6 +141,16 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
     for moment in moments(net, rendering):
         for _, statement in moment.statements(rendering):
             yield statement._replace(joins=moment.is_plain and statement.expect is None)
+
+
+def update_of_row(table: Table, after: Image, condition: str) -> Statement:
+    """Writes the statement that sets the one row which `condition` finds to `after`; columns that the image lacks stay
+    as they are.
+
+    Raises ApplyError when the target lacks a column of the image.
+    """
+    row = _Row(_List(table, after.columns, ()), after.literals.split(SEP))
+    return Statement(Stage.WRITE, table.name, row.update(condition).encode(), expect=1)
 
 
 def _note(net: OrderedChanges, rendering: Rendering) -> None:
@@ -238,14 +267,14 @@ class Moment:
         for key, change in images.items():
             if is_part:
                 place = change.row_before.key if change.old is not None else key
-                sql = self._update(change.row_after, self._has_key(place))
+                sql = change.row_after.update(self._has_key(place), self.zero)
                 yield change.number, self._statement(Stage.WRITE, sql, expect=1, is_part=True)
                 continue
             conditions = [self._has_key(key)]
             if self.key in self.table.prefixes:  # under which a row is not found in another spelling
                 goes = " OR ".join(f"({self._has_key(gone_key)})" for gone_key in self._gone) or "0"
                 conditions.append(f"({self._is_one(key)})" + ("" if rendering.safe_mode else f" AND ({goes})"))
-            sql, *fallbacks = (self._update(change.row_after, condition) for condition in conditions)
+            sql, *fallbacks = (change.row_after.update(condition, self.zero) for condition in conditions)
             otherwise = tuple(text.encode() for text in (*fallbacks, self._insert(change.row_after)))
             yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
 
@@ -340,31 +369,14 @@ class Moment:
                 if first is not None and (is_single or size > STATEMENT_BYTES):
                     yield first.number, self._statement(Stage.WRITE, f"{first.row_after.of.insert}{'),('.join(rows)})")
                     rows, size, first = [], 0, None
-                rows.append(",".join(self._values(change.row_after)))
+                rows.append(",".join(change.row_after.values(self.zero)))
                 size += len(rows[-1])
                 first = first or change
             if first is not None:
                 yield first.number, self._statement(Stage.WRITE, f"{first.row_after.of.insert}{'),('.join(rows)})")
 
     def _insert(self, row: _Row) -> str:
-        return f"{row.of.insert}{','.join(self._values(row))})"
-
-    def _update(self, row: _Row, condition: str) -> str:
-        return f"UPDATE {self._target} SET {','.join([*self._assigned(row), *row.of.stay])} WHERE {condition}"
-
-    def _values(self, row: _Row) -> list[str]:
-        """Gives the literals of the columns that are written, as INSERT takes them."""
-        columns = row.of.columns
-        return [self._zero(column, literal) for column, literal in zip(columns, row.written, strict=True)]
-
-    def _assigned(self, row: _Row) -> list[str]:
-        cells = zip(row.of.columns, row.of.names, row.written, strict=True)
-        return [f"{name}={self._zero(column, members.assigned(column, literal))}" for column, name, literal in cells]
-
-    def _zero(self, column: Column, literal: str) -> str:
-        """Gives the literal by which a value is written, which is another one for the error value of an ENUM."""
-        written = members.written(column.type, literal)
-        return self.zero if self.zero and written is not literal else written
+        return f"{row.of.insert}{','.join(row.values(self.zero))})"
 
     @cached_property
     def _names(self) -> list[str]:
@@ -401,7 +413,8 @@ class Moment:
                 sql = f"DELETE FROM {self._target} WHERE {binary_match(self.table, change.row_before.image)} LIMIT 1"
                 yield change.number, self._statement(Stage.DELETE, sql, expect=1)
         for change in _from_the_end(in_place):
-            sql = f"{self._update(change.row_after, binary_match(self.table, change.row_before.image))} LIMIT 1"
+            where = binary_match(self.table, change.row_before.image)
+            sql = f"{change.row_after.update(where, self.zero)} LIMIT 1"
             yield change.number, self._statement(Stage.WRITE, sql, expect=1)
         coming = [change for change in self.changes if change.new is not None and change.number not in staying]
         yield from self._inserting(coming, is_single=is_single)

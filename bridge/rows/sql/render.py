@@ -21,7 +21,6 @@ from bridge.quoting import quote_name
 from bridge.rows.keys.key_spellings import is_exact
 from bridge.rows.literal_offsets import TEXT, joined, parts_of, runs
 from bridge.rows.net_changes import (
-    Image,
     KeyedChanges,
     KeylessChanges,
     NetChanges,
@@ -29,14 +28,12 @@ from bridge.rows.net_changes import (
     WrittenRows,
     other_uniques,
 )
-from bridge.rows.sql import members
 from bridge.rows.sql.conditions import (
     WrittenColumns,
     binary_match,
     guards,
     key_conditions,
     keys_of,
-    set_by_themselves,
 )
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
@@ -118,22 +115,3 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
     for columns, images in coming.items():
         yield from _multi_row(table, WrittenColumns.of(table, columns), pa.array(images, TEXT), "")
-
-
-def update_of_row(table: Table, after: Image, condition: str) -> Statement:
-    """Writes the statement that sets the one row which `condition` finds to `after`; columns that the image lacks stay
-    as they are.
-
-    Raises ApplyError when the target lacks a column of the image.
-    """
-    into = WrittenColumns.of(table, after.columns)
-    literals = zip(into.names, into.literals_of(after), strict=True)
-    written = {name: f"{quote_name(name)}={_assigned(table, name, literal)}" for name, literal in literals}
-    stay = [f"{quote_name(name)}={quote_name(name)}" for name in set_by_themselves(table) if name not in written]
-    sql = f"UPDATE {quote_name(*table.name)} SET {','.join([*written.values(), *stay])} WHERE {condition}"
-    return Statement(Stage.WRITE, table.name, sql.encode(), expect=1)
-
-
-def _assigned(table: Table, name: str, literal: str) -> str:
-    column = table.columns[name.lower()]
-    return members.written(column.type, members.assigned(column, literal))
