@@ -389,7 +389,7 @@ class DebeziumSection(Section):
     time_precision_mode: TimeMode = "adaptive_time_microseconds"
     """How dates and times are written."""
     binary_handling_mode: BinaryMode | None = None
-    """How binary values are written.  Without it the first value of a VARBINARY or BLOB column stops the bridge."""
+    """How binary values are written.  Without it a value that could mean two things stops the bridge."""
     without_boundaries: bool = False
     """TiCDC's Debezium: the TiDB extension was switched off for good, so that no boundary is waited for, although the
     topic has held some."""

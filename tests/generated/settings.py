@@ -25,8 +25,7 @@ _SIZES: Final = ("rows per transaction", "micro-batch", "statements")
 
 def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, later: bool = False) -> Settings:
     """The settings of a run's bridge.  choice: what holds now; later: when it goes on."""
-    debezium = {"binary_handling_mode": "bytes"}
-    given: dict[str, Any] = {"name": name, "timezone": "UTC", "route": routing.rules, "debezium": debezium}
+    given: dict[str, Any] = {"name": name, "timezone": "UTC", "route": routing.rules}
     rules: tuple[str, ...] = random.choice(FILTERS) if choice["left out"] == "table filter" else ()
     if choice["goes on with"] == "fewer tables" and later:
         rules = (*(rules or ("*.*",)), f"!m.{DROPPED}")

@@ -9,6 +9,7 @@ the connector may have changed the columns' names (field.name.adjustment.mode).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -37,15 +38,15 @@ from bridge.protocols.values.usual_values import Usual
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
 
+_HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
-    "{} can be a decimal value in two of the connector's modes: set the mode that the connector has with --set"
-    " debezium.decimal_handling_mode"
+    "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{}"
 )
-_UNTOLD: Final = (
-    "{} may be Base64, hexadecimal digits, or the text of a column of the character set binary, of which the connector"
-    " sends no bytes: set the binary.handling.mode that it has (bytes by default) with --set"
-    " debezium.binary_handling_mode; make such a column BINARY, VARBINARY or BLOB upstream, or leave its table out with"
-    " --filter"
+
+_TEXT_OF_BYTES: Final = (
+    "{} is text in a binary column. If the connector has another binary.handling.mode than bytes, set it with --set"
+    " debezium.binary_handling_mode; otherwise the column is of the character set binary, of which the connector sends"
+    " no bytes: make it VARBINARY or BINARY upstream, or leave its table out with --filter"
 )
 
 _HALF: Final = (
@@ -82,7 +83,7 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
         if modes.decimal == "string" or "." in text or "-" in text:  # Base64 has neither
             return literals.java_decimal(text)
         if modes.decimal is None and text.isdecimal():
-            raise DecodeError(_EITHER.format(shown(text)), Code.LOST_VALUE)
+            raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
         return values.unscaled(text, column.scale)
 
     return convert
@@ -107,10 +108,12 @@ def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConvert
 
     def convert(literal: str) -> str:
         text = _string(literal)
-        found = "" if modes.binary is None and not size else read(text)
-        if text and (not found or (size and len(found) != len("x''") + 2 * size)):
-            raise DecodeError(_UNTOLD.format(shown(text)), Code.LOST_VALUE)
-        return found or "''"
+        if modes.binary is None and _HEX.fullmatch(text) and len(text) % 4 == 0:
+            raise DecodeError(_EITHER.format(shown(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
+        found = read(text)
+        if text and size and len(found) != len("x''") + 2 * size:
+            raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
+        return found
 
     return convert
 
@@ -123,7 +126,7 @@ def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCon
 
     def convert(literal: str) -> str:
         if text := _string(literal):
-            raise DecodeError(_UNTOLD.format(shown(text)), Code.LOST_VALUE)
+            raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
         return "''"
 
     return convert
