@@ -39,16 +39,6 @@ from bridge.tso import parse_moment
 Found = TypeVar("Found")
 _TOPIC: Final = re.compile("[A-Za-z0-9._-]+")
 """The names that Kafka takes."""
-Tuning = Literal[
-    "kept-memory",
-    "small-pages",
-    "frozen-modules",
-    "niceness",
-    "installed-modules",
-    "zip-folders",
-    "event-files",
-]
-"""What makes the bridge's processes faster without changing what they do (manual, performance)."""
 RETRY_SECONDS = 300.0
 
 
@@ -338,9 +328,6 @@ class StreamSection(Section):
     it."""
     status_seconds: float = Field(default=10, gt=0)
     """How often the status line is written."""
-    tuning_off: tuple[Tuning, ...] = ()
-    """Speed-ups that are not used, to find out whether one of them is behind a fault (`bridge help performance` lists
-    them)."""
 
     @property
     def bytes_at_once(self) -> int:

@@ -44,7 +44,7 @@ def assemble(settings: Settings, say: Callable[[str], None], stop: threading.Eve
     settings.ddl_rules()
     target, source = target_of(settings), source_of(settings)
     ends = ends_of(settings, target, source, stop, once=once)
-    spark = StartingSession(settings.spark, settings.log.spark, settings.stream.tuning_off)
+    spark = StartingSession(settings.spark, settings.log.spark)
     with _watching(settings, target, source, ends) as watch:
         protocol = _protocol(settings, source, ends, say, once=once)
         return Pipeline(_assembly(settings, target, source, ends, protocol), spark, watch)

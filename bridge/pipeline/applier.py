@@ -7,8 +7,7 @@ called with one micro-batch after the other.
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -19,7 +18,7 @@ from bridge.events import Code
 from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.mysql.catalog import refuse_one_for_two
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage, bad_message_error, unreadable_change
 from bridge.pipeline.order import Due, Order, OrderChanged
 from bridge.pipeline.steering.gate import Gate
@@ -35,7 +34,6 @@ HELD_SECONDS: Final = 0.5
 """How often the bridge checks whether the operator has released a held schema change."""
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long the bridge waits, before a bad message stops it, for slower partitions to complete what comes before it."""
-TRANSACTION: Final = Amount(50_000, 128 << 20)
 _UNLIMITED: Final = Amount(1 << 60, 1 << 60)
 
 log = structlog.get_logger()
@@ -48,10 +46,7 @@ class Interrupted(Exception):  # noqa: N818  # not an error: the applier was ask
 class Applier:
     """Applies what is due, for one pipeline.
 
-    transaction: about how many row changes, and bytes of them, one target transaction holds.
     cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
-    waits_for_operator: waits until a held schema change is released, instead of raising HeldError.
-    gate: is passed before each transaction and each schema change.
     """
 
     def __init__(
@@ -59,20 +54,16 @@ class Applier:
         writer: Writer,
         order: Order,
         counts: Counts,
+        config: ApplierConfig,
         *,
-        transaction: Amount = TRANSACTION,
-        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
-        cascades_are_lost: bool = False,
-        waits_for_operator: bool = False,
-        gate: Gate | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        cascades_are_lost: bool,
     ) -> None:
-        self._writer, self._transaction, self._clock = writer, transaction, clock
-        self._on_bad_message, self._cascades_are_lost = on_bad_message, cascades_are_lost
-        self._on_held = self._wait_for_operator if waits_for_operator else raise_held
+        self._writer, self._transaction, self._clock = writer, config.transaction, config.clock
+        self._on_bad_message, self._cascades_are_lost = config.on_bad_message, cascades_are_lost
+        self._on_held = self._wait_for_operator if config.waits_for_operator else raise_held
         self._catalog: Mapping[TableName, Table] = {}
         self._ahead = FoldedAhead()
-        self._gate = gate or Gate()
+        self._gate = config.gate or Gate()
         self._interrupted = threading.Event()
         self._held = ""
         self._has_read = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -18,26 +19,20 @@ from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_part
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.parallel_writer import writer_of
-from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_factory import ApplierConfig, make_applier
+from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier_factory import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
 from bridge.pipeline.by_boundaries.frontier import used
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.query import Reading
-from bridge.pipeline.steering.gate import Gate
-from bridge.pipeline.steering.load_watch import LoadWatch
-from bridge.pipeline.steering.steering import Steering
 from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.group_offsets import GroupOffsets
-from bridge.pipeline.watching.heartbeat import Heartbeat
-from bridge.pipeline.watching.source_watch import SourceWatch
-from bridge.pipeline.watching.status import Status, attempts_to_start
+from bridge.pipeline.watching.status import attempts_to_start
 from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
@@ -108,14 +103,6 @@ class Assembly:
         """Returns the rules of the filter that are for none of the tables that were met."""
         return unmatched_rules(self.tables, met, self.settings.table_routes) if met else ()
 
-    def progress_table(self) -> ProgressTable:
-        """Makes the table that holds the pipeline's progress."""
-        return ProgressTable(self.settings.name, self.settings.target.schema_name)
-
-    def ends(self, stop: threading.Event, *, once: bool) -> Ends:
-        """Makes the ends, as `ends_of`."""
-        return ends_of(self.settings, self.target, self.source, stop, once=once)
-
     def writer(self, table: ProgressTable, ownership: Ownership, progress: Progress, end: End) -> Writer:
         """Makes the writer for the setting `consistency`.  progress: as it was at the start."""
         return writer_of(
@@ -130,42 +117,23 @@ class Assembly:
             ddl=self.settings.ddl_rules(),
         )
 
-    def heartbeat(
-        self, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
-    ) -> Heartbeat:
-        """Makes the owner's heartbeat, which calls `on_status` every `seconds`."""
-        return Heartbeat(self.target, ownership, writer, on_status, seconds)
-
-    def steering(self, table: ProgressTable, heartbeat: Heartbeat) -> Steering:
-        """Makes the part that follows what `bridge ctl` has set, and has the heartbeat say so."""
-        load = LoadWatch(self.target, table, self.replicas)
-        return Steering(self.target, ControlTable(table.name, table.schema), load, heartbeat.tell)
-
-    def source_watch(self, end: End) -> SourceWatch:
-        """Makes the part that notices that the source is away."""
-        return SourceWatch(self.source, end)
-
-    def group_offsets(self) -> GroupOffsets:
-        """Makes the part that commits what is in the target to a consumer group, if the settings name one."""
-        return GroupOffsets(self.source, self.settings.source.consumer_group)
-
     def transactions(self, progress: Progress, extents: Extents) -> PartitionId | None:
         """Gives the partition of Debezium's topic of transactions, if changes are applied in their order: from the
         beginning of a pipeline on, when that topic is among those that are read.  Raises UsageError as
         `transaction_topic`, and when a pipeline that goes by it does not read it any more."""
         is_begun = goes_by_transactions(progress.positions)
         options = replace(self._decode_options(), transactions=True)
-        found = transaction_topic(self.protocol, options, extents, lambda: self.source.heads(1))
-        if is_begun and found is None:
+        topic = transaction_topic(self.protocol, options, extents, lambda: self.source.heads(1))
+        if is_begun and topic is None:
             raise UsageError(
                 "the pipeline applies whole transactions, and their topic is not read",
                 where=f"pipeline {progress.name}",
                 fix="give the topic of transactions (PREFIX.transaction) with --topic",
             )
-        if found is not None and progress.positions and not is_begun:
-            log.warning("transactions_in_parts", topic=found[0], fix=_BEGIN_ANEW)
+        if topic is not None and progress.positions and not is_begun:
+            log.warning("transactions_in_parts", topic=topic[0], fix=_BEGIN_ANEW)
             return None
-        return found
+        return topic
 
     def reading(
         self,
@@ -189,18 +157,12 @@ class Assembly:
         progress: Progress,
         extents: Extents,
         counts: Counts,
-        *,
-        begins: Mapping[str, int],
-        until: int | None,
-        once: bool,
-        gate: Gate,
-        transactions: PartitionId | None = None,
+        config: ApplierConfig,
+        transactions: PartitionId | None,
     ) -> Applier:
         """Makes an applier that continues from progress.
 
-        extents: what the source holds.  begins: where the topics begin that do not begin with the pipeline (TSO).
-        until, gate: see ApplierConfig.  once: the pipeline ends at the end of the input.  transactions: see
-            `make_applier`.
+        extents: what the source holds.  config: as far as it is of this run.  transactions: see `make_applier`.
         Raises UsageError or TargetError for tables where the target would change rows by itself.
         """
         lows = {partition: extent.low for partition, extent in extents.items()}
@@ -218,7 +180,7 @@ class Assembly:
             writer,
             progress,
             lows,
-            self._config(extents, progress.positions, begins=begins, until=until, once=once, gate=gate),
+            self._whole(config, extents, progress.positions),
             counts,
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
@@ -232,25 +194,17 @@ class Assembly:
                 self._told.add(loss)
                 log.warning("sender_loses", what=loss.what, fix=loss.fix)
 
-    def _config(
-        self,
-        extents: Extents,
-        positions: Positions,
-        *,
-        begins: Mapping[str, int],
-        until: int | None,
-        once: bool,
-        gate: Gate,
-    ) -> ApplierConfig:
+    def _whole(self, config: ApplierConfig, extents: Extents, positions: Positions) -> ApplierConfig:
+        """Adds what the settings say, and the source."""
         settings, stream = self.settings, self.settings.stream
         writers = max(1, self._writers)
         may_lack_boundaries = PROTOCOLS[self.protocol].may_lack_boundaries
-        return ApplierConfig(
+        return replace(
+            config,
             tables=self.tables,
             transaction=Amount(stream.rows_per_transaction * writers, stream.bytes_per_transaction * writers),
-            until=until,
             boundary_seconds=stream.idle_seconds if may_lack_boundaries else None,
-            idle=self._idle_policy(extents, once=once),
+            idle=self._idle_policy(extents, once=not config.waits_for_operator),
             rows_of=self.executors.rows_of,
             on_bad_message=OnBadMessage(
                 settings.on_bad_message == "quarantine",
@@ -260,10 +214,7 @@ class Assembly:
             ),
             most=Amount(stream.driver_rows, stream.driver_bytes),
             settles=not (may_lack_boundaries and settings.debezium.without_boundaries),
-            begins=begins,
             routes=settings.table_routes,
-            waits_for_operator=not once,
-            gate=gate,
             grace_seconds=settings.source.transaction_grace_seconds,
             incomplete=frozenset(settings.source.incomplete_transactions),
             unused=unused_partitions(settings.source.unused, positions, extents)
@@ -295,13 +246,9 @@ class Assembly:
     def _refuse_side_effects(self, end: End, *, cascades: bool) -> None:
         for attempt in attempts_to_start(end, self.target):
             with attempt:
-                session = self.target.connect(autocommit=True)
-                try:
-                    refuse_side_effects(
-                        find_side_effects(session, cascades=cascades), self.settings.table_routes.accepts_target
-                    )
-                finally:
-                    session.close()
+                with closing(self.target.connect(autocommit=True)) as session:
+                    effects = find_side_effects(session, cascades=cascades)
+                refuse_side_effects(effects, self.settings.table_routes.accepts_target)
 
     def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:

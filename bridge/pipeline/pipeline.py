@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -19,22 +19,24 @@ from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
+from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.assembly import Assembly
+from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.query import Reading, messages_ahead
+from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.steering.gate import Gate
+from bridge.pipeline.steering.load_watch import LoadWatch
+from bridge.pipeline.steering.steering import Steering
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.outcome import BEFORE_PROGRESS, Outcome, outcome_of
-from bridge.pipeline.watching.sample import Sampler, Watcher
-from bridge.pipeline.watching.source_watch import SourceWatch
 from bridge.pipeline.watching.status import StartReporter, Status, attempts_to_start
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.watching.status_reporter import StatusReporter, Watcher
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
     attempts_at,
@@ -44,7 +46,6 @@ from bridge.sources.kafka.topic_guard import (
     topics_to_keep,
 )
 from bridge.sources.source import READING, Extent
-from bridge.spark.class_archive import made_beside
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
 from bridge.spark.session import end_by_force
 from bridge.spark.starting_session import StartingSession
@@ -108,16 +109,17 @@ class Pipeline:
 
     def _run_owned(self, plan: _Plan) -> Outcome:
         began = time.monotonic()
-        ends = self._assembly.ends(self._stop, once=plan.once)
+        target, source = self._assembly.target, self._assembly.source
+        ends = ends_of(self._settings, target, source, self._stop, once=plan.once)
         if self._watcher is not None:
             self._watcher.starting(ends)
-        with expected_errors(self._assembly.target), self._own(plan, ends) as owned:
+        with expected_errors(target), self._own(plan, ends) as owned:
             writer = self._assembly.writer(owned.table, owned.ownership, owned.progress, ends.target)
             self._break_off = writer.break_off
             with (
                 closing(writer),
-                self._assembly.heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
-                self._assembly.steering(owned.table, heartbeat) as steering,
+                Heartbeat(target, owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
+                self._steering(owned.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(StartReporter(owned.progress.applied_ts, ends))
                 extents = self._first_extents(ends.source)
@@ -125,27 +127,19 @@ class Pipeline:
                     seconds = time.monotonic() - began
                     return Outcome(applied_ts=owned.progress.applied_ts, seconds=seconds, interrupted=True)
                 reading = time.monotonic()
-                with (
-                    nullcontext() if plan.once else made_beside(),
-                    self._assembly.source_watch(ends.source) as source_watch,
-                    self._assembly.group_offsets() as group_offsets,
-                ):
-                    working = _Working(
-                        writer, ends, heartbeat, source_watch, steering.gate, group_offsets, self._watcher
-                    )
+                with GroupOffsets(source, self._settings.source.consumer_group) as group_offsets:
+                    working = _Working(writer, ends, heartbeat, steering.gate, group_offsets, self._watcher)
                     applier, has_ended = self._read_and_apply(extents, owned, working, plan)
                 ended = time.monotonic()
-            counts = applier.counts
-            since = max(reading, self._spark.started_at or 0)
-            return outcome_of(
-                applier,
-                writer,
-                seconds=ended - began,
-                stream_seconds=ended - since,
-                apply_seconds=ended - (counts.applying_since or ended),
-                unmatched=self._assembly.unmatched(counts.tables),
-                interrupted=not has_ended,
-            )
+            outcome = outcome_of(applier, writer, began, max(reading, self._spark.started_at or 0), ended)
+            unmatched = self._assembly.unmatched(applier.counts.tables)
+            return replace(outcome, unmatched=unmatched, interrupted=not has_ended)
+
+    def _steering(self, table: ProgressTable, heartbeat: Heartbeat) -> Steering:
+        """Makes the part that follows what `bridge ctl` has set, and has the heartbeat say so."""
+        target = self._assembly.target
+        load = LoadWatch(target, table, self._assembly.replicas)
+        return Steering(target, ControlTable(table.name, table.schema), load, heartbeat.tell)
 
     def _read_and_apply(
         self, extents: Mapping[PartitionId, Extent], owned: _Owned, working: _Working, plan: _Plan
@@ -161,12 +155,18 @@ class Pipeline:
             log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
         transactions = self._assembly.transactions(owned.progress, extents)
         reading = self._assembly.reading(
-            self._keep_topics(owned, ends), ends.source, self._stop, working.watch, transactions
+            self._keep_topics(owned, ends), ends.source, self._stop, working.heartbeat.raise_failure, transactions
+        )
+        config = ApplierConfig(
+            begins=owned.begins, until=plan.until, waits_for_operator=not plan.once, gate=working.gate
         )
         while True:
             progress = writer.progress()
             try:
-                return self._read_from(progress, reading, extents, counts, owned, working, plan, transactions)
+                applier = self._assembly.applier(writer, progress, extents, counts, config, transactions)
+                ahead = self._messages_ahead(applier, extents, ends.source)
+                working.report_on(applier, counts.messages + ahead)
+                return applier, reading.run(self._spark, applier, progress.pending, once=plan.once)
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
             except ExecutorLost as lost:
@@ -181,52 +181,26 @@ class Pipeline:
                 log.warning("target_went_back", why=str(back))
             for attempt in attempts_at(ends.source, "extents"):
                 with attempt:
-                    extents = self._extents()
+                    extents = self._assembly.source.extents()
 
-    def _read_from(
-        self,
-        progress: Progress,
-        reading: Reading,
-        extents: Mapping[PartitionId, Extent],
-        counts: Counts,
-        owned: _Owned,
-        working: _Working,
-        plan: _Plan,
-        transactions: PartitionId | None,
-    ) -> tuple[Applier, bool]:
-        """Reads and applies from the progress on, with an applier of its own; returns that, and whether it reached the
-        end of the input."""
-        applier = self._assembly.applier(
-            working.writer,
-            progress,
-            extents,
-            counts,
-            begins=owned.begins,
-            until=plan.until,
-            once=plan.once,
-            gate=working.gate,
-            transactions=transactions,
-        )
+    def _messages_ahead(self, applier: Applier, extents: Mapping[PartitionId, Extent], end: End) -> int:
+        """Counts the messages that are still to be read; SourceError where Kafka no longer holds one."""
         if self._assembly.source.is_kafka:
             check_retained(applier.order.positions, extents)
         ahead = messages_ahead(applier.order.positions, extents)
         if not ahead:
-            working.ends.source.answered(READING)
+            end.answered(READING)
             applier.note_empty()
-        working.report_on(applier, counts.messages + ahead)
-        return applier, reading.run(self._spark, applier, progress.pending, once=plan.once)
-
-    def _extents(self) -> dict[PartitionId, Extent]:
-        return self._assembly.source.extents(partial(self._spark.get, self._stop.is_set))
+        return ahead
 
     def _first_extents(self, end: End) -> dict[PartitionId, Extent] | None:
-        """Looks up what the source holds; None when a stop ended the JVM or the waiting."""
+        """Looks up what the source holds; None when a stop ended the waiting."""
         extents: dict[PartitionId, Extent] = {}
         try:
             for attempt in attempts_at(end, "extents"):
                 with attempt:
-                    extents = self._extents()
-        except (Abandoned, BridgeError, *SPARK_ENDED):
+                    extents = self._assembly.source.extents()
+        except (Abandoned, BridgeError):
             if not self._stop.is_set():
                 raise
             return None
@@ -248,7 +222,8 @@ class Pipeline:
     def _own(self, plan: _Plan, ends: Ends) -> Iterator[_Owned]:
         start_ts, end = parse_moment(self._settings.begin), ends.target
         self._check_has_come(start_ts)
-        target, source, table = self._assembly.target, self._assembly.source, self._assembly.progress_table()
+        target, source = self._assembly.target, self._assembly.source
+        table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with ExitStack() as stack:
             for attempt in attempts_to_start(end, target):
                 with attempt:
@@ -317,7 +292,6 @@ class _Working:
     writer: Writer
     ends: Ends
     heartbeat: Heartbeat
-    source_watch: SourceWatch
     gate: Gate
     group_offsets: GroupOffsets
     watcher: Watcher | None
@@ -325,15 +299,10 @@ class _Working:
     def report_on(self, applier: Applier, messages_total: int) -> None:
         """Tells everybody who reports where the pipeline is whom to ask from now on."""
         self.heartbeat.report_on(StatusReporter(applier, self.writer, self.ends, messages_total))
-        sampler = Sampler(applier, self.writer, self.ends, messages_total)
+        sampler = StatusReporter(applier, self.writer, self.ends, messages_total)
         self.group_offsets.report_on(sampler)
         if self.watcher is not None:
             self.watcher.report_on(sampler)
-
-    def watch(self) -> None:
-        """Raises what ended a thread that the pipeline cannot do without."""
-        self.heartbeat.raise_failure()
-        self.source_watch.raise_failure()
 
 
 @dataclass(frozen=True)

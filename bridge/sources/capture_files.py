@@ -28,7 +28,6 @@ from bridge.sources.source import (
     Message,
     Pacing,
     Read,
-    Session,
     TopicNow,
     Wait,
     within_sample_bytes,
@@ -63,23 +62,15 @@ class CaptureSource:
     def __str__(self) -> str:
         return f"capture files {self._path}"
 
-    def extents(self, spark: Session) -> dict[PartitionId, Extent]:
+    def extents(self) -> dict[PartitionId, Extent]:
         """Looks up every partition in the files, and its offsets; UsageError for a line that cannot be read."""
-        pieces = _pieces(self._paths())
-        if len(pieces) == 1:
-            tallies = [_tally(pieces[0])]
-        else:
-            tallies = spark().sparkContext.parallelize(pieces, len(pieces)).map(_tally).collect()
         extents: dict[PartitionId, Extent] = {}
-        for tally in tallies:
-            if isinstance(tally, UsageError):
-                raise tally
-            self._messages += tally.lines
-            self._has_copies |= tally.has_copies
-            for where, extent in tally.extents.items():
-                others = extents.setdefault(where, Extent(extent.high, extent.high))
-                self._has_copies |= extent.low < others.high and others.low < extent.high
-                extents[where] = Extent(min(extent.low, others.low), max(extent.high, others.high))
+        self._messages, self._has_copies = 0, False
+        for (topic, partition, offset), *_ in chain.from_iterable(map(_lines, self._paths())):
+            so_far = extents.get((topic, partition), Extent(offset, offset))
+            self._messages += 1
+            self._has_copies |= offset < so_far.high
+            extents[topic, partition] = Extent(min(so_far.low, offset), max(so_far.high, offset + 1))
         self._ends = {where: extent.high for where, extent in extents.items()}
         return extents
 
@@ -170,8 +161,8 @@ class _OnePlan:
     """Plans one micro-batch, of what lies behind `starts`."""
 
     def __init__(self, batch: CaptureBatch, starts: Mapping[PartitionId, int]) -> None:
-        self._next = batch if any(end > starts.get(where, 0) for where, end in batch.offsets.items()) else None
-        self.ends = batch.offsets
+        self._next = batch if any(end > starts.get(where, 0) for where, end in batch.ends.items()) else None
+        self.ends = batch.ends
 
     def next(self, wait: Wait, most: Callable[[], int]) -> CaptureBatch | None:  # noqa: ARG002
         """Gives it at the first call."""
@@ -184,19 +175,18 @@ class CaptureBatch:
     """The lines of capture files.
 
     lows: no message of a partition below its offset is wanted.
-    offsets: where the partitions end.
+    ends: where the partitions end.
     has_copies: whether several lines may be the same message; then one task reads them all.
     """
 
     paths: tuple[Path, ...]
     lows: Mapping[PartitionId, int]
-    offsets: Mapping[PartitionId, int]
+    ends: Mapping[PartitionId, int]
     has_copies: bool
     messages: ClassVar[None] = None
     is_cut: ClassVar[bool] = False
     is_divisible: ClassVar[bool] = False
     starts: ClassVar[Mapping[PartitionId, int]] = NO_ENDS
-    ends: ClassVar[Mapping[PartitionId, int]] = NO_ENDS
 
     def split(self, size: int) -> tuple[CaptureBatch, None]:  # noqa: ARG002
         """Returns the whole batch: no boundary may be read before the changes below it."""
@@ -231,28 +221,6 @@ def _pieces(paths: Iterable[Path]) -> list[list[_Range]]:
             pieces[-1].append(_Range(path, begin, end))
             held += end - begin
     return pieces
-
-
-class _Tally(NamedTuple):
-    """What a piece holds.  has_copies: whether it has several lines of one message."""
-
-    lines: int
-    has_copies: bool
-    extents: dict[PartitionId, Extent]
-
-
-def _tally(piece: list[_Range]) -> _Tally | UsageError:
-    """Counts what a piece holds; gives the error for a line that cannot be read."""
-    offsets: dict[PartitionId, list[int]] = {}
-    try:
-        for (topic, partition, offset), *_ in chain.from_iterable(starmap(_lines, piece)):
-            offsets.setdefault((topic, partition), []).append(offset)
-    except UsageError as error:
-        return error
-    lines = sum(map(len, offsets.values()))
-    has_copies = any(len(set(numbers)) < len(numbers) for numbers in offsets.values())
-    extents = {where: Extent(min(numbers), max(numbers) + 1) for where, numbers in offsets.items()}
-    return _Tally(lines, has_copies, extents)
 
 
 class _Line(NamedTuple):

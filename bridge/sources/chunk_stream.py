@@ -89,7 +89,7 @@ class ChunkStream:
         batch = pace.planned(partial(self._planner.next, pace.wait, pace.size))
         if batch is not None:
             self._batch, self._stays = batch, pace.stays(batch.messages)
-            self._next.update(batch.offsets)
+            self._next.update(batch.ends)
         return nested(self._next)
 
     def known(self) -> Offsets:

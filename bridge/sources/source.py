@@ -78,9 +78,6 @@ class Message(NamedTuple):
     value: bytes | None
 
 
-Session = Callable[[], "SparkSession"]
-"""Returns Spark's session, and waits for its start."""
-
 _T = TypeVar("_T")
 Export = Callable[[Iterable[pa.Table]], Iterator[_T]]
 """Makes values of decoded events (EVENT_SCHEMA), in a task."""
@@ -108,10 +105,6 @@ class MicroBatch(Protocol):
     @property
     def ends(self) -> Mapping[PartitionId, int]:
         """The offset after the last one of each partition, as far as they are known."""
-
-    @property
-    def offsets(self) -> Mapping[PartitionId, int]:
-        """What Spark is told about where it ends."""
 
     @property
     def is_divisible(self) -> bool:
@@ -190,7 +183,7 @@ class Source(Protocol):
     place: str
     """Where it is: the brokers, or the path."""
 
-    def extents(self, spark: Session) -> dict[PartitionId, Extent]:
+    def extents(self) -> dict[PartitionId, Extent]:
         """Looks up every partition, and the offsets that it holds now."""
 
     def topics(self) -> Mapping[str, TopicNow]:

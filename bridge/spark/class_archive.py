@@ -1,33 +1,25 @@
 """Makes an archive of Spark's classes, which the JVM maps into memory instead of reading and verifying each class.
 
-`bridge setup` makes it, once for each user, or the first `bridge run` does; the start of a bridge then takes 4 s less
-processor time (Java, Class Data Sharing).  The JVM itself checks that the archive is of the same Java and the same
-jars; otherwise it starts without it.
+`bridge setup` makes it, once for each user; the start of a bridge then takes 4 s less processor time (Java, Class Data
+Sharing).  The JVM itself checks that the archive is of the same Java and the same jars; otherwise it starts without it.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
-import signal
 import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import structlog
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.cache.folders import cached, remove_unused
 from bridge.errors import UsageError
-from bridge.spark.process_memory import ARCHIVE, PREFIX, QUIET, archive_name, java_options, machine_memory
-from bridge.spark.session import is_submitted, start_session
+from bridge.spark.process_memory import ARCHIVE, PREFIX, QUIET, archive_name
+from bridge.spark.session import start_session
 from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
 from bridge.spark.source.plans import Offsets, answering
 
@@ -35,14 +27,6 @@ _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 300
 _UNUSED_SECONDS: Final = 30 * 86_400
 """After this, an archive (some 150 MB) is of a Java or of jars that are no longer there."""
-_SETTLED_SECONDS: Final = 60.0
-"""A bridge that has just started may have a backlog, and needs the machine itself."""
-_LEAST_BYTES: Final = 4 << 30
-"""A second JVM must not take the memory that the bridge needs."""
-_BESIDE: Final = "--beside"
-_MAKE: Final = ("nice", "-n", "19", sys.executable, "-m", "bridge.spark.class_archive", _BESIDE)
-_TICK_SECONDS: Final = 1.0
-log = structlog.get_logger()
 
 
 def make_archive() -> Path:
@@ -111,56 +95,5 @@ def _run_a_stream(spark: SparkSession) -> None:
         query.stop()
 
 
-@contextmanager
-def made_beside(seconds: float = _SETTLED_SECONDS) -> Iterator[None]:
-    """Makes the archive while the block runs, unless it is there: after `seconds`, in a process of its own, which has
-    the lowest priority and ends with the block.
-
-    Not where memory is short, nor where spark-submit starts the JVM.  If it cannot be made, the log says so.
-    """
-    memory = machine_memory()
-    if java_options() or is_submitted() or (memory is not None and memory < _LEAST_BYTES):
-        yield
-        return
-    ended = threading.Event()
-    thread = threading.Thread(target=_make_beside, args=(ended, seconds), name="class-archive", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _make_beside(ended: threading.Event, seconds: float) -> None:
-    if ended.wait(seconds):
-        return
-    with subprocess.Popen(
-        _MAKE,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as making:
-        while making.poll() is None and not ended.wait(_TICK_SECONDS):
-            pass
-        if making.poll() is None:
-            os.killpg(making.pid, signal.SIGKILL)
-            return
-    log.info("class_archive", made=not making.returncode)
-
-
-def _end_with_parent() -> None:
-    """Ends this process and its JVM when the one that started it has ended, which closes its end of the pipe."""
-
-    def wait() -> None:
-        sys.stdin.buffer.read()
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
 if __name__ == "__main__":
-    if _BESIDE in sys.argv:
-        _end_with_parent()
     print(make_archive())

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from bridge.events import EVENT_SCHEMA
 from bridge.rows.amount import Amount
-from bridge.spark.tuning import is_on
 
 RESERVE_BYTES: Final = 16 << 20
 """How many bytes stay free in the file system of the folder.  Spark writes its own log there, and the temporary folder
@@ -129,7 +128,7 @@ def opened(value: bytes) -> pa.NativeFile:
 def transfer_folder(spark: SparkSession, checkpoint: str) -> str | None:
     """Makes the folder through which executors on this machine transfer data to the driver, beside the query's
     checkpoint; None where they are elsewhere."""
-    if not is_on("event-files") or not str(spark.sparkContext.master).startswith("local"):
+    if not str(spark.sparkContext.master).startswith("local"):
         return None
     folder = Path(checkpoint, "events")
     folder.mkdir(exist_ok=True)

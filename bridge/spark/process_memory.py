@@ -7,35 +7,20 @@ import gc
 import hashlib
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
 from bridge.cache.folders import cache_folder, cached
-from bridge.spark.tuning import is_on
 
 _PR_SET_THP_DISABLE: Final = 41
 """An option of prctl (linux/prctl.h)."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """Parameters of mallopt (malloc.h of glibc)."""
-_CGROUPS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _KEPT_BYTES: Final = 128 << 20
 _LARGEST_ON_THE_HEAP: Final = 32 << 20
-
-
-def machine_memory() -> int | None:
-    """Returns the bytes of the machine's memory, or the container's limit where that is less; None where neither is
-    known."""
-    limits = []
-    with suppress(OSError, ValueError):
-        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for path in _CGROUPS:
-        with suppress(OSError, ValueError):  # "max" is no limit
-            limits.append(int(Path(path).read_text()))
-    return min(limits, default=None)
 
 
 def keep_freed_memory() -> None:
@@ -45,7 +30,7 @@ def keep_freed_memory() -> None:
     Has no effect when the C library is not glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if is_on("kept-memory") and mallopt is not None:
+    if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _LARGEST_ON_THE_HEAP)
         mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
@@ -68,8 +53,6 @@ def use_small_pages() -> None:
     page of 2 MiB first, which takes ten times as long as to clear it: 2.6 s for a GiB, and 0.4 s with small pages.
     Has no effect when the system is not Linux.
     """
-    if not is_on("small-pages"):
-        return
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:
         prctl(_PR_SET_THP_DISABLE, *map(ctypes.c_ulong, (1, 0, 0, 0)))
@@ -78,8 +61,7 @@ def use_small_pages() -> None:
 def freeze_loaded_modules() -> None:
     """Makes the garbage collector skip all objects that exist now.  Modules are never garbage and take 60 ms to check,
     and PySpark's workers collect garbage after every task."""
-    if is_on("frozen-modules"):
-        gc.freeze()
+    gc.freeze()
 
 
 _ALWAYS: Final = "-XX:TieredStopAtLevel=1 -Dsun.reflect.inflationThreshold=2147483647 -XX:+ExitOnOutOfMemoryError"

@@ -14,7 +14,6 @@ from typing import Final
 
 from bridge.protocols.fast.compiled.native_code import are_compiled
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory
-from bridge.spark.tuning import is_on
 
 _NICENESS: Final = 10
 """When all cores are busy, the applier and a target on the same machine come first: everything else waits for them."""
@@ -25,8 +24,7 @@ _DECODES: Final = "pyspark.worker"
 def main() -> None:
     """Serves the JVM."""
     keep_freed_memory()
-    if is_on("niceness"):
-        os.nice(_NICENESS)
+    os.nice(_NICENESS)
     if sys.argv[1:] == [_DECODES] and are_compiled():  # to compile takes 20 s, which few messages are not worth
         import_module("bridge.protocols.fast.loading")
     daemon = import_module("pyspark.daemon")

@@ -28,7 +28,6 @@ from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
 from bridge.spark.process_memory import archive_name, driver_java_options, spark_home
-from bridge.spark.tuning import VARIABLE, is_on
 
 _CHECKPOINT: Final = "bridge-stream-"
 _MADE: Final[set[Path]] = set()
@@ -82,10 +81,7 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
         _forward_signals(SparkContext._gateway)
     submitted = dict(SparkConf().getAll()) if is_submitted() else {}
     given = {**submitted, **settings}
-    defaults = {
-        **_DEFAULTS,
-        **(_LOCAL_DEFAULTS if _is_local(given) else {f"spark.executorEnv.{VARIABLE}": os.environ.get(VARIABLE, "")}),
-    }
+    defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if _is_local(given) else {})}
     mark_used(archive_name())
     java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
     noise = {} if log_level == "off" else {"spark.log.level": log_level.upper()}
@@ -158,7 +154,7 @@ def _light_home(properties: Mapping[str, str]) -> Iterator[None]:
         and Path(python).samefile(sys.executable)
         and Path(python).parent == Path(sys.executable).parent
     )
-    if _HOME in os.environ or not _is_local(properties) or not is_own or not is_on("installed-modules"):
+    if _HOME in os.environ or not _is_local(properties) or not is_own:
         yield
         return
     os.environ[_HOME] = str(spark_home())

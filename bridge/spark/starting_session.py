@@ -6,8 +6,8 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import structlog
 from pyspark.sql import SparkSession
@@ -16,10 +16,6 @@ from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
 from bridge.spark.process_memory import freeze_loaded_modules, keep_freed_memory, use_small_pages
 from bridge.spark.session import start_session
-from bridge.spark.tuning import switch_off
-
-if TYPE_CHECKING:
-    from bridge.config import Tuning
 
 _TICK_SECONDS: Final = 0.05
 _LATE_SECONDS: Final = 60.0
@@ -39,11 +35,11 @@ log = structlog.get_logger()
 class StartingSession:
     """A Spark session that a thread starts.  If nobody waits for it, it ends with the process.
 
-    settings: properties of Spark.  log_level: see start_session.  tuning_off: the speed-ups that are switched off.
+    settings: properties of Spark.  log_level: see start_session.
     started_at: when it was there, by the monotonic clock; None before.
     """
 
-    def __init__(self, settings: Mapping[str, str], log_level: str, tuning_off: Collection[Tuning]) -> None:
+    def __init__(self, settings: Mapping[str, str], log_level: str) -> None:
         self._settings, self._log_level = settings, log_level
         self._session: SparkSession | None = None
         self._failure: BaseException | None = None
@@ -51,7 +47,6 @@ class StartingSession:
         self._is_over = threading.Event()
         self._began, self._late = time.monotonic(), 0.0
         self._is_told = False
-        switch_off(tuning_off)
         keep_freed_memory()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()

@@ -12,7 +12,6 @@ import pyarrow as pa
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import EventDecoder, Messages, decode_messages, do_nothing
 from bridge.spark.process_memory import freeze_loaded_modules, return_freed_memory
-from bridge.spark.tuning import is_on
 
 
 def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
@@ -52,6 +51,6 @@ def _keep_zip_directories() -> None:
     PySpark drops all import caches at every task.  Python then reads the directory of a zip on the path (pyspark.zip)
     again, entry by entry: half of the time of a decoding worker (py-spy).  The zips do not change while a worker lives.
     """
-    for finder in sys.path_importer_cache.values() if is_on("zip-folders") else ():
+    for finder in sys.path_importer_cache.values():
         if isinstance(finder, zipimporter):
             finder.invalidate_caches = do_nothing  # type: ignore[method-assign]

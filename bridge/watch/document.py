@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.ends.phases import WORDS
 from bridge.model import TableName
-from bridge.pipeline.watching.sample import Sample
+from bridge.pipeline.watching.status_reporter import Sample
 from bridge.tso import tso_ms, tso_time
 from bridge.watch.lookups import TargetLook, View
 from bridge.watch.metrics import MOST_TABLES
@@ -16,6 +16,7 @@ from bridge.watch.metrics import MOST_TABLES
 POINT_SECONDS: Final = 10.0
 HOUR_SECONDS: Final = 3600.0
 RECENT_SECONDS: Final = 15.0
+_Key = TypeVar("_Key")
 
 
 class Point(NamedTuple):
@@ -56,51 +57,41 @@ def _highest(first: float | None, second: float | None) -> float | None:
     return max((lag for lag in (first, second) if lag is not None), default=None)
 
 
-class _Reading(NamedTuple):
-    at: float
-    rows: int
-    tables: Mapping[TableName, int]
-    phases: Mapping[str, float]
-
-
 class Recent:
     """What has changed in the last 15 seconds."""
 
     def __init__(self) -> None:
-        self._readings: deque[_Reading] = deque()
+        self._samples: deque[tuple[float, Sample]] = deque()
 
     def add(self, at: float, sample: Sample) -> None:
         """Adds a sample.  at: by a clock that is never set back."""
-        tables = {name: sum(counts) for name, counts in sample.tables.items()}
-        self._readings.append(_Reading(at, sample.status.rows, tables, sample.phases))
-        while len(self._readings) > 2 and self._readings[1].at <= at - RECENT_SECONDS:
-            self._readings.popleft()
+        self._samples.append((at, sample))
+        while len(self._samples) > 2 and self._samples[1][0] <= at - RECENT_SECONDS:
+            self._samples.popleft()
 
     def rate(self) -> float:
         """Gives the row changes applied per second."""
-        first, last = self._ends()
-        return (last.rows - first.rows) / _seconds(first, last)
+        return sum(self._changes(lambda sample: {"rows": sample.status.rows}).values()) / self._seconds
 
     def table_rates(self) -> dict[TableName, float]:
         """Gives the row changes applied per second, of each table."""
-        first, last = self._ends()
-        seconds = _seconds(first, last)
-        return {name: (rows - first.tables.get(name, 0)) / seconds for name, rows in last.tables.items()}
+        changes = self._changes(lambda sample: {name: sum(counts) for name, counts in sample.tables.items()})
+        return {name: rows / self._seconds for name, rows in changes.items()}
 
     def phases(self) -> dict[str, float]:
         """Gives the seconds that went to each phase."""
-        first, last = self._ends()
-        return {phase: spent - first.phases.get(phase, 0.0) for phase, spent in last.phases.items()}
+        return self._changes(lambda sample: sample.phases)
 
-    def _ends(self) -> tuple[_Reading, _Reading]:
-        return (self._readings[0], self._readings[-1]) if self._readings else (_NO_READING, _NO_READING)
+    def _changes(self, values: Callable[[Sample], Mapping[_Key, float]]) -> dict[_Key, float]:
+        """Gives by how much each of these values has grown."""
+        if not self._samples:
+            return {}
+        first, last = values(self._samples[0][1]), values(self._samples[-1][1])
+        return {key: value - first.get(key, 0) for key, value in last.items()}
 
-
-_NO_READING: Final = _Reading(0.0, 0, {}, {})
-
-
-def _seconds(first: _Reading, last: _Reading) -> float:
-    return max(last.at - first.at, 1e-3)
+    @property
+    def _seconds(self) -> float:
+        return max(self._samples[-1][0] - self._samples[0][0], 1e-3) if self._samples else 1.0
 
 
 _MOST_PARTITIONS: Final = 200

@@ -16,7 +16,8 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import count_held
-from bridge.pipeline.watching.sample import Sample
+from bridge.pipeline.steering.load_watch import KeptSession
+from bridge.pipeline.watching.status_reporter import Sample
 from bridge.sources.source import Source
 
 
@@ -66,11 +67,7 @@ class View:
         return max(0, self.ends[where] - self.sample.committed[where].offset)
 
 
-ENDS_SECONDS: Final = 5.0
-TARGET_SECONDS: Final = 5.0
-VIEWED_SECONDS: Final = 30.0
-"""The target is asked only while somebody has looked at the status within so many seconds."""
-_SESSION_SECONDS: Final = 10.0
+LOOKUP_SECONDS: Final = 5.0
 _LAST_CHANGES: Final = 20
 
 log = structlog.get_logger()
@@ -80,16 +77,14 @@ class Lookups:
     """Asks now and then, in a thread of its own, so that an end that does not answer keeps nobody waiting."""
 
     def __init__(self, source: Source, target: Target, table: ProgressTable) -> None:
-        self._source, self._target, self._table = source, target, table
+        self._source, self._session, self._table = source, KeptSession(target), table
         self.ends: Mapping[PartitionId, int] = {}
         """Where the partitions ended when Kafka was last asked."""
         self.target = TargetLook()
         """What the target last told."""
         self.partitions: tuple[PartitionId, ...] = ()
         """The partitions to ask for; whoever knows them sets them."""
-        self._viewed_at = -VIEWED_SECONDS
         self._is_over = threading.Event()
-        self._is_asked = threading.Event()
         self._thread = threading.Thread(target=self._work, name="watch-lookups", daemon=True)
 
     def start(self) -> None:
@@ -99,23 +94,14 @@ class Lookups:
     def close(self, seconds: float) -> None:
         """Ends asking; a question that is not answered is waited for so long at most."""
         self._is_over.set()
-        self._is_asked.set()
         self._thread.join(seconds)
-
-    def view(self) -> None:
-        """Notes that somebody looks at the status."""
-        is_new = time.monotonic() - self._viewed_at > TARGET_SECONDS
-        self._viewed_at = time.monotonic()
-        if is_new:
-            self._is_asked.set()
 
     def _work(self) -> None:
         while not self._is_over.is_set():
             self._ask_kafka()
-            if time.monotonic() - self._viewed_at < VIEWED_SECONDS:
-                self._ask_target()
-            self._is_asked.wait(ENDS_SECONDS)
-            self._is_asked.clear()
+            self._ask_target()
+            self._is_over.wait(LOOKUP_SECONDS)
+        self._session.close()
 
     def _ask_kafka(self) -> None:
         try:
@@ -125,11 +111,8 @@ class Lookups:
 
     def _ask_target(self) -> None:
         try:
-            session = self._target.connect(autocommit=True, timeout_seconds=_SESSION_SECONDS)
-            try:
+            with self._session.use() as session:
                 self.target = self._looked(session)
-            finally:
-                session.close()
         except Exception as error:  # noqa: BLE001  # as above; the tables may also not be there yet
             log.debug("target_not_looked_at", error=str(error))
 

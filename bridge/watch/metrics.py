@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
-from bridge.pipeline.watching.sample import Sample
+from bridge.pipeline.watching.status_reporter import Sample
 from bridge.tso import tso_ms
 from bridge.watch.lookups import View
 

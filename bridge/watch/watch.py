@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from bridge.ends.end import Ends
-from bridge.pipeline.watching.sample import Sampler
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.watch.address import Address
 from bridge.watch.document import History, Recent, history_document, status_document
 from bridge.watch.lookups import Lookups, View
@@ -47,7 +47,7 @@ class Watch:
     def __init__(self, address: Address, name: str, ends: Ends, lookups: Lookups) -> None:
         self._ends, self._lookups = ends, lookups
         self._info = {"pipeline": name, "version": version("bridge")}
-        self._sampler: Sampler | None = None
+        self._reporter: StatusReporter | None = None
         self._history, self._recent = History(), Recent()
         self._started_at, self._looked_at = time.time(), time.monotonic()
         self._is_over = threading.Event()
@@ -68,9 +68,9 @@ class Watch:
         """Sets the ends that are waited for while nothing can be applied yet."""
         self._ends = ends
 
-    def report_on(self, sampler: Sampler) -> None:
+    def report_on(self, reporter: StatusReporter) -> None:
         """Sets where samples come from, from now on."""
-        self._sampler = sampler
+        self._reporter = reporter
 
     def close(self) -> None:
         """Ends serving."""
@@ -90,10 +90,10 @@ class Watch:
 
     def look(self) -> None:
         """Looks at the pipeline; what is found is shown from now on."""
-        self._view = self._starting() if self._sampler is None else self._looked(self._sampler)
+        self._view = self._starting() if self._reporter is None else self._looked(self._reporter)
 
-    def _looked(self, sampler: Sampler) -> View:
-        sample, now = sampler.sample(), time.time()
+    def _looked(self, reporter: StatusReporter) -> View:
+        sample, now = reporter.sample(), time.time()
         self._history.add(now, sample)
         self._recent.add(time.monotonic(), sample)
         self._lookups.partitions = tuple(sample.positions)
@@ -126,7 +126,6 @@ class Watch:
         }
 
     def _status(self, _: Mapping[str, str]) -> Answer:
-        self._lookups.view()
         return _json(status_document(self._view, self._info))
 
     def _metrics(self, headers: Mapping[str, str]) -> Answer:

@@ -91,7 +91,7 @@ def catch_up(servers: Servers, arguments: Sequence[str], roots: Mapping[str, int
     outcome = json.loads(said)
     return Measured(
         outcome["rows"],
-        outcome["stream_rows"] / outcome["stream_seconds"],
+        outcome["rows"] / outcome["stream_seconds"],
         outcome["stream_seconds"],
         outcome["rows"] / seconds,
         usage.cpu_seconds,

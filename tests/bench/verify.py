@@ -117,11 +117,11 @@ def _against_log(events: int, rounds: int) -> dict[str, Any]:
         fill(kafka.bootstrap_servers, "bench", messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
         target, source = Target(mariadb.url), KafkaSource(kafka.bootstrap_servers, ["bench"], {})
         settings = load_settings(None, {}, {"name": "bench", "target": mariadb.url}, [])
-        pipeline = Pipeline(Assembly(settings, target, source, "canal-json"), StartingSession({}, "off", ()))
+        pipeline = Pipeline(Assembly(settings, target, source, "canal-json"), StartingSession({}, "off"))
         pipeline.catch_up(None, lambda _: None, take_over=False)
         spark = start_session({})
         decode = event_decoder("canal-json", DecodeOptions(None))
-        extents = source.extents(lambda: spark)
+        extents = source.extents()
         decodes, verifies = [], []
         for _ in range(rounds):
             messages_read = source.everything(extents)

@@ -87,9 +87,8 @@ class InMemory:
         """None, as without Kafka."""
         return {}
 
-    def extents(self, spark: object) -> dict[PartitionId, Extent]:
+    def extents(self) -> dict[PartitionId, Extent]:
         """The offsets of each partition."""
-        del spark
         return self._extents
 
     def everything(self, extents: object) -> InMemory:

@@ -27,6 +27,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
@@ -93,7 +94,7 @@ PROGRESS = Progress("bridge", 1, 0, 0, {}, ())
 
 def _by_boundaries(topic: str) -> Order:
     starts = {(topic, 0): PartitionStart(0, 0, 0)}
-    return BoundaryOrder(PROGRESS, Frontier([], time.monotonic), Backlog(starts), tables=TableFilter(), counts=Counts())
+    return BoundaryOrder(PROGRESS, Frontier([], time.monotonic), Backlog(starts), ApplierConfig(), Counts())
 
 
 def _by_partitions(topic: str) -> Order:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.events import Event
-from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
@@ -49,7 +49,7 @@ def test_what_comes_next_is_guessed(drawn: list[list[tuple[int, int, str]]]) -> 
     """A guess is right, and changes nothing, unless rows come late; schema changes are not guessed through."""
     starts = {("cdc", p): PartitionStart(0, 0, 0) for p in range(PARTITIONS)}
     frontier, backlog = Frontier(((p, 0) for p in starts), time.monotonic), Backlog(starts)
-    order = BoundaryOrder(Progress("bridge", 1, 0, 0, {}, ()), frontier, backlog, tables=TableFilter(), counts=Counts())
+    order = BoundaryOrder(Progress("bridge", 1, 0, 0, {}, ()), frontier, backlog, ApplierConfig(), Counts())
     batches = [DecodedBatch.of(_events(number, some)) for number, some in enumerate(drawn)]
     for batch, following in pairwise(batches):
         order.take(batch)

@@ -13,7 +13,6 @@ from bridge.events import EVENT_SCHEMA
 from bridge.model import TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
 from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.sample import Sampler
 from bridge.pipeline.watching.status_reporter import QUIET_SECONDS, StatusReporter
 from bridge.rows.order_and_slices import TableRows
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
@@ -108,7 +107,7 @@ class Busy:
 
 def test_a_sample_is_of_one_moment() -> None:
     """The rows of all tables are the rows in all: `/metrics` tells the former, `/status` the latter."""
-    sampler = Sampler(cast("Any", Busy()), WRITER, ENDS, 0)
+    sampler = StatusReporter(cast("Any", Busy()), WRITER, ENDS, 0)
     rows = 0
     for _ in range(3):
         sample = sampler.sample()

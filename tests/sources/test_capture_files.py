@@ -6,8 +6,7 @@ import errno
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,10 +14,9 @@ from bridge.errors import UsageError
 from bridge.sources import capture_files
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.source import Extent
-from tests.generated.verifying import InProcess
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 GOOD: dict[str, Any] = {"partition": 0, "offset": 3, "key": None, "value": "e30+Pz8="}
 WRONG: dict[str, dict[str, Any]] = {
@@ -37,18 +35,18 @@ def write(folder: Path, *lines: dict[str, Any]) -> CaptureSource:
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=list(WRONG))
-def test_what_is_no_message_is_refused(spark: SparkSession, tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_what_is_no_message_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     """By everything that reads the lines: nothing is left out in silence."""
     source = write(tmp_path, GOOD, GOOD | wrong)
-    for read in (lambda: source.extents(lambda: spark), lambda: list(source.messages(None, None))):
+    for read in (lambda: source.extents(), lambda: list(source.messages(None, None))):
         with pytest.raises(UsageError, match="is not a captured message"):
             read()
 
 
-def test_base64_may_be_folded(spark: SparkSession, tmp_path: Path) -> None:
+def test_base64_may_be_folded(tmp_path: Path) -> None:
     """As `base64` of a shell writes it."""
     source = write(tmp_path, GOOD | {"value": "e30+\nPz8="})
-    assert source.extents(lambda: spark).keys() == {("capture", 0)}
+    assert source.extents().keys() == {("capture", 0)}
     assert [message.value for message in source.messages(None, None)] == [b"{}>??"]
 
 
@@ -69,8 +67,7 @@ def test_pieces_hold_each_line_once(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     write(tmp_path, *lines)
     (tmp_path / "other.jsonl").write_text("\n" + json.dumps(GOOD | {"partition": 1}), encoding="utf-8")
     source = CaptureSource(str(tmp_path))
-    spark = cast("Any", SimpleNamespace(sparkContext=InProcess([])))
-    assert source.extents(lambda: spark) == {("capture", 0): Extent(0, 20), ("capture", 1): Extent(3, 4)}
+    assert source.extents() == {("capture", 0): Extent(0, 20), ("capture", 1): Extent(3, 4)}
     found = [
         (partition, offset)
         for read in source.everything({}).reads(2)
@@ -85,7 +82,7 @@ def test_of_copies_one_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     """Also where they would be in different pieces."""
     monkeypatch.setattr(capture_files, "_PIECE", size)
     source = write(tmp_path, GOOD, GOOD | {"offset": 4}, GOOD)
-    source.extents(lambda: cast("Any", SimpleNamespace(sparkContext=InProcess([]))))
+    source.extents()
     assert [list(lot.offset) for read in source.everything({}).reads(2) for lot in read()] == [[3, 4]]
 
 

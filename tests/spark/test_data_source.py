@@ -193,7 +193,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, str], complain
 
 def test_a_stream_of_capture_files_is_refused() -> None:
     """They are read as a whole."""
-    reader = EventStreamReader(SourceOptions(input=__file__))
+    reader = EventStreamReader(SourceOptions.read({"input": __file__}))
     with pytest.raises(UsageError, match="not as a stream"):
         reader.initialOffset()
 

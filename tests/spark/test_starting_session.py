@@ -33,7 +33,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 def test_it_is_waited_for(answers: threading.Event) -> None:
     """By whoever needs it first."""
-    starting = StartingSession({}, "off", ())
+    starting = StartingSession({}, "off")
     threading.Timer(0.1, answers.set).start()
     assert starting.get() == "the session"
 
@@ -42,12 +42,12 @@ def test_a_stop_does_not_wait_for_it(answers: threading.Event) -> None:
     """The JVM ends with the process."""
     assert not answers.is_set()
     with pytest.raises(Abandoned):
-        StartingSession({}, "off", ()).get(lambda: True)
+        StartingSession({}, "off").get(lambda: True)
 
 
 def test_what_keeps_spark_from_starting_is_raised_where_it_is_needed(answers: threading.Event) -> None:
     """Not in a thread whose errors nobody reads."""
-    starting = StartingSession({"spark.none": "1"}, "off", ())
+    starting = StartingSession({"spark.none": "1"}, "off")
     answers.set()
     with pytest.raises(UsageError, match="no such property"):
         starting.get()
@@ -58,7 +58,7 @@ def test_a_start_that_never_ends_is_given_up(answers: threading.Event, monkeypat
     assert not answers.is_set()
     monkeypatch.setattr(starting_session, "_LATE_SECONDS", 0.1)
     monkeypatch.setattr(starting_session, "_MOST_SECONDS", 0.5)
-    starting = StartingSession({}, "off", ())
+    starting = StartingSession({}, "off")
     with capture_logs() as said, pytest.raises(SourceError, match="Spark has not started within"):
         starting.get()
     assert {line["event"] for line in said} == {"spark_is_late"}

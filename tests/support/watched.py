@@ -14,8 +14,8 @@ from bridge.ends.end import End, Ends
 from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
 from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.sample import Sample, Sampler
 from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status_reporter import Sample, StatusReporter
 from bridge.tso import ms_tso
 from bridge.watch.address import parse_address
 from bridge.watch.lookups import Lookups, TargetLook
@@ -140,7 +140,6 @@ class MadeLookups:
 
     def start(self) -> None: ...
     def close(self, seconds: float) -> None: ...
-    def view(self) -> None: ...
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def watching(
     ends = Ends(*(End(which, "db:3306", retry_seconds=0) for which in ("target", "source")))
     watch = Watch(parse_address(listen), name, ends, cast("Lookups", lookups or MadeLookups()))
     if sampler is not None:
-        watch.report_on(cast("Sampler", sampler))
+        watch.report_on(cast("StatusReporter", sampler))
         watch.look()
     try:
         yield watch

@@ -21,7 +21,7 @@ from bridge.mysql.server_errors import LostConnectionError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import assembly
 from bridge.sources.kafka.source import KafkaSource
-from bridge.sources.source import Extent, Session
+from bridge.sources.source import Extent
 from tests.support.bridges import (
     PARTITIONS,
     applied_ts,
@@ -277,8 +277,8 @@ def test_a_partition_added_while_it_starts(
     name = topic(1)
     look = KafkaSource.extents
 
-    def before_it_was_added(self: KafkaSource, spark: Session | None = None) -> Extents:
-        return {where: extent for where, extent in look(self, spark).items() if where[1] == 0}
+    def before_it_was_added(self: KafkaSource) -> Extents:
+        return {where: extent for where, extent in look(self).items() if where[1] == 0}
 
     with replayed(kafka, name, target, 1) as (feed, arguments):
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bridge.model import TableName
 from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.sample import Sample
+from bridge.pipeline.watching.status_reporter import Sample
 from bridge.watch.document import History, Recent
 from tests.support.watched import MadeSampler
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.ends.end import End, Ends
 from bridge.model import PartitionId
-from bridge.pipeline.watching.sample import Sampler
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 from bridge.watch.address import parse_address
 from bridge.watch.lookups import Lookups
@@ -41,7 +41,7 @@ def watch_of(pipeline: Pipeline, ends: Mapping[PartitionId, int]) -> Watch:
     kafka = cast("Source", SimpleNamespace(ends=lambda _: ends))
     watched = Ends(pipeline.writer.end, End("source", "kafka:9092", retry_seconds=0))
     watch = Watch(parse_address("0"), "bridge", watched, Lookups(kafka, pipeline.target, pipeline.table))
-    watch.report_on(Sampler(pipeline.applier, pipeline.writer, watched, 0))
+    watch.report_on(StatusReporter(pipeline.applier, pipeline.writer, watched, 0))
     return watch
 
 

@@ -88,12 +88,12 @@ def skipped_before(
 def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classified) -> frozenset[str]:
     """Gives the names that a statement makes, and that an earlier one removes."""
     came = classify(entry.statement, entry.schema)
-    if isinstance(came, Unclear) and not entry.ran_instead:
+    if isinstance(came, Unclear) and not entry.replacement:
         names = [source for name in classified.tables for source in routes.sources(name)]
         upstream = replace(classified, touched=tuple(Named(name, (0, 0), is_qualified=True) for name in names))
         return removed_names(text, upstream, entry.statement, came.known)
     ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
-    ran = entry.ran_instead or ran
+    ran = entry.replacement or ran
     known = classify(ran, schema, is_certain=True)
     return removed_names(text, classified, ran, known) if isinstance(known, Classified) else frozenset()
 

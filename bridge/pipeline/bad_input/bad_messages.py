@@ -72,11 +72,11 @@ def bad_message_error(stopping: Sequence[BadMessage], journal_id: str = "") -> B
     calls it, of a schema change."""
     first = stopping[0].entry
     more = f" (and {len(stopping) - 1} more after it)" if len(stopping) > 1 else ""
-    said = f"{first.reason}{more}"
+    reason = f"{first.reason}{more}"
     return BadMessageError(
-        f"the message of a schema change cannot be decoded: {said}"
+        f"the message of a schema change cannot be decoded: {reason}"
         if first.code == Code.SCHEMA_CHANGE
-        else f"a message cannot be decoded: {said}",
+        else f"a message cannot be decoded: {reason}",
         where=str(first.position),
         fix="everything complete before it is in the target; fix what the reason names, or if the message is broken"
         f" for good, {_ways_to_continue(first, journal_id)}; then start the bridge again",

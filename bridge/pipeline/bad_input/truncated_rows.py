@@ -90,9 +90,9 @@ class CutRows:
             for event in events
             if event.text and event.commit_ts >= floor(bad.partition)
         )
-        done = [_with_rows(bad, found, read) for bad, found in zip(bad_messages, decoded, strict=True)]
-        still_bad = tuple(found for found in done if isinstance(found, BadMessage))
-        whole = _table([row for found in done if isinstance(found, list) for row in found])
+        done = [_with_rows(bad, events_or_bad, read) for bad, events_or_bad in zip(bad_messages, decoded, strict=True)]
+        still_bad = tuple(events_or_bad for events_or_bad in done if isinstance(events_or_bad, BadMessage))
+        whole = _table([row for events_or_bad in done if isinstance(events_or_bad, list) for row in events_or_bad])
         rows, clashes = without_left_out(routed(whole, self._decoder.row_rules.routes))
         for clash in clashes:
             raise clash_error(clash.why, str(clash.position))
@@ -113,14 +113,14 @@ class CutRows:
             return bad
         key, value = (None if part is None else b64decode(part) for part in (bad.entry.key, bad.entry.value))
         try:
-            found = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
+            decoded = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
         except DecodeError as failure:
             return _still_bad(bad, str(failure), failure.code)
         rules = self._decoder.row_rules
-        for event in found:
+        for event in decoded:
             if why := rules.routes.conflict(TableName(event.schema, event.table)):
                 raise clash_error(why, str(bad.entry.position))
-        events = [event for event in found if ruled_event(event, rules)]
+        events = [event for event in decoded if ruled_event(event, rules)]
         if any(event.by_time or event.kind > Kind.DELETE for event in events):
             return _still_bad(
                 bad, "the message holds only the key of a row, and no commit ts at which the row could be read back"
@@ -133,12 +133,12 @@ class CutRows:
         for event in cut:
             moment, image = _key_place(event)
             wanted.setdefault(moment, {})[image] = _literals_by_name(event.columns or "", image)
-        found: dict[tuple[_Moment, str], Literals | str] = {}
+        rows_by_key: dict[tuple[_Moment, str], Literals | str] = {}
         for moment, keys in sorted(wanted.items(), key=lambda item: item[0]):
             rows = self._rows_at(moment, list(keys.values()))
             for (image, key), row in zip(keys.items(), rows, strict=True):
-                found[moment, image] = row if isinstance(row, str) else _with_key(row, key)
-        return found
+                rows_by_key[moment, image] = row if isinstance(row, str) else _with_key(row, key)
+        return rows_by_key
 
     def _rows_at(self, moment: _Moment, keys: Sequence[Literals]) -> Sequence[Literals | str]:
         try:
@@ -150,15 +150,15 @@ class CutRows:
 
 
 def _with_rows(
-    bad: BadMessage, events: list[Event] | BadMessage, found: _Found
+    bad: BadMessage, events: list[Event] | BadMessage, rows_by_key: _Found
 ) -> list[tuple[object, ...]] | BadMessage:
     """Returns the row changes of a message with their position; when a row is missing, the message with the reason."""
     if isinstance(events, BadMessage):
         return events
-    missing = [why for event in events if isinstance(why := found.get(_key_place(event)), str)]
+    missing = [why for event in events if isinstance(why := rows_by_key.get(_key_place(event)), str)]
     if missing:
         return _still_bad(bad, missing[0], Code.NOT_READ_BACK)
-    return [(*bad.entry.position, *whole) for event in events for whole in _whole(event, found)]
+    return [(*bad.entry.position, *whole) for event in events for whole in _whole(event, rows_by_key)]
 
 
 def _key_place(event: Event) -> tuple[_Moment, str]:
@@ -171,13 +171,13 @@ def _literals_by_name(columns: str, image: str) -> Literals:
 
 def _with_key(row: Literals, key: Literals) -> Literals:
     """Puts the message's own literals of the key into a row, since they identify the row."""
-    mine = {name.lower(): literal for name, literal in key.items()}
-    return {name: mine.get(name.lower(), literal) for name, literal in row.items()}
+    own = {name.lower(): literal for name, literal in key.items()}
+    return {name: own.get(name.lower(), literal) for name, literal in row.items()}
 
 
-def _whole(event: Event, found: _Found) -> list[Event]:
+def _whole(event: Event, rows_by_key: _Found) -> list[Event]:
     """Returns a change with its whole row; a change that moves its row to another key as a delete and an insert."""
-    row = found.get(_key_place(event)) if event.text else None
+    row = rows_by_key.get(_key_place(event)) if event.text else None
     if not isinstance(row, Mapping):
         return [event._replace(text=None)]
     columns, after = SEP.join(row), SEP.join(row.values())

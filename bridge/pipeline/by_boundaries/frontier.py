@@ -56,82 +56,85 @@ class Frontier:
 
     def boundary(self, partition: PartitionId) -> int:
         """The partition's boundary (TSO), 0 while there is none."""
-        known = self._partitions.get(partition)
-        return known.boundary if known else 0
+        state = self._partitions.get(partition)
+        return state.boundary if state else 0
 
     @property
     def has_boundary(self) -> bool:
         """Whether any partition has had a boundary."""
-        return any(known.boundary for known in list(self._partitions.values()))
+        return any(state.boundary for state in list(self._partitions.values()))
 
     def observe(self, partition: PartitionId, ts: int) -> None:
         """Notes that a boundary arrived.  A lower one than before is a repeated message.  A frozen partition keeps its
         own."""
-        known = self._known(partition)
-        known.seen_at = self._clock()
-        if known.frozen_by is None:
-            known.boundary = max(known.boundary, ts)
+        state = self._state_of(partition)
+        state.seen_at = self._clock()
+        if state.frozen_by is None:
+            state.boundary = max(state.boundary, ts)
 
     def freeze(self, position: Position) -> None:
         """Freezes the boundary of a partition at a bad message: later boundaries would say that it is complete."""
-        known = self._known((position.topic, position.partition))
-        known.frozen_by = known.frozen_by or position
+        state = self._state_of((position.topic, position.partition))
+        state.frozen_by = state.frozen_by or position
 
     def admit(self, partition: PartitionId) -> None:
         """Adds a partition unless it is known.  Until it has a boundary, nothing is complete.
 
         Raises SourceError for one that is said to be unused: a message of it was read."""
-        self._known(partition)
+        self._state_of(partition)
 
     @property
     def resolved_ts(self) -> int:
         """The ts below which everything is complete in every partition, 0 while one has no boundary."""
-        return min((known.boundary for known in list(self._partitions.values())), default=0)
+        return min((state.boundary for state in list(self._partitions.values())), default=0)
 
     def resolved_with(self, boundaries: Mapping[PartitionId, int]) -> int:
         """The ts below which everything will be complete once these boundaries have arrived, too, as far as the
         partitions are known."""
-        known = list(self._partitions.items())
+        states = list(self._partitions.items())
         return min(
-            (one.boundary if one.frozen_by else max(one.boundary, boundaries.get(where, 0)) for where, one in known),
+            (
+                state.boundary if state.frozen_by else max(state.boundary, boundaries.get(where, 0))
+                for where, state in states
+            ),
             default=0,
         )
 
     @property
     def frozen_at(self) -> int | None:
         """The lowest boundary of a frozen partition: nothing at or above it can become complete."""
-        return min((known.boundary for known in list(self._partitions.values()) if known.frozen_by), default=None)
+        return min((state.boundary for state in list(self._partitions.values()) if state.frozen_by), default=None)
 
     @property
     def silence(self) -> float:
         """Seconds since the last boundary of any partition, or since the start."""
-        return min((self._clock() - known.seen_at for known in list(self._partitions.values())), default=0.0)
+        return min((self._clock() - state.seen_at for state in list(self._partitions.values())), default=0.0)
 
     def waiting_for(self) -> str:
         """Tells which partition holds the resolved ts back, and why, for the status line."""
         if not self._partitions:
             return "the source has no partitions"
-        (topic, partition), known = min(list(self._partitions.items()), key=lambda item: item[1].boundary)
+        (topic, partition), state = min(list(self._partitions.items()), key=lambda item: item[1].boundary)
         where = f"partition {partition}" if len({t for t, _ in list(self._partitions)}) == 1 else f"{topic}/{partition}"
-        if known.frozen_by:
-            return f"{where} is stopped by a bad message at {known.frozen_by}"
-        silent = self._clock() - known.seen_at
-        return f"{where} has had no boundary for {silent:.0f} s{self._hint(topic, partition, known, silent)}"
+        if state.frozen_by:
+            return f"{where} is stopped by a bad message at {state.frozen_by}"
+        silent = self._clock() - state.seen_at
+        return f"{where} has had no boundary for {silent:.0f} s{self._hint(topic, partition, state, silent)}"
 
-    def _hint(self, topic: str, partition: int, known: _Partition, silent: float) -> str:
+    def _hint(self, topic: str, partition: int, state: _Partition, silent: float) -> str:
         """Says why a partition may be silent for good while others are not; "" where nothing shows that it is."""
         if silent < _SILENT_SECONDS or self.silence > silent / 2:
             return ""
-        if known.boundary == 0:
+        if state.boundary == 0:
             where = f"{topic}/{partition}"
             return f"; if the changefeed's partition-num leaves it out, name it in source.unused_partitions: {where}"
         return f"; if the table of this topic was dropped upstream, take it out: bridge reset --topic {topic}"
 
-    def _known(self, partition: PartitionId) -> _Partition:
-        known = self._partitions.get(partition)
+    def _state_of(self, partition: PartitionId) -> _Partition:
+        state = self._partitions.get(partition)
         if partition in self._unused:
             topic, number = partition
             raise used(topic, number)
-        if known is None:
-            known = self._partitions[partition] = _Partition(0, self._clock())
-        return known
+        if state is None:
+            state = self._partitions[partition] = _Partition(0, self._clock())
+        return state

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
 import structlog
 
 from bridge.errors import AheadOfTargetError
-from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
@@ -33,17 +31,11 @@ VANISHED_SECONDS: Final = 30.0
 
 log = structlog.get_logger()
 
-RowsOf = Callable[[Iterable[RowChanges], int, int], RowChanges]
-"""Makes the row changes of a window from what waits, its low commit_ts and its high commit_ts."""
-
 
 class BoundaryOrder:
     """Yields everything below the resolved ts, in windows from the applied ts to the resolved ts.
 
     backlog: also tells where each partition begins.
-    until: nothing at or above this commit_ts is due (TSO); None for no limit.
-    boundary_seconds: how long to wait for a first boundary before the order of the partitions takes over; None when a
-        boundary is sure to come.
     """
 
     by_partition: ClassVar[bool] = False
@@ -54,18 +46,12 @@ class BoundaryOrder:
         progress: Progress,
         frontier: Frontier,
         backlog: Backlog,
-        *,
-        tables: TableFilter,
+        config: ApplierConfig,
         counts: Counts,
-        until: int | None = None,
-        boundary_seconds: float | None = None,
-        rows_of: RowsOf = RowChanges.joined,
-        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._frontier, self._backlog, self._tables, self._counts = frontier, backlog, tables, counts
-        self._until, self._boundary_seconds, self._rows_of, self._clock = until, boundary_seconds, rows_of, clock
-        self._on_bad_message = on_bad_message
+        self._frontier, self._backlog, self._tables, self._counts = frontier, backlog, config.tables, counts
+        self._until, self._boundary_seconds, self._clock = config.until, config.boundary_seconds, config.clock
+        self._rows_of, self._on_bad_message = config.rows_of, config.on_bad_message
         self._begins = topic_begins(backlog.positions)
         self._begin_of = partial(_begin_of, progress.start_ts, self._begins)
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}

@@ -4,8 +4,7 @@ order of commit ts does (internals, decision 17)."""
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,15 +14,13 @@ import structlog
 
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Code, Kind
-from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
-from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
@@ -32,10 +29,9 @@ from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
 from bridge.rows.gathering import Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
-from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
+from bridge.spark.decoded_batch import DecodedBatch
 
 _ALWAYS = 1 << 62
 _NO_EVENTS = EVENT_SCHEMA.empty_table()
@@ -56,10 +52,6 @@ class TransactionOrder(BoundaryOrder):
 
     topic: the partition of that topic.
     starts: where each partition begins.
-    idle: how long a schema change waits for what comes behind it, and where partitions end.
-    grace_seconds: how long a transaction may lack rows while later ones come, before the bridge stops.
-    incomplete: ids of transactions that are applied without the rows that they lack.
-    most: how much of the rows waits in memory until their transactions are whole; more are moved to the disk.
     changes_between: gives the schema changes on record.
     """
 
@@ -70,38 +62,28 @@ class TransactionOrder(BoundaryOrder):
         progress: Progress,
         starts: Starts,
         topic: PartitionId,
-        idle: IdlePolicy,
         changes_between: ChangesBetween,
-        *,
-        tables: TableFilter,
+        config: ApplierConfig,
         counts: Counts,
-        grace_seconds: float,
-        incomplete: Collection[str] = (),
-        until: int | None = None,
-        most: Amount = MOST_IN_MEMORY,
-        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        on_bad_message = replace(config.on_bad_message, quarantine=False)
         super().__init__(
             progress,
-            Frontier(((where, start.boundary) for where, start in starts.items()), clock),
+            Frontier(((where, start.boundary) for where, start in starts.items()), config.clock),
             Backlog(starts),
-            tables=tables,
-            counts=counts,
-            until=until,
-            rows_of=self._window,
-            on_bad_message=replace(on_bad_message, quarantine=False),
-            clock=clock,
+            replace(config, rows_of=self._window, on_bad_message=on_bad_message, boundary_seconds=None),
+            counts,
         )
         told = [start.place for start in progress.positions.values() if start.place]
-        self._topic, self._idle, self._grace_seconds = topic, idle, grace_seconds
+        self._topic, self._idle, self._grace_seconds = topic, config.idle, config.grace_seconds
         self._changes_between = changes_between
         self._place = Place.read(told[0]) if told else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
         next_ts, start_ts, ends = progress.applied_ts, progress.start_ts, dict(self._loose_ends)
-        snapshot = Snapshot(changes_between(0, _ALWAYS))
-        reached = Reached(self._place)
-        self._queue = TransactionQueue(topic, reached, next_ts, ends, start_ts, incomplete, snapshot, most=most)
+        snapshot, reached = Snapshot(changes_between(0, _ALWAYS)), Reached(self._place)
+        self._queue = TransactionQueue(
+            topic, reached, next_ts, ends, start_ts, config.incomplete, snapshot, most=config.most
+        )
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
         self._marks: list[Mark] = []
@@ -111,7 +93,7 @@ class TransactionOrder(BoundaryOrder):
         self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
         self._below = self._told_below = -1.0
         self._with_rows: set[PartitionId] = {topic}
-        self._came_at = self._blocked_since = clock()
+        self._came_at = self._blocked_since = config.clock()
         self._later_end_at = math.inf
         self._blocked = ""
 

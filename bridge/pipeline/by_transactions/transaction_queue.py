@@ -135,8 +135,8 @@ class TransactionQueue:
                 where=where,
                 fix="give the topics of one connector only; the topic of transactions has one partition",
             )
-        found = sorted(zip(*(marks[name].to_pylist() for name in ("offset", "commit_ts", "text")), strict=True))
-        for offset, ts, text in found:
+        fields = sorted(zip(*(marks[name].to_pylist() for name in ("offset", "commit_ts", "text")), strict=True))
+        for offset, ts, text in fields:
             self._take_mark(TransactionMark.read(text), offset, ts, batch, now)
 
     def _take_mark(self, mark: TransactionMark, offset: int, ts: int, batch: int, now: float) -> None:
@@ -153,9 +153,9 @@ class TransactionQueue:
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
             self._ends[mark.id] = End(mark.id, [mark], ts, batch, not_before, first, times > 0)
-        elif not (known := self._ends[mark.id]).counts_all:
-            known.marks.append(mark)
-            known.batch, known.not_before = batch, now + DOUBT_SECONDS
+        elif not (end := self._ends[mark.id]).counts_all:
+            end.marks.append(mark)
+            end.batch, end.not_before = batch, now + DOUBT_SECONDS
 
     def _take_changes(self, changes: pa.Table) -> tuple[SchemaChange, ...]:
         passed = []
@@ -264,13 +264,14 @@ class TransactionQueue:
         told_below: the same of the partitions that have brought no row: those of schema changes.
         """
         rows = self._rows
-        found = rows.transactions
-        whole = self._whole(found, settled, now, below=below, is_end=is_end)
+        transactions = rows.transactions
+        firsts, lasts, ids = transactions.firsts, transactions.lasts, transactions.ids
+        whole = self._whole(transactions, settled, now, below=below, is_end=is_end)
         due_ids = {end.id for end in whole}
-        of_due = {found.ids[id_] for id_ in due_ids if id_ in found.ids}
-        last = max((found.lasts[one] for one in of_due), default=-1)
-        others = [first for one, first in enumerate(found.firsts) if one not in of_due]
-        is_known = all(id_ in found.ids for id_, end in self._ends.items() if end.count)
+        of_due = {ids[id_] for id_ in due_ids if id_ in ids}
+        last = max((lasts[one] for one in of_due), default=-1)
+        others = [first for one, first in enumerate(firsts) if one not in of_due]
+        is_known = all(id_ in ids for id_, end in self._ends.items() if end.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
         loose_number = int(rows.numbers[is_loose].max(initial=-1))
@@ -284,7 +285,7 @@ class TransactionQueue:
         waiting = [one.number for one in self._statements if one not in statements]
         is_loose &= rows.numbers < min(waiting, default=math.inf)
         items: list[tuple[int, int, Item]] = [(one.number, _CHANGE, one) for one in statements]
-        items += [(found.lasts[found.ids[end.id]], _WHOLE, end) for end in whole if end.id in found.ids]
+        items += [(lasts[ids[end.id]], _WHOLE, end) for end in whole if end.id in ids]
         if is_loose.any():
             at = np.flatnonzero(is_loose)
             for number in np.unique(rows.numbers[at]).tolist():
@@ -297,46 +298,47 @@ class TransactionQueue:
         self._drop(due_ids, statements, is_loose)
         return due
 
-    def _whole(self, found: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[End]:
+    def _whole(self, transactions: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[End]:
         """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
         lacks."""
         whole, passed = list[End](), list[str]()
+        firsts, lasts, ids = transactions.firsts, transactions.lasts, transactions.ids
         last, self.reason, self.is_short = self.reached.place.number, "", False
-        of_these = ((found.firsts[one], id_) for id_, one in found.ids.items() if id_ not in self._ends)
+        of_these = ((firsts[one], id_) for id_, one in ids.items() if id_ not in self._ends)
         without_end = min(of_these, default=None)
         for end in self._ends.values():
-            one = found.ids.get(end.id)
+            one = ids.get(end.id)
             if one is None and self._is_copy(end, settled):
                 passed.append(end.id)
                 continue
-            if one is not None and found.firsts[one] >> POSITION_BITS != found.lasts[one] >> POSITION_BITS:
+            if one is not None and firsts[one] >> POSITION_BITS != lasts[one] >> POSITION_BITS:
                 raise other_binlog(f"rows of {told_id(end.id)} are in two files", self.topic[0])
-            is_plain = one is not None and end.counts_all and found.are_all(one, end.marks[0])
-            is_settled = found.lasts[one] < below if one is not None and is_plain else end.batch <= settled
+            is_plain = one is not None and end.counts_all and transactions.are_all(one, end.marks[0])
+            is_settled = lasts[one] < below if one is not None and is_plain else end.batch <= settled
             if not is_settled or (end.not_before is not None and now < end.not_before and not is_end):
                 self.reason = f"the transaction {told_id(end.id)} has just come"
                 break
-            if not is_plain and (lacks := _lacks(end, one, found)):
+            if not is_plain and (lacks := _lacks(end, one, transactions)):
                 lacks = f"the transaction {told_id(end.id)} {lacks}"
                 if told_id(end.id) not in self.incomplete:
                     self.reason, self.is_short = lacks, True
                     break
-                self.given_up.append((lacks, end.count - (0 if one is None else len(found.distinct(one)))))
+                self.given_up.append((lacks, end.count - (0 if one is None else len(transactions.distinct(one)))))
             if one is None:
                 whole.append(end)
                 continue
-            if without_end is not None and found.lasts[one] > without_end[0]:
+            if without_end is not None and lasts[one] > without_end[0]:
                 self.reason = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
                 self.is_short = True
                 break
-            if found.firsts[one] <= last:
+            if firsts[one] <= last:
                 raise SourceError(
                     f"the transaction {told_id(end.id)} comes behind a later one of the binlog",
                     where=self.topic[0],
                     fix="the topic of transactions must have one partition and one connector that writes to it; apply"
                     " without that topic, in a pipeline of another --name",
                 )
-            last = found.lasts[one]
+            last = lasts[one]
             whole.append(end)
         for id_ in passed:
             del self._ends[id_]
@@ -362,12 +364,12 @@ class TransactionQueue:
         }
 
 
-def _lacks(end: End, one: int | None, found: Transactions) -> str:
+def _lacks(end: End, one: int | None, transactions: Transactions) -> str:
     """Tells what a transaction lacks of which an END does not count just the rows that are there; "" if it is whole."""
     there: dict[str, int] = {}
     if one is not None:
-        rows = found[one]
-        if not end.counts_all and found.are_at_one_place[one]:
+        rows = transactions[one]
+        if not end.counts_all and transactions.are_at_one_place[one]:
             return (
                 "was begun twice: a connector before 3.7 was restarted in its midst, and since MariaDB gives all rows"
                 " of a transaction one place in its binlog, they are not told from their copies"

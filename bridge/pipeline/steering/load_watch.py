@@ -20,6 +20,7 @@ from bridge.mysql.state.progress import ProgressTable
 
 LOOK_SECONDS: Final = 1.0
 _TIMEOUT_SECONDS: Final = 10.0
+"""Shorter than that of other sessions: a heartbeat that comes late lets others take over."""
 _END_SECONDS: Final = 1.0
 """A thread that still waits for a server is left: it is a daemon."""
 
@@ -32,6 +33,11 @@ class KeptSession:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._session: Session | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session."""
+        return self._session is not None
 
     @contextmanager
     def use(self) -> Iterator[Session]:

@@ -56,20 +56,20 @@ class Steering:
     def read(self) -> None:
         """Reads what is set, and takes up what has changed."""
         with self._session.use() as session:
-            found = self._controls.read(session)
-        self._log_changes(found)
-        if self._throttle(found) != self._throttle(self._known):
-            self.gate.busy = BEING_MEASURED if self._throttle(found) else ""
-        if found.get(ControlKind.LOG_LEVEL) != self._known.get(ControlKind.LOG_LEVEL):
-            self._set_log_level(found.get(ControlKind.LOG_LEVEL))
-        self._known = found
-        pause, rate = found.get(ControlKind.PAUSE), found.get(ControlKind.RATE)
+            controls = self._controls.read(session)
+        self._log_changes(controls)
+        if self._throttle(controls) != self._throttle(self._known):
+            self.gate.busy = BEING_MEASURED if self._throttle(controls) else ""
+        if controls.get(ControlKind.LOG_LEVEL) != self._known.get(ControlKind.LOG_LEVEL):
+            self._set_log_level(controls.get(ControlKind.LOG_LEVEL))
+        self._known = controls
+        pause, rate = controls.get(ControlKind.PAUSE), controls.get(ControlKind.RATE)
         self.gate.limits = Limits(
             pause.words if pause else "", float(rate.value) if rate else 0.0, rate.words if rate else ""
         )
-        if found != self._told:
-            self._told = found
-            self._tell(as_document(found))
+        if controls != self._told:
+            self._told = controls
+            self._tell(as_document(controls))
 
     def measure(self) -> None:
         """Measures the servers while a throttle is set."""
@@ -83,11 +83,11 @@ class Steering:
         wrapper = self._wrapper if level is None else structlog.make_filtering_bound_logger(level)
         structlog.configure(wrapper_class=wrapper)
 
-    def _log_changes(self, found: Controls) -> None:
-        for kind, control in found.items():
+    def _log_changes(self, controls: Controls) -> None:
+        for kind, control in controls.items():
             if self._known.get(kind) != control:
                 log.info("steered", now=control.words)
-        for kind in self._known.keys() - found.keys():
+        for kind in self._known.keys() - controls.keys():
             log.info("steered", lifted=kind.value)
 
     @staticmethod

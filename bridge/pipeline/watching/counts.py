@@ -72,12 +72,12 @@ class Counts:
             if entry.change is not None
         )
         by_table = dict(self.applied.by_table)
-        for name, found in tables.items():
+        for name, rows_of_table in tables.items():
             before = by_table.get(name, _NONE)
             by_table[name] = RowCounts(
-                before.inserts + found.inserts - refused[name, Kind.INSERT],
-                before.updates + found.updates - refused[name, Kind.UPDATE],
-                before.deletes + found.deletes - refused[name, Kind.DELETE],
+                before.inserts + rows_of_table.inserts - refused[name, Kind.INSERT],
+                before.updates + rows_of_table.updates - refused[name, Kind.UPDATE],
+                before.deletes + rows_of_table.deletes - refused[name, Kind.DELETE],
             )
         self.applied = Applied(self.rows + rows - refused.total(), by_table)
 
@@ -85,7 +85,7 @@ class Counts:
         """Takes tables without a key, of a protocol in which inserts may be updates.  Logs each of them once that gets
         inserts, until some update comes: old values are a setting of the whole changefeed."""
         by_table = self.applied.by_table
-        if any(found.updates for found in by_table.values()):
+        if any(counts.updates for counts in by_table.values()):
             return
         for name in names:
             if name not in self.may_hide and by_table.get(name, _NONE).inserts:

@@ -10,7 +10,7 @@ import structlog
 
 from bridge.errors import SourceError
 from bridge.model import PartitionId
-from bridge.pipeline.watching.sample import Sampler
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 
 COMMIT_SECONDS: Final = 5.0
@@ -29,7 +29,7 @@ class GroupOffsets:
 
     def __init__(self, source: Source, group: str) -> None:
         self._source, self._group = source, group
-        self._sampler: Sampler | None = None
+        self._reporter: StatusReporter | None = None
         self._committed: Mapping[PartitionId, int] = {}
         self._is_over = threading.Event()
         self._is_warned = False
@@ -45,9 +45,9 @@ class GroupOffsets:
         if self._group:
             self._thread.join(_END_SECONDS)
 
-    def report_on(self, sampler: Sampler) -> None:
+    def report_on(self, reporter: StatusReporter) -> None:
         """Sets whose progress is committed, from now on."""
-        self._sampler = sampler
+        self._reporter = reporter
 
     def _work(self) -> None:
         while not self._is_over.wait(COMMIT_SECONDS):
@@ -55,9 +55,9 @@ class GroupOffsets:
         self._commit()
 
     def _commit(self) -> None:
-        if self._sampler is None:
+        if self._reporter is None:
             return
-        offsets = {where: start.offset for where, start in self._sampler.committed.items()}
+        offsets = {where: start.offset for where, start in self._reporter.committed.items()}
         if offsets == self._committed:
             return
         try:

@@ -14,16 +14,14 @@ from pymysql.err import MySQLError
 
 from bridge.errors import OwnedError, TargetError
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
+from bridge.pipeline.steering.load_watch import KeptSession
 from bridge.pipeline.watching.status import StartReporter, Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 
 HEARTBEAT_SECONDS: Final = 5.0
-_TIMEOUT_SECONDS: Final = 10.0
-"""As of other sessions, but a heartbeat that comes late lets others take over."""
 _END_SECONDS: Final = 3.0
 _WORK: Final = "heartbeat"
 
@@ -47,14 +45,14 @@ class Heartbeat:
         on_status: Callable[[Status], None],
         seconds: float,
     ) -> None:
-        self._target, self._ownership, self._writer = target, ownership, writer
+        self._ownership, self._writer = ownership, writer
         self._on_status, self._seconds = on_status, seconds
         self._reporter: StatusReporter | StartReporter | None = None
         self._failure: BaseException | None = None
         self._end, self._wake = threading.Event(), threading.Event()
         self._steered: Mapping[str, Any] | None = None
         self._is_told = True
-        self._session: Session | None = None
+        self._session = KeptSession(target)
         self._is_logged = False
         self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
 
@@ -66,12 +64,11 @@ class Heartbeat:
         self._end.set()
         self._wake.set()
         self._thread.join(_END_SECONDS)
-        if self._thread.is_alive() or self._session is None:
+        if self._thread.is_alive() or not self._session.is_open:
             return  # the target does not answer
         with suppress(OwnedError):  # somebody else goes on: there is nothing left to say
             self._beat(self._read_status())
-        if self._session is not None:
-            self._session.close()
+        self._session.close()
 
     def report_on(self, reporter: StatusReporter | StartReporter) -> None:
         """Sets where the status comes from, from now on."""
@@ -134,20 +131,15 @@ class Heartbeat:
 
     def _beat(self, status: Status | None) -> None:
         try:
-            if self._session is None:
-                self._session = self._target.connect(autocommit=True, timeout_seconds=_TIMEOUT_SECONDS)
-            self._is_told = True
-            said = status.document() if status else {}
-            steered = {} if self._steered is None else {"steered": self._steered}
-            self._ownership.beat(self._session, self._writer.connections, orjson.dumps({**said, **steered}).decode())
+            with self._session.use() as session:
+                self._is_told = True
+                steered = {} if self._steered is None else {"steered": self._steered}
+                state = orjson.dumps({**(status.document() if status else {}), **steered}).decode()
+                self._ownership.beat(session, self._writer.connections, state)
             self._writer.end.answered(_WORK)
         except OwnedError:
             raise
         except Exception as error:  # noqa: BLE001  # a broken connection may raise anything; the next beat opens another
-            session, self._session = self._session, None
-            if session is not None:
-                with suppress(Exception):
-                    session.close()
             if not isinstance(error, MySQLError | OSError | TargetError):
                 self._log_once(error)
             self._writer.end.failed(_WORK, "refuses the login" if isinstance(error, TargetError) else trouble(error))

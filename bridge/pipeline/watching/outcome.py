@@ -17,7 +17,6 @@ class Outcome:
     applied_ts: None when the pipeline ended before its progress was known.
     seconds: from start to end.
     stream_seconds: from the start of Spark to the end; where the input ended before, from the first look at it.
-    stream_rows: the row changes that were applied in that time, with those of a transaction that was under way.
     apply_seconds: from the first transaction with row changes to the end.
     rest: row changes that were read and not applied, since they are at or above the last boundary.
     quarantined: messages and rows that were quarantined.
@@ -34,7 +33,6 @@ class Outcome:
     rows: int = 0
     seconds: float = 0.0
     stream_seconds: float = 0.0
-    stream_rows: int = 0
     apply_seconds: float = 0.0
     transactions: int = 0
     schema_changes: int = 0
@@ -53,35 +51,26 @@ BEFORE_PROGRESS: Final = Outcome(applied_ts=None, interrupted=True)
 """A stop came while the target, or the source, was waited for."""
 
 
-def outcome_of(
-    applier: Applier,
-    writer: Writer,
-    *,
-    seconds: float,
-    stream_seconds: float,
-    apply_seconds: float,
-    unmatched: tuple[str, ...],
-    interrupted: bool,
-) -> Outcome:
-    """Makes the outcome from the last applier and the writer; the other values are those of Outcome."""
+def outcome_of(applier: Applier, writer: Writer, began: float, reading: float, ended: float) -> Outcome:
+    """Makes the outcome of the last applier and the writer, as far as these know it.
+
+    began, reading, ended: when the pipeline began, when it began to read, and when it ended, by the applier's clock.
+    """
     order, counts = applier.order, applier.counts
     return Outcome(
         applied_ts=order.applied_ts,
         messages=counts.messages,
         rows=counts.rows,
-        seconds=seconds,
-        stream_seconds=stream_seconds,
-        stream_rows=counts.rows,
-        apply_seconds=apply_seconds,
+        seconds=ended - began,
+        stream_seconds=ended - reading,
+        apply_seconds=ended - (counts.applying_since or ended),
         transactions=writer.counts.transactions,
         schema_changes=writer.counts.schema_changes,
         rest=order.rows,
         late=counts.late.total(),
         quarantined=counts.quarantined,
         left_out={str(name): count for name, count in counts.left_out.items()},
-        unmatched=unmatched,
         until_reached=order.until_reached,
-        interrupted=interrupted,
         by_partition=order.by_partition,
         phases=writer.phases.seconds(),
     )

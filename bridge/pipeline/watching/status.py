@@ -32,24 +32,24 @@ class Status:
     """
 
     applied_ts: int
-    resolved_ts: int
-    source_lag: float | None
-    apply_lag: float | None
-    rows: int
-    rows_per_second: float
-    messages: int
-    messages_total: int
-    backlog_rows: int
-    late: int
-    repeated: int
-    left_out: int
-    quarantined: int
-    safe_mode: int
-    retries: int
-    target_away: float
-    source_away: float
-    phases: Mapping[str, float]
-    waiting_for: str
+    resolved_ts: int = 0
+    source_lag: float | None = None
+    apply_lag: float | None = None
+    rows: int = 0
+    rows_per_second: float = 0.0
+    messages: int = 0
+    messages_total: int = 0
+    backlog_rows: int = 0
+    late: int = 0
+    repeated: int = 0
+    left_out: int = 0
+    quarantined: int = 0
+    safe_mode: int = 0
+    retries: int = 0
+    target_away: float = 0.0
+    source_away: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    waiting_for: str = ""
     paused: bool = False
     by_transaction: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,23 +101,9 @@ class StartReporter:
         if not waiting_for:
             return None
         return Status(
-            applied_ts=self._applied_ts,
-            resolved_ts=0,
-            source_lag=None,
-            apply_lag=None,
-            rows=0,
-            rows_per_second=0.0,
-            messages=0,
-            messages_total=0,
-            backlog_rows=0,
-            late=0,
-            repeated=0,
-            left_out=0,
-            quarantined=0,
-            safe_mode=0,
+            self._applied_ts,
             retries=self._ends.target.retries,
             target_away=round(self._ends.target.away_seconds, 1),
             source_away=round(self._ends.source.away_seconds, 1),
-            phases={},
             waiting_for=waiting_for,
         )

@@ -1,15 +1,18 @@
-"""Makes the status of a running pipeline."""
+"""Makes the status of a running pipeline, and what else it publishes for those who watch it: plain values, of one
+moment."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from bridge.ends.end import Ends
+from bridge.model import Positions, TableName
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.watching.counts import Applied
+from bridge.pipeline.watching.counts import Applied, RowCounts
 from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_ms
 
@@ -18,8 +21,37 @@ QUIET_SECONDS: Final = 10.0
 is the age of the newest change, which also shows a sender that is late."""
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A running pipeline at one moment.
+
+    by_partition: applied in the order of the partitions.
+    positions: how far each partition was read, and its last boundary.
+    committed: where a restart would begin in each partition.
+    tables: row changes applied since the start, by table.
+    phases: where the time went since the start, in seconds (`bridge.ends.phases`).
+    backlog_bytes: what the row changes take that wait in memory.
+    away: which end is away, and since when; "" while both work.
+    retries: what was tried again since the start, by end and by what kept it from being done.
+    held: why nothing may be applied until the operator says so; "" otherwise.
+    """
+
+    status: Status
+    by_partition: bool
+    positions: Positions
+    committed: Positions
+    tables: Mapping[TableName, RowCounts]
+    phases: Mapping[str, float]
+    backlog_bytes: int
+    transactions: int
+    schema_changes: int
+    away: str
+    retries: Mapping[tuple[str, str], int]
+    held: str
+
+
 class StatusReporter:
-    """Makes the status from the applier and the writer."""
+    """Makes the status from the applier and the writer.  For one reader: the rates are those since its last status."""
 
     def __init__(self, applier: Applier, writer: Writer, ends: Ends, messages_total: int) -> None:
         self._applier, self._writer, self._ends, self._messages_total = applier, writer, ends, messages_total
@@ -62,6 +94,30 @@ class StatusReporter:
             by_transaction=dict(writer.by_transaction),
         )
 
+    @property
+    def committed(self) -> Positions:
+        """Where a restart would begin in each partition."""
+        return self._applier.committed
+
+    def sample(self) -> Sample:
+        """Takes a sample; may be called from any thread."""
+        applier, order, counts = self._applier, self._applier.order, self._writer.counts
+        applied = applier.counts.applied
+        return Sample(
+            status=self.status(applied),
+            by_partition=order.by_partition,
+            positions=dict(order.positions),
+            committed=applier.committed,
+            tables=applied.by_table,
+            phases=applier.phases.seconds(),
+            backlog_bytes=order.bytes_in_memory,
+            transactions=counts.transactions,
+            schema_changes=counts.schema_changes,
+            away=self._ends.waiting_for,
+            retries={(end.name, what): n for end in self._ends for what, n in dict(end.retries_for).items()},
+            held=applier.held,
+        )
+
     def _lags(self, applied: int, resolved: int) -> tuple[float | None, float | None]:
         """Gives the lag of the source and that of applying, in seconds.
 
@@ -76,3 +132,16 @@ class StatusReporter:
         if quiet < QUIET_SECONDS:
             return time.time() - tso_ms(resolved) / 1000 if resolved else None, behind
         return 0.0, max(quiet, behind or 0.0) if order.rows or behind else 0.0
+
+
+class Watcher(Protocol):
+    """Watches a pipeline from outside of it."""
+
+    def starting(self, ends: Ends) -> None:
+        """Sets the ends that are waited for while nothing can be applied yet."""
+
+    def report_on(self, reporter: StatusReporter) -> None:
+        """Sets where samples come from, from now on: after reading again, a pipeline has another applier."""
+
+    def close(self) -> None:
+        """Ends watching."""

@@ -43,8 +43,6 @@ class KafkaBatch:
         """The end (exclusive) of each range."""
         return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
 
-    offsets = ends
-
     @property
     def is_divisible(self) -> bool:
         """Whether it holds more than one message."""

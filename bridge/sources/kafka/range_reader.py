@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, TypeVar
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -22,13 +24,13 @@ from bridge.sources.kafka.read_errors import HARMLESS, SILENCE_SECONDS, refusal_
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
 from bridge.sources.message_lots import LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
 from bridge.sources.part_size import FEW
-from bridge.sources.prefetch import prefetched
 
 _REQUEST_BYTES: Final = 16 << 20
 """About how many bytes one request asks for, judged by the size of the messages before it."""
 _GROWTH: Final = 8
 """The next request asks for at most so many times the number of messages that were received: they may be larger."""
 _POLL_SECONDS: Final = 0.2
+_T = TypeVar("_T")
 ISOLATION: Final = "read_committed"
 """The same for all clients: one looks up the ends of ranges that others read."""
 
@@ -96,25 +98,27 @@ class RangeReader:
         Returns each range with what was received from its start on: all of it, or less where messages are large or do
         not come at once, and nothing where the ranges are not read together.
         """
-        left = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
-        received: dict[PartitionId, list[Any]] = {where: [] for where in left}
-        if not (1 < len(ranges) == len(left) and sum(wanted.size for wanted in ranges) <= FEW):
+        open_ranges = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
+        received: dict[PartitionId, list[Any]] = {where: [] for where in open_ranges}
+        if not (1 < len(ranges) == len(open_ranges) and sum(wanted.size for wanted in ranges) <= FEW):
             return [(wanted, []) for wanted in ranges]
         self._assign(*ranges)
         count = size = 0
         last_progress = time.monotonic()
         # A partition that is written to gives messages beyond its range for ever, also while another one gives none.
-        while left and size < LOT_BYTES and time.monotonic() - last_progress < _POLL_SECONDS:
-            most = sum(rest.size for rest in left.values())
+        while open_ranges and size < LOT_BYTES and time.monotonic() - last_progress < _POLL_SECONDS:
+            most = sum(rest.size for rest in open_ranges.values())
             for message in self._consumer.consume(min(self._max_request, most), timeout=_POLL_SECONDS):
                 where = (message.topic(), message.partition())
-                if where in left:
+                if where in open_ranges:
                     received[where].append(message)
-                    left[where] = left[where]._replace(start=_next_offset([message], left[where].start))
+                    open_ranges[where] = open_ranges[where]._replace(
+                        start=_next_offset([message], open_ranges[where].start)
+                    )
                     if message.error() is None:
                         count, size = count + 1, size + len(message.value() or b"")
                         last_progress = time.monotonic()
-            left = {where: rest for where, rest in left.items() if rest.size}
+            open_ranges = {where: rest for where, rest in open_ranges.items() if rest.size}
             self._adapt_request_size(max(1, count), size)
         self._consumer.unassign()
         return [(wanted, received[wanted.topic, wanted.partition]) for wanted in ranges]
@@ -166,6 +170,39 @@ class RangeReader:
         if not errors and (not received or received[-1].offset() < wanted.end):
             return received
         return [message for message in received if message.error() is None and message.offset() < wanted.end]
+
+
+def prefetched(items: Iterator[_T], name: str) -> Generator[_T]:
+    """Yields the items; a thread of this name makes the next one while the caller uses the present one.
+
+    A daemon, which a pool's thread is not: one that waits for a broker which is silent must not keep the process from
+    ending.
+    """
+    wanted: SimpleQueue[bool] = SimpleQueue()
+    coming: SimpleQueue[tuple[_T | None, BaseException | None]] = SimpleQueue()
+
+    def make() -> None:
+        while wanted.get():
+            try:
+                coming.put((next(items, None), None))
+            except BaseException as error:  # noqa: BLE001  # raised again where the item is used
+                coming.put((None, error))
+
+    thread = Thread(target=make, name=name, daemon=True)
+    thread.start()
+    try:
+        wanted.put(True)
+        while True:
+            item, error = coming.get()
+            if error is not None:
+                raise error
+            if item is None:
+                return
+            wanted.put(True)
+            yield item
+    finally:
+        wanted.put(False)
+        thread.join()
 
 
 def _columns(wanted: OffsetRange, received: list[Any]) -> Messages:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
-from typing import Any, TypeVar
+from itertools import islice
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -15,16 +15,14 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.sources.chunk_stream import ChunkStream
-from bridge.sources.kafka.acls import NEEDED, Acls, may_not
+from bridge.sources.kafka.acls import Acls
 from bridge.sources.kafka.batches import KafkaBatch
 from bridge.sources.kafka.client import check_login, client
 from bridge.sources.kafka.group_offsets import commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
-from bridge.sources.kafka.read_errors import AWAY, UNKNOWN_TOPIC, unknown_topic_error
-from bridge.sources.kafka.schema_headers import key_and_value
-from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
+from bridge.sources.kafka.topic_guard import read_compacted, read_topics
 from bridge.sources.source import (
     Extent,
     Guard,
@@ -32,17 +30,14 @@ from bridge.sources.source import (
     Message,
     MicroBatch,
     Pacing,
-    Session,
     TopicNow,
     within_sample_bytes,
 )
 
-_T = TypeVar("_T")
-_TIMEOUT_SECONDS = 15
 _ENDS_SECONDS = 10.0
-_GREETING_SECONDS = 3
 _MESSAGES_PER_READ = 1000
-_SAMPLE_SECONDS = 5
+_COMPLAINTS = 100
+_EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class KafkaSource:
@@ -60,6 +55,8 @@ class KafkaSource:
         self._properties = {"isolation.level": ISOLATION, **properties}
         self.acls = Acls.of({**properties, "bootstrap.servers": bootstrap_servers})
         self._committer: Consumer | None = None
+        self._complaints: deque[KafkaError] = deque(maxlen=_COMPLAINTS)
+        """What the client has said last, since Kafka answered."""
 
     def __str__(self) -> str:
         return f"Kafka {self._servers}, topic {', '.join(self._topics)}"
@@ -69,24 +66,24 @@ class KafkaSource:
         check_login(self._properties)
         _ = self._admin
 
-    def extents(self, spark: Session | None = None) -> dict[PartitionId, Extent]:
-        """Looks up every partition of the topics and its present offsets; SourceError when Kafka does not answer."""
-        del spark
-        with self._consumer() as consumer:
-            return self._extents(consumer)
-
-    def _extents(self, consumer: Any) -> dict[PartitionId, Extent]:
-        wheres = [(topic, number) for topic in self._topics for number in self._partitions(consumer, topic)]
-        marks = (consumer.get_watermark_offsets(TopicPartition(*where), timeout=_TIMEOUT_SECONDS) for where in wheres)
-        return {where: Extent(*offsets) for where, offsets in zip(wheres, marks, strict=True)}
+    def extents(self) -> dict[PartitionId, Extent]:
+        """Looks up every partition of the topics and its present offsets; raises what `topics` and `ends` raise."""
+        wheres = [(topic, number) for topic, now in self.topics().items() for number in range(now.partitions)]
+        lows, highs = (self._offsets(wheres, which) for which in (_EARLIEST, _LATEST))
+        return {where: Extent(lows[where], highs[where]) for where in wheres}
 
     def topics(self) -> dict[str, TopicNow]:
-        """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises."""
-        return read_topics(self._admin, list(self._topics), self.acls)
-
-    def operations(self) -> dict[str, frozenset[str]]:
-        """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
-        return read_operations(self._admin, list(self._topics), self.acls)
+        """Asks Kafka to describe the topics, each time again; raises what `topic_guard.read_topics` raises, and
+        SourceError where Kafka refuses the login or the TLS handshake."""
+        try:
+            topics = read_topics(self._admin, list(self._topics), self.acls)
+        except SourceError as error:
+            self._admin.poll(0)  # calls error_cb, which tells why
+            if refusal := self._refusal():
+                raise refusal from error
+            raise
+        self._complaints.clear()
+        return topics
 
     def compacted(self) -> list[str]:
         """Asks Kafka which topics it compacts (`topic_guard.read_compacted`)."""
@@ -96,9 +93,12 @@ class KafkaSource:
         """Asks for the offset after the last message that can be read, of each of these partitions; with the isolation
         level `read_committed`, that is before a partition's first open transaction.  UnansweredError when Kafka does
         not answer."""
+        return self._offsets(partitions, _LATEST)
+
+    def _offsets(self, partitions: Iterable[PartitionId], which: OffsetSpec) -> dict[PartitionId, int]:
         committed = self._properties["isolation.level"] == "read_committed"
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {TopicPartition(*where): OffsetSpec.latest() for where in partitions}  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(*where): which for where in partitions}
         if not asked:
             return {}
         try:
@@ -134,16 +134,12 @@ class KafkaSource:
         return KafkaBatch(ranges, self._client_properties())
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """Reads up to `count` messages from the beginning of the partitions."""
-        with self._consumer() as consumer:
-            extents = self._extents(consumer).items()
-            starts = [TopicPartition(*where, extent.low) for where, extent in extents if extent.high > extent.low]
-            if not starts:
-                return []
-            consumer.assign(starts)
-            return list(within_sample_bytes(map(key_and_value, _polled(consumer, count, _SAMPLE_SECONDS))))
+        """Reads up to `count` messages from the beginning of the partitions, one after the other."""
+        with closing(self.heads(count)) as heads:
+            pairs = (pair for _, messages in heads for pair in messages)
+            return list(within_sample_bytes(islice(pairs, count)))
 
-    def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+    def heads(self, count: int) -> Generator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         """Reads the first messages of each partition with a client of its own."""
         return self._parts(lambda extent: Extent(extent.low, min(extent.low + count, extent.high)))
 
@@ -151,7 +147,7 @@ class KafkaSource:
         """Reads the last messages of each partition with a client of its own."""
         return self._parts(lambda extent: Extent(max(extent.low, extent.high - count), extent.high))
 
-    def _parts(self, part: Callable[[Extent], Extent]) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
+    def _parts(self, part: Callable[[Extent], Extent]) -> Generator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         wheres = {where: part(extent) for where, extent in self.extents().items()}
         with closing(RangeReader(dict(self._client_properties()))) as reader:
             for where, wanted in wheres.items():
@@ -185,88 +181,15 @@ class KafkaSource:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return client(AdminClient, {**self._properties, "bootstrap.servers": self._servers, "log_level": 0})
+        settings = {"bootstrap.servers": self._servers, "log_level": 0, "error_cb": self._complaints.append}
+        return client(AdminClient, {**self._properties, **settings})
 
-    @contextmanager
-    def _consumer(self) -> Iterator[Any]:
-        """Opens a client for metadata and for single messages; SourceError when Kafka does not answer."""
-        complaints: list[KafkaError] = []
-        settings = {
-            "bootstrap.servers": self._servers,
-            "group.id": "bridge-metadata",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": 10,  # the messages are there, or there are none
-            "queued.max.messages.kbytes": 16 * 1024,
-            "log_level": 0,
-            "error_cb": complaints.append,
-        }
-        consumer = client(Consumer, {**self._properties, **settings})
-        try:
-            self._greet(consumer, complaints)
-            yield consumer
-        except KafkaException as error:
-            raise self._unreachable(error.args[0].str(), complaints) from error
-        finally:
-            consumer.close()
-
-    def _greet(self, consumer: Any, complaints: Iterable[KafkaError]) -> None:
-        """Waits for the first answer of Kafka, for 15 s at most.
-
-        Stops earlier when Kafka has refused the login or the TLS handshake: the client itself would try again forever.
-        """
-        until = time.monotonic() + _TIMEOUT_SECONDS
-        while True:
-            try:
-                consumer.list_topics(self._topics[0], timeout=_GREETING_SECONDS)
-            except KafkaException:
-                consumer.poll(0)  # calls error_cb, which tells why
-                if time.monotonic() > until or any(map(_refusal_fix, complaints)):
-                    raise
-            else:
-                return
-
-    def _partitions(self, consumer: Any, topic: str) -> list[int]:
-        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_SECONDS).topics[topic]
-        code = None if metadata.error is None else metadata.error.code()
-        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            raise may_not(NEEDED, topic, self.acls)
-        if code in UNKNOWN_TOPIC:
-            raise unknown_topic_error(topic, consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics)
-        if code is not None or not metadata.partitions:
-            why = "it has no partitions" if metadata.error is None else metadata.error.str()
-            raise (UnansweredError if code in AWAY else SourceError)(
-                f"the topic {topic!r} cannot be read: {why}",
-                where=self._servers,
-                fix="check --topic and the rights of the Kafka user",
-            )
-        return sorted(metadata.partitions)
-
-    def _unreachable(self, words: str, complaints: Iterable[KafkaError]) -> SourceError:
-        for complaint in complaints:
+    def _refusal(self) -> SourceError | None:
+        """Makes the error of a login or a TLS handshake that failed, if one has: the client tries it for ever."""
+        for complaint in self._complaints:
             if fix := _refusal_fix(complaint):
                 return SourceError(f"Kafka refuses the connection: {complaint.str()}", where=self._servers, fix=fix)
-        return UnansweredError(
-            f"Kafka does not answer: {words}",
-            where=self._servers,
-            fix="check --bootstrap-servers, that Kafka runs, and that security.protocol in [source.kafka] is the one of"
-            " that port",
-        )
-
-
-def _polled(consumer: Any, count: int, seconds: float) -> Iterator[Any]:
-    """Polls up to `count` messages, as many as there are and come within `seconds`; one at a time, since they may be
-    large."""
-    until = time.monotonic() + seconds
-    wanted = len(consumer.assignment())
-    ended: set[PartitionId] = set()
-    while count > 0 and len(ended) < wanted and (left := until - time.monotonic()) > 0:
-        message = consumer.poll(left)
-        if message is not None and message.error() is None:
-            yield message
-            count -= 1
-        elif message is not None and message.error().code() == KafkaError._PARTITION_EOF:
-            ended.add((message.topic(), message.partition()))
+        return None
 
 
 def _refusal_fix(complaint: KafkaError) -> str:

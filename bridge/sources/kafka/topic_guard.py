@@ -39,19 +39,11 @@ def read_topics(admin: AdminClient, topics: list[str], acls: Acls) -> dict[str, 
     Raises SourceError for a topic that does not exist or may not be described, UnansweredError when Kafka does not
     answer.
     """
-    described = _described(admin, topics, acls)
+    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
+    described = {topic: _description(admin, topic, future, acls) for topic, future in futures.items()}
     return {
         topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
     }
-
-
-def read_operations(admin: AdminClient, topics: list[str], acls: Acls) -> dict[str, frozenset[str]]:
-    """Asks Kafka what the user may do with each topic (KIP-430); raises the same errors.
-
-    A broker that knows no such question (before 2.3) gives no operation.
-    """
-    described = _described(admin, topics, acls, include_authorized_operations=True)
-    return {topic: frozenset(one.name for one in now.authorized_operations or ()) for topic, now in described.items()}
 
 
 def read_compacted(admin: AdminClient, topics: list[str]) -> list[str]:
@@ -66,12 +58,7 @@ def read_compacted(admin: AdminClient, topics: list[str]) -> list[str]:
     return sorted(compacted)
 
 
-def _described(admin: AdminClient, topics: list[str], acls: Acls, **options: bool) -> dict[str, Any]:
-    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS, **options)
-    return {topic: _description(topic, future, acls) for topic, future in futures.items()}
-
-
-def _description(topic: str, answer: Any, acls: Acls) -> Any:
+def _description(admin: AdminClient, topic: str, answer: Any, acls: Acls) -> Any:
     try:
         return answer.result()
     except KafkaException as error:
@@ -79,12 +66,13 @@ def _description(topic: str, answer: Any, acls: Acls) -> Any:
         if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise may_not(NEEDED, topic, acls) from error
         if code in UNKNOWN_TOPIC:
-            raise unknown_topic_error(topic, ()) from error
+            raise unknown_topic_error(topic, admin.list_topics(timeout=_TIMEOUT_SECONDS).topics) from error
         kind = SourceError if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else UnansweredError
         raise kind(
-            f"Kafka does not describe the topics: {error.args[0].str()}",
-            where=topic,
-            fix="check that Kafka answers, and that its user may describe them",
+            f"Kafka does not answer: {error.args[0].str()}",
+            where=acls.servers,
+            fix="check --bootstrap-servers, that Kafka runs and its user may describe the topics, and that"
+            " security.protocol in [source.kafka] is the one of that port",
         ) from error
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
@@ -19,21 +18,22 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from bridge.config import RegistrySection
-from bridge.errors import UsageError
-from bridge.events import SEP, Kind
-from bridge.protocols import DecodeOptions, Decoder, in_json, make_decoder, recognise, require_protocol
+from bridge.config import Settings, SourceSection
+from bridge.errors import SettingsError, UsageError
+from bridge.events import EVENT_SCHEMA, SEP, Kind
+from bridge.protocols import DecodeOptions, Decoder, make_decoder, recognise
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.values.untyped import split_forms
 from bridge.registry.client import SchemaRegistry
-from bridge.rows.grouping import distinct
 from bridge.secret_settings import refuse_secrets, resolve
+from bridge.settings.problems import Place, problem
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.kafka.offset_planner import planned
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.message_lots import joined_lots, latest_ms
+from bridge.sources.plain_sample import plain_sample
 from bridge.sources.source import Message
 from bridge.spark.source.plans import Offsets, flat, nested
 
@@ -56,8 +56,14 @@ _KINDS: Final = {
     for kind in (Kind.INSERT, Kind.UPDATE, Kind.DELETE, Kind.SCHEMA_CHANGE, Kind.BOUNDARY, Kind.BAD)
 }
 _MAP: Final = pa.map_(pa.string(), pa.string())
+_ROWS: Final = pa.schema(
+    [(name, EVENT_SCHEMA.field(name).type) for name in ("topic", "partition", "offset", "index")]
+    + [("kind", pa.string())]
+    + [(name, EVENT_SCHEMA.field(name).type) for name in ("commit_ts", "schema", "table")]
+    + [("before", _MAP), ("after", _MAP)]
+    + [(name, EVENT_SCHEMA.field(name).type) for name in ("text", "by_time")]
+)
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_ZERO: Final = "0"
 
 
 def event_rows(events: pa.Table) -> pa.Table:
@@ -65,50 +71,34 @@ def event_rows(events: pa.Table) -> pa.Table:
     shown are left out."""
     events = events.filter(pc.is_in(events["kind"], pa.array(list(map(int, _KINDS)), pa.int8())))
     events = events.sort_by([(name, "ascending") for name in ("topic", "partition", "offset", "index")])
-    events = events.combine_chunks()
-    kinds = pa.array([_KINDS.get(Kind(number), "") for number in range(1, 1 + max(Kind))])
-    is_row = pc.less_equal(events["kind"], int(Kind.DELETE))
-    is_told = pc.is_in(events["kind"], pa.array([int(Kind.SCHEMA_CHANGE), int(Kind.BAD)], pa.int8()))
-    named = [(name, events[name]) for name in ("topic", "partition", "offset", "index")]
-    named += [("kind", kinds.take(pc.subtract(events["kind"].cast(pa.int64()), 1)))]
-    named += [(name, events[name]) for name in ("commit_ts", "schema", "table")]
-    named += [(name, _maps(events, name, is_row)) for name in ("before", "after")]
-    named += [("text", pc.if_else(is_told, events["text"], None)), ("by_time", events["by_time"])]
-    return pa.table(dict(named))
+    return pa.Table.from_pylist(list(map(_row_of, events.to_pylist())), _ROWS)
 
 
-def _maps(events: pa.Table, image: str, is_row: pa.ChunkedArray) -> pa.Array:
-    """Gives the images of rows as maps from column names to texts; null where there is none."""
-    images = pc.if_else(is_row, events[image], None).combine_chunks()
-    has_image = pc.is_valid(images).to_numpy(zero_copy_only=False)
-    kinds, kind_of = distinct(events.select(["columns"]).filter(pa.array(has_image)), ("columns",))
-    names = [split_forms(columns)[0].split(SEP) for (columns,) in kinds]
-    counts = np.zeros(len(images) + 1, np.int32)
-    counts[1:][has_image] = np.array([len(one) for one in names], np.int32)[kind_of] if names else 0
-    keys = pa.array(names, pa.list_(pa.string())).take(pa.array(kind_of)).flatten()
-    values = pc.split_pattern(images.drop_null(), SEP).flatten()
-    mask = pa.array(np.append(~has_image, False))
-    offsets = pa.array(np.cumsum(counts, dtype=np.int32), mask=mask.to_numpy(zero_copy_only=False))
-    return pa.MapArray.from_arrays(offsets, keys, texts(values)).cast(_MAP)
+def _row_of(event: dict[str, Any]) -> dict[str, Any]:
+    kind = Kind(event["kind"])
+    columns = event["columns"] if kind <= Kind.DELETE else None
+    images = {image: _by_column(columns, event[image]) for image in ("before", "after")}
+    text = event["text"] if kind in {Kind.SCHEMA_CHANGE, Kind.BAD} else None
+    return {**event, **images, "kind": _KINDS[kind], "text": text}
 
 
-def texts(literals: pa.Array) -> pa.Array:
-    """Gives the texts of SQL literals (`protocols.values.literals`): NULL becomes null, quotation marks and escapes go,
-    bytes stay hexadecimal, and numbers lose the exponent that only tells that they are floating-point numbers."""
-    is_text = pc.starts_with(literals, "'")
-    is_binary = pc.starts_with(literals, "x'")
-    inner = pc.utf8_slice_codeunits(literals, 1, -1)
-    if pc.any(has_escape := pc.and_(is_text, pc.match_substring(inner, "\\"))).as_py():
-        unescaped = [_ESCAPE.sub(_unescaped, text) for text in inner.filter(has_escape).to_pylist()]
-        inner = pc.replace_with_mask(inner, has_escape, pa.array(unescaped, pa.string()))
-    binary = pc.binary_join_element_wise("0x", pc.utf8_slice_codeunits(literals, 2, -1), "")
-    number = pc.replace_substring_regex(literals, r"e0$", "")
-    plain = pc.if_else(pc.equal(literals, "NULL"), pa.scalar(None, pa.string()), number)
-    return pc.if_else(is_text, inner, pc.if_else(is_binary, binary, plain))
+def _by_column(columns: str | None, image: str | None) -> list[tuple[str, str | None]] | None:
+    """Gives the image of a row as texts by column; None where there is none."""
+    if columns is None or image is None:
+        return None
+    return list(zip(split_forms(columns)[0].split(SEP), map(text_of, image.split(SEP)), strict=True))
 
 
-def _unescaped(escape: re.Match[str]) -> str:
-    return "\0" if escape[1] == _ZERO else escape[1]
+def text_of(literal: str) -> str | None:
+    """Gives the text of an SQL literal (`protocols.values.literals`): NULL becomes None, quotation marks and escapes
+    go, bytes stay hexadecimal, and numbers lose the exponent that only tells that they are floating-point numbers."""
+    if literal == "NULL":
+        return None
+    if literal.startswith("x'"):
+        return f"0x{literal[2:-1]}"
+    if literal.startswith("'"):
+        return _ESCAPE.sub(lambda escape: "\0" if escape[1] == "0" else escape[1], literal[1:-1])
+    return literal.removesuffix("e0")
 
 
 NAME: Final = "bridge"
@@ -117,98 +107,81 @@ _REGISTRY: Final = "source.registry."
 _SAMPLE: Final = 200
 _UNLIMITED: Final = 1 << 62
 _EARLIEST, _LATEST = "earliest", "latest"
+_SETTINGS: Final = ("bootstrap_servers", "topic", "input", "protocol", "timezone")
 
 
 @dataclass(frozen=True)
 class SourceOptions:
     """The options of the data source.
 
-    kafka, registry: properties of the Kafka client, and settings of the schema registry; secret ones as references
-        (`env:NAME`, `file:PATH`), since Spark shows options in plans, event logs and its UI.
+    given: those that are settings, too.  Secret ones are references (`env:NAME`, `file:PATH`), since Spark shows
+        options in plans, event logs and its UI; they are read where the settings are asked for.
     most: the most messages of a micro-batch, None for no limit.
     """
 
-    bootstrap_servers: str = ""
-    topics: tuple[str, ...] = ()
-    input: str = ""
-    protocol: str = "auto"
-    timezone: str | None = None
-    starting_offsets: str = _EARLIEST
-    most: int | None = None
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    registry: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str]
+    starting_offsets: str
+    most: int | None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
         """Reads and checks options, as Spark gives them; UsageError for one that is missing, unknown or secret."""
-        given = {name: value for name, value in options.items() if not name.startswith((_KAFKA, _REGISTRY))}
-        kafka, registry = (
-            {name.removeprefix(start): value for name, value in options.items() if name.startswith(start)}
-            for start in (_KAFKA, _REGISTRY)
-        )
-        refuse_secrets({"source": {"kafka": kafka}, "spark": registry}, "an option of the data source")
-        given.pop("path", None)
-        read = cls(
-            given.pop("bootstrap_servers", ""),
-            tuple(filter(None, map(str.strip, given.pop("topic", "").split(",")))),
-            given.pop("input", ""),
-            given.pop("protocol", "auto"),
-            given.pop("timezone", None),
-            given.pop("starting_offsets", _EARLIEST),
-            _count(given.pop("max_messages_per_batch", None)),
-            kafka,
-            registry,
-        )
-        if given:
-            known = "bootstrap_servers, topic, input, protocol, timezone, starting_offsets, max_messages_per_batch"
+        given = {name: value for name, value in options.items() if name != "path"}
+        starting_offsets = given.pop("starting_offsets", _EARLIEST)
+        own = cls(given, starting_offsets, _count(given.pop("max_messages_per_batch", None)))
+        if unknown := [name for name in given if name not in _SETTINGS and not name.startswith((_KAFKA, _REGISTRY))]:
             raise UsageError(
-                f"the data source has no option {', '.join(given)}",
-                fix=f"known are {known}, {_KAFKA}* and {_REGISTRY}*",
+                f"the data source has no option {', '.join(unknown)}",
+                fix=f"known are {', '.join(_SETTINGS)}, starting_offsets, max_messages_per_batch, {_KAFKA}* and"
+                f" {_REGISTRY}*",
             )
-        if bool(read.input) == bool(read.bootstrap_servers and read.topics):
+        properties = {"source": {"kafka": own._below(_KAFKA)}, "spark": own._below(_REGISTRY)}
+        refuse_secrets(properties, "an option of the data source")
+        if starting_offsets not in {_EARLIEST, _LATEST}:
+            raise UsageError(f"starting_offsets is {starting_offsets!r}", fix=f"give {_EARLIEST} or {_LATEST}")
+        source = own.settings.source
+        source.registry.registry()
+        if bool(source.input) == bool(source.bootstrap_servers and source.topics):
             raise UsageError(
                 "the data source needs something to read", fix="give bootstrap_servers and topic, or input (files)"
             )
-        if read.starting_offsets not in {_EARLIEST, _LATEST}:
-            raise UsageError(f"starting_offsets is {read.starting_offsets!r}", fix=f"give {_EARLIEST} or {_LATEST}")
-        require_protocol(read.protocol)
-        read.schemas()
-        return read
+        return own
 
-    def schemas(self) -> SchemaRegistry | None:
-        """Makes the schema registry; None without one.  Raises UsageError for settings that are wrong."""
-        given: dict[str, Any] = resolve(dict(self.registry), "source.registry")
-        try:
-            return RegistrySection(**given).registry()
-        except ValidationError as error:
-            wrong = ", ".join(_REGISTRY + str(one["loc"][0]) for one in error.errors())
-            raise UsageError(f"the data source cannot use {wrong}", fix="see [source.registry]") from None
+    def _below(self, section: str) -> dict[str, str]:
+        return {name.removeprefix(section): text for name, text in self.given.items() if name.startswith(section)}
 
     @property
-    def properties(self) -> dict[str, str]:
-        """The properties of the Kafka client, with the secrets that they refer to."""
-        return resolve(dict(self.kafka), "source.kafka")
+    def settings(self) -> Settings:
+        """The settings that the options are, with the secrets that they refer to; UsageError for what is wrong."""
+        source = {
+            "bootstrap_servers": self.given.get("bootstrap_servers", ""),
+            "topics": tuple(filter(None, map(str.strip, self.given.get("topic", "").split(",")))),
+            "input": self.given.get("input", ""),
+            "kafka": self._below(_KAFKA),
+            "registry": resolve(dict(self._below(_REGISTRY)), "source.registry"),
+        }
+        meaning = {name: self.given[name] for name in ("protocol", "timezone") if name in self.given}
+        try:
+            return Settings.model_validate({"source": source, **meaning})
+        except ValidationError as error:
+            origins: Mapping[Place, str] = {(name,): "an option of the data source" for name in ("source", *meaning)}
+            raise SettingsError(problem(details, origins) for details in error.errors(include_url=False)) from None
 
-    def source(self) -> KafkaSource | CaptureSource:
-        """Makes the source of messages."""
-        if self.input:
-            return CaptureSource(self.input)
-        return KafkaSource(self.bootstrap_servers, self.topics, self.properties)
-
-    def kafka_source(self) -> KafkaSource:
+    def kafka(self) -> KafkaSource:
         """Makes the source of messages, which must be Kafka."""
-        source = self.source()
-        if not isinstance(source, KafkaSource):
+        source = self.settings.source
+        if source.input:
             raise UsageError(
                 "capture files are read as a whole, not as a stream", fix="use spark.read, or give bootstrap_servers"
             )
-        return source
+        return KafkaSource(source.bootstrap_servers, source.topics, source.client_properties)
 
     def protocol_of(self, source: KafkaSource | CaptureSource) -> str:
         """Gives the protocol of the messages; UsageError where a sample does not tell it."""
-        if self.protocol != "auto":
-            return self.protocol
-        return recognise(in_json(source.sample(_SAMPLE), self.schemas()))[0]
+        settings = self.settings
+        if settings.protocol != "auto":
+            return settings.protocol
+        return recognise(plain_sample(source, _SAMPLE, settings.source.registry.registry()))[0]
 
 
 def _count(text: str | None) -> int | None:
@@ -260,9 +233,9 @@ class EventReader(DataSourceReader):
 
     def partitions(self) -> Sequence[_Task]:
         """Plans a task for each partition that holds messages; one for all files."""
-        source = self._options.source()
-        if isinstance(source, CaptureSource):
-            return [_Task(self._options.protocol_of(source), None)]
+        if path := self._options.settings.source.input:
+            return [_Task(self._options.protocol_of(CaptureSource(path)), None)]
+        source = self._options.kafka()
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in source.extents().items()]
         ranges = [wanted for wanted in ranges if wanted.size]
         return [_Task(self._options.protocol_of(source), wanted) for wanted in ranges] if ranges else []
@@ -325,7 +298,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _kafka(self) -> KafkaSource:
         if self._source is None:
-            self._source = self._options.kafka_source()
+            self._source = self._options.kafka()
         return self._source
 
     def __getstate__(self) -> dict[str, Any]:
@@ -338,15 +311,16 @@ def _events(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordB
     runs one task without a plan."""
     if not isinstance(task, _Task):
         return
-    decoder = _decoder(task.protocol, options.timezone, options.schemas())
-    for messages in _messages(options, task.wanted):
+    settings = options.settings
+    decoder = _decoder(task.protocol, settings.timezone, settings.source.registry.registry())
+    for messages in _messages(settings.source, task.wanted):
         yield from event_rows(decode_messages(decoder, messages)).to_batches()
 
 
-def _messages(options: SourceOptions, wanted: OffsetRange | None) -> Iterable[Messages]:
+def _messages(source: SourceSection, wanted: OffsetRange | None) -> Iterable[Messages]:
     if wanted is None:
-        return joined_lots(map(_one, CaptureSource(options.input).messages(None, None)))
-    properties = {**options.properties, "bootstrap.servers": options.bootstrap_servers}
+        return joined_lots(map(_one, CaptureSource(source.input).messages(None, None)))
+    properties = {**source.client_properties, "bootstrap.servers": source.bootstrap_servers}
     return process_reader(tuple(sorted(properties.items()))).read([wanted])
 
 

@@ -113,7 +113,7 @@ class LogVerification:
         tables = self._options.tables
         options = self._settings.decode_options(tables if tables.rules else None)
         decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
-        self._extents = self._source.extents(lambda: spark)
+        self._extents = self._source.extents()
         return Log(spark, self._source.everything(self._extents), decode, folder)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:

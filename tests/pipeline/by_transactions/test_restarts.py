@@ -13,9 +13,9 @@ import pytest
 
 from bridge.errors import SourceError
 from bridge.events import Kind
-from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
@@ -83,12 +83,9 @@ def order_of(
         progress,
         starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
         TOPIC,
-        IdlePolicy(10, lambda _: ends()),
         bank.changes_between,
-        tables=TableFilter(),
-        counts=Counts(),
-        grace_seconds=60,
-        clock=clock or Clock(),
+        ApplierConfig(idle=IdlePolicy(10, lambda _: ends()), grace_seconds=60, clock=clock or Clock()),
+        Counts(),
     )
 
 

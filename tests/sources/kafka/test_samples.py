@@ -7,17 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from bridge.local import Kafka
-from bridge.sources.kafka import source as module
 from bridge.sources.kafka.source import KafkaSource
 from tests.support.producers import ordered_producer
 
 
 @pytest.mark.timeout(60)
-def test_a_sample_ends_where_the_partitions_do(
-    kafka: Kafka, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_ends_where_the_partitions_do(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Nobody waits for more messages than there are: a small topic took five seconds of each start."""
-    monkeypatch.setattr(module, "_SAMPLE_SECONDS", 600)
     name = topic(4)
     producer = ordered_producer(kafka.bootstrap_servers)
     for number in range(5):
