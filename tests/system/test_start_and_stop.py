@@ -376,7 +376,7 @@ def test_an_end_that_is_away_at_the_start_is_waited_for(
 
 def test_an_unreachable_kafka_ends_with_3(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that names the address."""
-    monkeypatch.setattr("bridge.sources.kafka.source._TIMEOUT_SECONDS", 2)
+    monkeypatch.setattr("bridge.sources.kafka.topic_guard._TIMEOUT_SECONDS", 2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"

@@ -102,7 +102,7 @@ def nowhere(*_: object) -> str:
 
 
 def no_broker(setup: Setup) -> None:
-    setup.patch.setattr("bridge.sources.kafka.source._TIMEOUT_SECONDS", 1)
+    setup.patch.setattr("bridge.sources.kafka.topic_guard._TIMEOUT_SECONDS", 1)
     setup.flags.update({"--input": "", "--bootstrap-servers": nowhere(), "--topic": "t"})
 
 
