@@ -205,7 +205,7 @@ class LogVerification:
         names = [name for name in present if name_key(name) in wanted or name_key(name) in changed]
         for name, definition in load_definitions(self._look, names).items():
             has_earlier_rows = name_key(name) in have_earlier_rows
-            covered_groups = covered.get(name_key(name), [])
+            covered_groups = [] if name_key(name) in self._ambiguous else covered.get(name_key(name), [])
             table = self._planned(
                 len(tables), definition, covered_groups, coverage.of(name), plan, has_earlier_rows=has_earlier_rows
             )
