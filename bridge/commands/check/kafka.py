@@ -65,30 +65,24 @@ class SourceFacts:
 
 def gather(source: Any) -> SourceFacts:
     """Reads from the source, and from Kafka what its user may do."""
-    # The first question finds out whether Kafka answers at all.
-    extents = source.extents() if source.is_kafka else {}
-    partitions, operations = _look_at_topics(source) if source.is_kafka else ({}, {})
+    topics = source.topics()  # finds out whether Kafka answers at all
+    operations = source.operations() if source.is_kafka else {}
     readable = not any(map(_lacks, operations.values()))
     heads = source.heads(HEAD_MESSAGES) if readable else ()
     tails = source.tails(TAIL_MESSAGES) if readable else ()
     return SourceFacts(
         str(source),
         source.is_kafka,
-        partitions,
+        {topic: now.partitions for topic, now in topics.items()} if source.is_kafka else {},
         operations,
         {where: tuple(within_sample_bytes(messages)) for where, messages in heads},
         {where: tuple(messages) for where, messages in tails},
         round(time.time() * 1000),
         source.acls if source.is_kafka else Acls(),
         source.compacted(),
-        ids_of(source.topics()),
-        extents,
+        ids_of(topics),
+        source.extents() if source.is_kafka else {},
     )
-
-
-def _look_at_topics(source: Any) -> tuple[dict[str, int], dict[str, frozenset[str]]]:
-    """Asks Kafka for the topics' partitions, and for what its user may do."""
-    return {topic: now.partitions for topic, now in source.topics().items()}, source.operations()
 
 
 def judge(facts: SourceFacts) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from bridge.sources.kafka.group_offsets import commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
-from bridge.sources.kafka.topic_guard import read_compacted, read_topics
+from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
     Extent,
     Guard,
@@ -84,6 +84,10 @@ class KafkaSource:
             raise
         self._complaints.clear()
         return topics
+
+    def operations(self) -> dict[str, frozenset[str]]:
+        """Asks Kafka what its user may do with each topic, such as READ; raises what `topics` raises."""
+        return read_operations(self._admin, list(self._topics), self.acls)
 
     def compacted(self) -> list[str]:
         """Asks Kafka which topics it compacts (`topic_guard.read_compacted`)."""

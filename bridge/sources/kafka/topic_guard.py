@@ -39,8 +39,7 @@ def read_topics(admin: AdminClient, topics: list[str], acls: Acls) -> dict[str, 
     Raises SourceError for a topic that does not exist or may not be described, UnansweredError when Kafka does not
     answer.
     """
-    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS)
-    described = {topic: _description(admin, topic, future, acls) for topic, future in futures.items()}
+    described = _described(admin, topics, acls)
     return {
         topic: TopicNow(str(now.topic_id).replace(_NO_ID, ""), len(now.partitions)) for topic, now in described.items()
     }
@@ -56,6 +55,20 @@ def read_compacted(admin: AdminClient, topics: list[str]) -> list[str]:
             if "compact" in answer.result()["cleanup.policy"].value:
                 compacted.append(resource.name)
     return sorted(compacted)
+
+
+def read_operations(admin: AdminClient, topics: list[str], acls: Acls) -> dict[str, frozenset[str]]:
+    """Asks Kafka what the user may do with each topic (KIP-430); raises the same errors.
+
+    A broker that knows no such question (before 2.3) gives no operation.
+    """
+    described = _described(admin, topics, acls, include_authorized_operations=True)
+    return {topic: frozenset(one.name for one in now.authorized_operations or ()) for topic, now in described.items()}
+
+
+def _described(admin: AdminClient, topics: list[str], acls: Acls, **options: bool) -> dict[str, Any]:
+    futures = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT_SECONDS, **options)
+    return {topic: _description(admin, topic, future, acls) for topic, future in futures.items()}
 
 
 def _description(admin: AdminClient, topic: str, answer: Any, acls: Acls) -> Any:
