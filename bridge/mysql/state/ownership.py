@@ -118,8 +118,10 @@ class Ownership:
     def _evict_myself(self, old: int) -> bool:
         """Ends the old control session: the server may still hold it, and its lock, although the network has cut it."""
         progress = self._table.read(self.control)
-        if progress is None or progress.epoch != self.epoch or self._sure(self._rival()) != {old}:
+        if progress is None or progress.epoch != self.epoch:
             return False
+        if self._sure(self._rival()) != {old}:
+            return self._try_lock(0)  # it may have ended since
         wait_while_running(self.control, pipeline_tag(self._table.name), connection=old)
         _kill(self.control, old)
         return self._try_lock(_KILL_SECONDS)

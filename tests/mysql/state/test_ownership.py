@@ -353,6 +353,24 @@ def test_a_statement_that_outlives_its_connection_is_not_sent_again(target: str,
     ]
 
 
+def test_a_session_that_ends_while_it_is_looked_for_is_no_other_bridge(
+    target: str, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old control session holds the lock for as long as one waits for it, and is gone when one looks who it is."""
+    with owner(target) as pipeline:
+        ownership = pipeline.ownership
+        take, is_late = ownership._try_lock, [True]
+
+        def take_late(seconds: int) -> bool:
+            while is_late and session.value("SELECT IS_USED_LOCK(%s)", (ownership.lock,)) is not None:
+                time.sleep(0.01)
+            return not is_late.pop() if is_late else take(seconds)
+
+        monkeypatch.setattr(ownership, "_try_lock", take_late)
+        ownership.reconnect()
+        ownership.check()
+
+
 def test_a_stop_breaks_off_what_waits_for_a_lock(target: str, session: Session) -> None:
     """The server rolls the transaction back at once, and who comes next need not wait for it."""
     session.execute("LOCK TABLES m.t WRITE")
