@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -155,7 +156,8 @@ class Process:
             if self._case.seed % GRAIN_FORCED_ONE_IN == 0:
                 stack.enter_context(patch.object(grains, "FORCED", "transaction"))
             if now["messages"] == "read by forms":
-                stack.enter_context(patch.multiple(readiness, _MANY=1, _WORTH_COMPILING=0))
+                import_module("bridge.protocols.fast.compiled.functions")
+                stack.enter_context(patch.multiple(readiness, _MANY=1))
             if now["statements"] == "tiny":
                 stack.enter_context(patch.object(statement, "STATEMENT_BYTES", 1))
                 stack.enter_context(patch.object(conditions, "KEYS_PER_DELETE", 1))

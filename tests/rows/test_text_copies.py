@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.rows import gathering
 from bridge.rows.gathering import lines, one_piece, taken_texts
 from bridge.rows.literal_offsets import TEXT
 
@@ -17,9 +17,9 @@ ROWS = 3_000
 
 
 @pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled() -> None:
     """Has the compiled function copy what is enough for it."""
-    monkeypatch.setattr(gathering._readiness, "_seen", 1_000_000)
+    import_module("bridge.protocols.fast.compiled.functions")
 
 
 def _column(seed: int, kind: pa.DataType, *, nulls: bool) -> pa.ChunkedArray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
+from threading import Thread
 from typing import Final
 
 _MANY: Final = 512
@@ -25,10 +27,20 @@ class Readiness:
         if size < _MANY:
             return False
         self._seen += size
-        if _FUNCTIONS in sys.modules or self._seen > _WORTH_COMPILING:
+        if _FUNCTIONS in sys.modules:
             return True
         if self._seen <= _WORTH_LOADING:
             return False
         from bridge.protocols.fast.compiled.native_code import are_compiled
 
-        return are_compiled()
+        return are_compiled() or (self._seen > _WORTH_COMPILING and not _compiling().is_alive())
+
+
+@cache
+def _compiling() -> Thread:
+    """Compiles the functions beside what goes on without them: it takes 12 s, and minutes on a busy machine."""
+    from bridge.protocols.fast.compiled.native_code import loaded_functions
+
+    thread = Thread(target=loaded_functions, name="compiling", daemon=True)
+    thread.start()
+    return thread
