@@ -15,7 +15,7 @@ class Snapshot:
     changes: the schema changes on record, of which those of a snapshot count.
     """
 
-    def __init__(self, changes: Iterable[SchemaChange]) -> None:
+    def __init__(self, changes: Iterable[SchemaChange] = ()) -> None:
         self._number: int | None = None
         self._positions: dict[str, str] = {}
         for change in changes:

@@ -70,7 +70,7 @@ class TransactionQueue:
     loose_ends: Mapping[PartitionId, int]
     start_ts: int = 0
     incomplete: Collection[str] = ()
-    snapshot: Snapshot = field(default_factory=lambda: Snapshot([]))
+    snapshot: Snapshot = field(default_factory=Snapshot)
     given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
     most: Amount = MOST_IN_MEMORY
@@ -173,9 +173,9 @@ class TransactionQueue:
             is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
             if offset < self.loose_ends.get(where, 0):
                 continue
-            if is_of_snapshot and int(number) < self.reached.place.number:
-                raise _set_back(position)
             if is_of_snapshot:
+                if int(number) < self.reached.place.number:
+                    raise _set_back(position)
                 self.snapshot.check(int(number), self.reached.place.number, position)
                 self.snapshot.check_statement(change)
             self.reached.check_server([server], position)

@@ -101,10 +101,9 @@ def _refuse_half(literal: str) -> str:
 
 
 def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
-    """Makes the converter of a string without a Connect schema.  The connector fills a BINARY(n) up to its n bytes
-    (DBZ-254), so that no text of a column of the character set binary looks like one."""
+    """Makes the converter of a string without a Connect schema."""
     read = values.binary_hex if modes.binary == "hex" else values.binary
-    size = column.precision if column.word == "binary" and modes != TICDC_MODES else 0
+    size = _filled_bytes(modes, column)
 
     def convert(literal: str) -> str:
         text = _string(literal)
@@ -116,6 +115,12 @@ def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConvert
         return found
 
     return convert
+
+
+def _filled_bytes(modes: DebeziumModes, column: ColumnType) -> int:
+    """Gives the n of a BINARY(n), 0 for other columns and for TiCDC.  The connector fills its values up to n bytes
+    (DBZ-254), so that no text of a column of the character set binary looks like one."""
+    return column.precision if column.word == "binary" and modes != TICDC_MODES else 0
 
 
 def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
@@ -280,8 +285,7 @@ def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
     if column.word == "decimal":
         return usual.TEXT_OF_DECIMAL
     modes = DebeziumModes.read(arguments)
-    is_sized = column.word == "binary" and modes != TICDC_MODES
-    is_base64 = column.word in BINARY_WORDS and not is_sized and modes.binary == "base64"
+    is_base64 = column.word in BINARY_WORDS and modes.binary == "base64" and not _filled_bytes(modes, column)
     return usual.TEXT_OF_BYTES if is_base64 else None
 
 

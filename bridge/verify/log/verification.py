@@ -191,14 +191,14 @@ class LogVerification:
         """Gives the tables whose rows can be compared, and the results of all others.
 
         present: the target's tables."""
-        of_names = coverage.tables
+        coverages = coverage.tables
         have_earlier_rows = {name_key(group.table) for group in groups if not group.is_covered}
         covered: dict[NameKey, list[RowGroup]] = {}
         for group in sorted(group for group in groups if group.is_covered):
             covered.setdefault(name_key(group.table), []).append(group)
         wanted = {key: one[0].table for key, one in covered.items()}
-        wanted |= {key: one.name for key, one in of_names.items() if one.is_there}
-        changed = {key for key, one in of_names.items() if one.change}
+        wanted |= {key: one.name for key, one in coverages.items() if one.is_there}
+        changed = {key for key, one in coverages.items() if one.change}
         on_target = {name_key(name): name for name in present}
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
@@ -219,7 +219,7 @@ class LogVerification:
         )
         results += (
             TableResult(on_target[key], schema=("the table was dropped upstream",))
-            for key, one in of_names.items()
+            for key, one in coverages.items()
             if one.is_there is False and key in on_target.keys() - wanted.keys() - self._ambiguous
         )
         return tables, results

@@ -368,7 +368,7 @@ def test_a_session_that_ends_while_it_is_looked_for_is_no_other_bridge(
 
         monkeypatch.setattr(ownership, "_try_lock", take_late)
         ownership.reconnect()
-        ownership.check()
+        assert session.value("SELECT IS_USED_LOCK(%s)", (ownership.lock,)) == ownership.control.connection_id
 
 
 def test_a_stop_breaks_off_what_waits_for_a_lock(target: str, session: Session) -> None:
