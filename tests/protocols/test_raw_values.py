@@ -201,6 +201,16 @@ def test_a_value_in_two_modes_is_refused_until_one_is_told(column: str, raw: str
 
 
 @pytest.mark.parametrize(
+    ("column", "raw"), [("time", "3600000"), ("time", "-1"), ("time(2)", "3661005"), ("time(5)", "1000001")]
+)
+def test_a_time_that_its_column_cannot_hold_is_of_another_mode(column: str, raw: str) -> None:
+    """The milliseconds of time.precision.mode=connect or adaptive, read as microseconds, have digits that a column of
+    fewer digits cannot have had upstream."""
+    with pytest.raises(DecodeError, match="time_precision_mode"):
+        converted("json:,adaptive_time_microseconds,", column_type(column, nullable=True), raw)
+
+
+@pytest.mark.parametrize(
     ("mode", "raw", "right"),
     [
         ("", "'AP8='", "x'00ff'"), ("bytes", "'AP8='", "x'00ff'"), ("base64", "'AP8='", "x'00ff'"),

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from bridge.events import Code
-from bridge.protocols.debezium import values as values
+from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import document
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
@@ -38,6 +38,12 @@ from bridge.protocols.values.usual_values import Usual
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
 
+_MICROS_DIGITS: Final = 6
+_FINER_TIME: Final = (
+    "{} as microseconds is a TIME with more than {} digits in its fraction, which the column cannot hold. If the"
+    " connector has another time.precision.mode than adaptive_time_microseconds, set it with --set"
+    " debezium.time_precision_mode; otherwise make the column as the upstream has it"
+)
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
     "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{}"
@@ -137,10 +143,6 @@ def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCon
     return convert
 
 
-def _enum(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter | None:
-    return enum_names(column, lost)
-
-
 def _string(literal: str) -> str:
     if is_text(literal):
         return unquoted(literal)
@@ -176,7 +178,14 @@ fraction."""
 
 def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
     adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
-    return _temporal(_TIMES.get(modes.time, adaptive))
+    read, unit = _TIMES.get(modes.time, adaptive), 10 ** (_MICROS_DIGITS - column.precision)
+
+    def convert(number: int) -> str:
+        if read is values.time_micros and number % unit:
+            raise DecodeError(_FINER_TIME.format(number, column.precision), Code.LOST_VALUE)
+        return read(number)
+
+    return _temporal(convert)
 
 
 def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
@@ -222,7 +231,7 @@ _REALS: Final[dict[str, _Rule]] = {
     "double": _always(lambda literal: literals.double_number(_real(literal))),
 }
 _STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary_text)}
-_ENUMS: Final[dict[str, _Rule]] = {"enum": _enum}
+_ENUMS: Final[dict[str, _Rule]] = {"enum": lambda _modes, column, lost: enum_names(column, lost)}
 _JSON: Final[dict[str, _Rule]] = {
     **_INTEGERS,
     **_REALS,
@@ -259,10 +268,6 @@ def _no_null() -> str:
         " table as Canal-JSON or by the Open Protocol, or fix the value upstream",
         Code.LOST_VALUE,
     )
-
-
-def _epoch_form(_arguments: str, _column: ColumnType, lost: Lost) -> RawConverter:
-    return lambda literal: _epoch(literal, lost)
 
 
 _USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
@@ -308,5 +313,5 @@ DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "float64": _form(_REALS),
     "string": _form(_STRINGS),
     "enum": _form(_ENUMS),
-    "epoch": _epoch_form,
+    "epoch": lambda _arguments, _column, lost: lambda literal: _epoch(literal, lost),
 }

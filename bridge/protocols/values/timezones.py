@@ -62,11 +62,6 @@ def zone_of(timezone: str) -> tzinfo:
     return _zone(timezone) if offset is None else fixed_zone(offset)
 
 
-def is_utc_or_unset(timezone: str | None) -> bool:
-    """Tells whether local times of a zone are those of UTC; None stands for UTC."""
-    return timezone is None or zone_of(timezone).utcoffset(None) == timedelta()
-
-
 def _unknown(value: str) -> str:
     if value.startswith(_ZERO):
         return value
