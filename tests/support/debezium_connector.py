@@ -146,9 +146,10 @@ class DebeziumConnector(Server):
         return self._told("status")
 
     def offset(self) -> dict[str, Any]:
-        """How far it is, once it is stopped, as Connect tells it."""
-        offset: dict[str, Any] = self._told("offsets")["offsets"][0]["offset"]
-        return offset
+        """How far it was when Connect kept that last; empty where Connect does not tell."""
+        return {
+            name: value for one in self._told("offsets").get("offsets", ()) for name, value in one["offset"].items()
+        }
 
     def _told(self, what: str) -> dict[str, Any]:
         try:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from pymysql.err import MySQLError
 
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
+from bridge.mysql.connection.session import Session
 from tests.support.bridges import kafka_arguments, running
 from tests.support.command import Process, bridge
 from tests.support.debezium_connector import LOSSLESS, MARIADB, MYSQL, OLD, DebeziumConnector, Release, apicurio_jars
@@ -36,6 +37,8 @@ COUNT = "SELECT COUNT(*) FROM bank.ledger"
 BETWEEN = f"{SUM}, (SELECT MIN(applied_ts = applying_ts) FROM _bridge.progress)"
 """The sum, and whether the target is between two steps of `parallel`, as one snapshot."""
 GTIDS = ("--gtid-mode=ON", "--enforce-gtid-consistency")
+IN_OFFSET = "transaction_data_collection_order_"
+"""Before the name of a table: how many of its rows in the last transaction the connector has sent."""
 MANY = 1_000_000
 MOST_ROUNDS = 20
 SCHEMA_FAULT = "restart connector with schema recovery mode"
@@ -45,12 +48,17 @@ USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
 
 
 class Run(NamedTuple):
-    """A bank: the fixture of its target, its connector, how it is applied, and how often the bridge is killed."""
+    """A bank: the fixture of its target, its connector, how it is applied, and how often the bridge is killed.
+
+    is_between: whether the connector is killed between two transactions only: all rows of one of MariaDB's have one
+    place in the binlog, so that a connector before 3.7 cannot go on within it.
+    """
 
     server: str
     release: Release
     consistency: str = "atomic"
     rounds: int = 1
+    is_between: bool = False
 
 
 @contextmanager
@@ -74,29 +82,36 @@ class Transfers(threading.Thread):
         super().__init__(daemon=True)
         self._sizes = sizes
         self._url, self._draw, self.done, self.over = url, random.Random(seed), 0, threading.Event()
+        self.turn = threading.Lock()
+        """Whoever holds it keeps transactions from beginning."""
 
     def run(self) -> None:
         """Until it is told to end."""
         with admin(self._url) as session:
             while not self.over.is_set():
-                draw = self._draw
-                session.execute("BEGIN")
-                for _ in range(draw.choice(self._sizes)):
-                    amount = draw.randint(1, 9)
-                    for sign in (-amount, amount):
-                        session.execute(
-                            f"UPDATE bank.{draw.choice('abc')} SET balance = balance + {sign}"
-                            f" WHERE id = {draw.randrange(ACCOUNTS)}"
-                        )
-                    session.execute(f"INSERT INTO bank.ledger VALUES ({self.done}, {amount})")
-                table, number = draw.choice("abc"), 1000 + draw.randrange(3)
-                session.execute(f"INSERT INTO bank.{table} (id, balance) VALUES ({number}, 777)")
-                session.execute(f"DELETE FROM bank.{table} WHERE id = {number}")
-                session.execute("COMMIT")
+                with self.turn:
+                    self._transfer(session)
                 self.done += 1
                 if self.done % 150 == 0:
-                    session.execute(f"ALTER TABLE bank.{draw.choice('abc')} ADD COLUMN x{self.done} INT DEFAULT 1")
+                    table = self._draw.choice("abc")
+                    session.execute(f"ALTER TABLE bank.{table} ADD COLUMN x{self.done} INT DEFAULT 1")
                 time.sleep(0.03)
+
+    def _transfer(self, session: Session) -> None:
+        draw = self._draw
+        session.execute("BEGIN")
+        for _ in range(draw.choice(self._sizes)):
+            amount = draw.randint(1, 9)
+            for sign in (-amount, amount):
+                session.execute(
+                    f"UPDATE bank.{draw.choice('abc')} SET balance = balance + {sign}"
+                    f" WHERE id = {draw.randrange(ACCOUNTS)}"
+                )
+            session.execute(f"INSERT INTO bank.ledger VALUES ({self.done}, {amount})")
+        table, number = draw.choice("abc"), 1000 + draw.randrange(3)
+        session.execute(f"INSERT INTO bank.{table} (id, balance) VALUES ({number}, 777)")
+        session.execute(f"DELETE FROM bank.{table} WHERE id = {number}")
+        session.execute("COMMIT")
 
 
 class ManyTransfers(threading.Thread):
@@ -155,7 +170,7 @@ class Reader(threading.Thread):
 
 
 RUNS = [
-    [Run("target", MYSQL)],
+    [Run("target", MYSQL), Run("mysql_target", MARIADB, is_between=True)],
     pytest.param([Run("target", MYSQL), Run("mysql_target", MARIADB)], marks=pytest.mark.soak),
     *(pytest.param([run], marks=pytest.mark.soak) for run in [
         Run("target", OLD, rounds=4), Run("mysql_target", OLD, rounds=4), Run("mysql_target", MYSQL, rounds=4),
@@ -230,7 +245,7 @@ def bank_runs(run: Run, stack: ExitStack, kafka: Kafka, target: str, folder: Pat
                 bank.run_many(reader, run.rounds)
             else:
                 sizes = LARGE if run.consistency == "parallel" else USUAL
-                bank.run(reader, Transfers(upstream.url, 3, sizes), run.rounds)
+                bank.run(reader, Transfers(upstream.url, 3, sizes), run.rounds, is_between=run.is_between)
             has_ended = bank.has_ended()
     reader.over.set()
     reader.join()
@@ -253,9 +268,13 @@ class Bank:
     connector: DebeziumConnector
     start: Callable[[], AbstractContextManager[Process]]
 
-    def run(self, reader: Reader, transfers: Transfers, rounds: int) -> None:
+    def run(self, reader: Reader, transfers: Transfers, rounds: int, *, is_between: bool) -> None:
         """A few transfers in each life of the bridge."""
         self._lives(reader, transfers, rounds, 20, 300)
+        with transfers.turn if is_between else nullcontext():
+            if is_between:
+                self._wait_until_all_is_sent()
+            self._kill_connector()
         transfers.over.set()
         transfers.join()
         with self.start() as process:
@@ -264,6 +283,7 @@ class Bank:
     def run_many(self, reader: Reader, rounds: int) -> None:
         """A million transfers."""
         self._lives(reader, ManyTransfers(self.upstream, self.target), rounds, MANY // (rounds + 1), 1200)
+        self._kill_connector()
         with self.start() as process:
             self._wait(process, lambda: count(self.target) == MANY, "all transactions", 1200)
             self._wait(process, lambda: are_equal(self.upstream, self.target), "the end", 300)
@@ -282,11 +302,19 @@ class Bank:
                 if number % 2:
                     self._kill_connector()
                 time.sleep(random.Random(number).uniform(0, 1))
-        self._kill_connector()
 
     def _kill_connector(self) -> None:
         self.connector.kill()
         self.connector.restart()
+
+    def _wait_until_all_is_sent(self) -> None:
+        """The connector has kept that it sent a transaction of one row, and all before."""
+        sql(self.upstream, "INSERT INTO bank.ledger VALUES (-1, 0)", "SELECT 1")
+        ((last,),) = sql(self.upstream, "SELECT @@gtid_binlog_pos")
+        counted = f"{IN_OFFSET}bank.ledger"
+        wait_for(
+            lambda: [self.connector.offset().get(name) for name in ("transaction_id", counted)] == [last, 1], "", 60
+        )
 
     def _wait(self, process: Process, condition: Callable[[], bool], what: str, seconds: float) -> None:
         try:
