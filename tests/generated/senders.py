@@ -73,6 +73,7 @@ class Sender:
     has_topics: bool = False
     has_gtids: bool = False
     restarts: int = 0
+    repeats: int = 8
     stays_away: bool = False
     away: list[int] = field(default_factory=list)
     protocol: ClassVar[str] = ""
@@ -151,7 +152,7 @@ class Sender:
     def again_from(self, history: Sequence[Happened], at: int) -> int:
         """Where a sender that had sent so much begins anew: at its last note."""
         del history
-        return max(0, at - self.random.randrange(8))
+        return max(0, at - self.random.randrange(self.repeats))
 
     def sent_in_part(self, batch: Sequence[Message]) -> Iterator[Message]:
         """What is sent of messages when it is killed: each partition has its first ones."""
@@ -204,7 +205,7 @@ class CanalServer(Sender):
                 restarts -= 1
                 messages += self.sent_in_part(batch)
                 if self.random.random() < 0.6:  # killed: the note of what was confirmed may be a second old
-                    at, self._batch, self._ms = max(0, at - self.random.randrange(8)), 0, self._ms + 4000
+                    at, self._batch, self._ms = max(0, at - self.random.randrange(self.repeats)), 0, self._ms + 4000
                     self.is_killed(messages)
                 continue
             messages, at = messages + batch, at + len(taken)
@@ -377,6 +378,7 @@ def drawn(kind: str, random: Random) -> Sender:
         has_topics=sender in (CanalServer, Debezium) and random.random() < 0.5,
         has_gtids=sender in (CanalServer, Debezium) and random.random() < 0.5,
         restarts=random.choice((0, 1, 3)),
+        repeats=random.choice((8, 8, 100)),
         stays_away=random.random() < 0.5,
     )
 
