@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,7 +12,6 @@ from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
-from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.steering.gate import Gate
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -22,6 +22,21 @@ RowsOf = Callable[[Iterable[RowChanges], int, int], RowChanges]
 """Makes the row changes of a window from what waits, its low commit_ts and its high commit_ts."""
 
 
+@dataclass(frozen=True)
+class IdlePolicy:
+    """How long what waits is waited for, and where partitions end.
+
+    seconds: how long a schema change waits for a partition that is idle.
+    ends: looks up where partitions end now (offsets); None when Kafka does not answer.
+    row_seconds: how long rows wait for a schema change that makes a table or a column which the target lacks; up to the
+        end of the input, if that comes before.
+    """
+
+    seconds: float
+    ends: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None]
+    row_seconds: float = math.inf
+
+
 @dataclass(frozen=True, kw_only=True)
 class ApplierConfig:
     """The settings that all appliers of a pipeline share, and the orders that tell them what is due.
@@ -30,8 +45,8 @@ class ApplierConfig:
     until: nothing at or above this commit_ts is applied (TSO); None for no limit.
     boundary_seconds: how long to wait for a first boundary before the order of the partitions takes over; None when a
         boundary is sure to come.
-    idle, settles: see PartitionOrder; with whole transactions, idle is how long a schema change waits for what comes
-        behind it.
+    idle: with whole transactions, how long a schema change waits for what comes behind it.
+    settles: whether the order of the partitions changes to that of commit ts when boundaries come again.
     most: about how many row changes, and bytes, wait in memory (not in the order of commit ts).
     begins: where the topics begin that do not begin with the pipeline (TSO).
     routes: what tables are called on the target.

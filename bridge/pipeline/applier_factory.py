@@ -10,16 +10,11 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.by_boundaries.backlog import Backlog
-from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import PartitionOrder
-from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_transactions.order import TransactionOrder
-from bridge.pipeline.order import Order, Starts, starts_of
+from bridge.pipeline.order import Order, starts_of
 from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
 
 
 def make_applier(
@@ -54,35 +49,7 @@ def make_applier(
     if transactions is not None:
         order = TransactionOrder(progress, starts, transactions, writer.changes_between, config, counts)
     elif by_partition:
-        order = _partition_order(writer, progress, starts, config, counts)
+        order = PartitionOrder(progress, starts, writer.changes_between, config, counts)
     else:
-        frontier = Frontier(((partition, start.boundary) for partition, start in starts.items()), config.clock)
-        order = BoundaryOrder(progress, frontier, Backlog(starts), config, counts)
+        order = BoundaryOrder(progress, starts, config, counts)
     return Applier(writer, order, counts, config, cascades_are_lost=cascades_are_lost)
-
-
-def _partition_order(
-    writer: Writer, progress: Progress, starts: Starts, config: ApplierConfig, counts: Counts
-) -> PartitionOrder:
-    backlog = PartitionBacklog(
-        starts,
-        progress.applied_ts,
-        start_ts=progress.start_ts,
-        until=config.until,
-        most=Amount(max(1, config.most.rows), config.most.bytes),
-        on_bad_message=config.on_bad_message,
-        repeated_rows=RepeatedRows(writer.changes_between, config.routes),
-        now=config.clock(),
-    )
-    return PartitionOrder(
-        progress,
-        backlog,
-        config.idle,
-        writer.changes_between,
-        tables=config.tables,
-        counts=counts,
-        until=config.until,
-        on_bad_message=config.on_bad_message,
-        settles=config.settles,
-        clock=config.clock,
-    )

@@ -23,12 +23,11 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
 from bridge.pipeline.applier_factory import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
 from bridge.pipeline.by_boundaries.frontier import used
-from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.query import Reading
 from bridge.pipeline.watching.counts import Counts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 from types import SimpleNamespace
@@ -23,17 +22,13 @@ from bridge.ends.end import End
 from bridge.ends.phases import PhaseClock
 from bridge.errors import ApplyError, SourceError
 from bridge.events import EVENT_SCHEMA
-from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.by_boundaries.backlog import Backlog
-from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
-from bridge.pipeline.by_partitions.order import IdlePolicy, PartitionOrder
-from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.by_partitions.order import PartitionOrder
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.intake import LARGE, Intake
 from bridge.pipeline.order import Order
@@ -94,14 +89,12 @@ PROGRESS = Progress("bridge", 1, 0, 0, {}, ())
 
 def _by_boundaries(topic: str) -> Order:
     starts = {(topic, 0): PartitionStart(0, 0, 0)}
-    return BoundaryOrder(PROGRESS, Frontier([], time.monotonic), Backlog(starts), ApplierConfig(), Counts())
+    return BoundaryOrder(PROGRESS, starts, ApplierConfig(), Counts())
 
 
 def _by_partitions(topic: str) -> Order:
-    backlog = PartitionBacklog({(topic, 0): PartitionStart(0, 0, 0, 0)}, 0)
-    return PartitionOrder(
-        PROGRESS, backlog, IdlePolicy(0, lambda _: {}), lambda _, __: [], tables=TableFilter(), counts=Counts()
-    )
+    starts = {(topic, 0): PartitionStart(0, 0, 0, 0)}
+    return PartitionOrder(PROGRESS, starts, lambda _, __: [], ApplierConfig(), Counts())
 
 
 def _intake(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from itertools import pairwise
@@ -15,8 +14,6 @@ from bridge.events import Event
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.by_boundaries.backlog import Backlog
-from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.watching.counts import Counts
@@ -48,8 +45,7 @@ EVENTS = st.lists(
 def test_what_comes_next_is_guessed(drawn: list[list[tuple[int, int, str]]]) -> None:
     """A guess is right, and changes nothing, unless rows come late; schema changes are not guessed through."""
     starts = {("cdc", p): PartitionStart(0, 0, 0) for p in range(PARTITIONS)}
-    frontier, backlog = Frontier(((p, 0) for p in starts), time.monotonic), Backlog(starts)
-    order = BoundaryOrder(Progress("bridge", 1, 0, 0, {}, ()), frontier, backlog, ApplierConfig(), Counts())
+    order = BoundaryOrder(Progress("bridge", 1, 0, 0, {}, ()), starts, ApplierConfig(), Counts())
     batches = [DecodedBatch.of(_events(number, some)) for number, some in enumerate(drawn)]
     for batch, following in pairwise(batches):
         order.take(batch)

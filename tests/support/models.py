@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
 from bridge.ends.phases import PhaseClock
 from bridge.events import Event
+from bridge.filters.routes import Routes
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
 from bridge.mysql.schema_changes.ddl_runner import Unreadable
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
+from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
+from bridge.pipeline.order import Starts
 from bridge.rows.sql.statement import Rendering
 from bridge.spark.decoded_batch import DecodedBatch
 
@@ -143,3 +150,10 @@ def give(
 ) -> None:
     """Hands an applier one micro-batch of events, in the form of its order."""
     applier.take(DecodedBatch.of(events, ends, is_cut=is_cut))
+
+
+def partition_backlog(starts: Starts, applied_ts: int = 0, *, start_ts: int = 0, **config: Any) -> PartitionBacklog:
+    """The queues of partitions, where no schema change has run.  config: of `ApplierConfig`."""
+    progress = Progress("bridge", 1, applied_ts, start_ts, {}, ())
+    made = ApplierConfig(clock=lambda: 0.0, **config)
+    return PartitionBacklog(progress, starts, RepeatedRows(lambda _low, _high: [], Routes()), made)

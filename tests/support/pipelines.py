@@ -28,11 +28,10 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig, RowsOf
+from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy, RowsOf
 from bridge.pipeline.applier_factory import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
-from bridge.pipeline.by_partitions.order import IdlePolicy
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.watching.counts import Counts

@@ -16,7 +16,7 @@ from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundar
 from bridge.pipeline.by_boundaries.backlog import Backlog
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.control_events import ControlEvents, control_events
-from bridge.pipeline.order import Due, Handover
+from bridge.pipeline.order import Due, Handover, Starts
 from bridge.pipeline.segments import Segment, cut_window, fold_copies
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 class BoundaryOrder:
     """Yields everything below the resolved ts, in windows from the applied ts to the resolved ts.
 
-    backlog: also tells where each partition begins.
+    starts: where each partition begins.
     """
 
     by_partition: ClassVar[bool] = False
@@ -44,15 +44,15 @@ class BoundaryOrder:
     def __init__(
         self,
         progress: Progress,
-        frontier: Frontier,
-        backlog: Backlog,
+        starts: Starts,
         config: ApplierConfig,
         counts: Counts,
     ) -> None:
-        self._frontier, self._backlog, self._tables, self._counts = frontier, backlog, config.tables, counts
+        self._frontier = Frontier(((where, start.boundary) for where, start in starts.items()), config.clock)
+        self._backlog, self._tables, self._counts = Backlog(starts), config.tables, counts
         self._until, self._boundary_seconds, self._clock = config.until, config.boundary_seconds, config.clock
         self._rows_of, self._on_bad_message = config.rows_of, config.on_bad_message
-        self._begins = topic_begins(backlog.positions)
+        self._begins = topic_begins(starts)
         self._begin_of = partial(_begin_of, progress.start_ts, self._begins)
         self._read_before = {partition: start.read for partition, start in progress.positions.items()}
         self._written_at = -EMPTY_WINDOW_SECONDS

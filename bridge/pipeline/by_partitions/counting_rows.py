@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -56,10 +56,10 @@ class CountingRows:
     """Decides about the rows of all partitions.
 
     queues: of all partitions, which say what was taken out before.
-    repeated_rows: finds rows from before a schema change; None where none can have run.
+    repeated_rows: finds rows from before a schema change.
     """
 
-    def __init__(self, queues: Mapping[PartitionId, PartitionQueue], repeated_rows: RepeatedRows | None) -> None:
+    def __init__(self, queues: Mapping[PartitionId, PartitionQueue], repeated_rows: RepeatedRows) -> None:
         self._queues, self._repeated_rows = queues, repeated_rows
         self._overtaken_rows = OvertakenRows()
         self._may_be_doubled: set[tuple[str, str]] = set()
@@ -130,9 +130,8 @@ class CountingRows:
                 parts.append(told_by_place(mine, queue.applied, queue.shown, since, copies.get(where)))
             return np.concatenate(parts)[merged.order]
 
-        if self._repeated_rows is not None:
-            repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen, told)
-            found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
+        repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen, told)
+        found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
         if copies:
             by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
             found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
@@ -159,11 +158,8 @@ def _numbers(merged: Merged, rows: RowsOf, of_partitions: Sequence[int]) -> Long
     return np.repeat(np.array(of_partitions), [len(mine.times) for _, mine in rows])[merged.order]
 
 
-Change = TypeVar("Change")
-
-
 @dataclass(frozen=True)
-class StepRows(Generic[Change]):
+class StepRows:
     """The rows of the present step.
 
     numbers: their commit_ts in the step, and their offsets, by partition.
@@ -171,26 +167,24 @@ class StepRows(Generic[Change]):
     rows: those of each partition, as they were read.
     before: the last row of each partition before them.
     copies: which rows are sent again, by their places.
-    passed: the schema change behind these rows.
     shown: the highest time of each partition before them.
-    table, times: the rows that count, in order, and their event times (TSO).
+    counted: those that count.
     """
 
     high: int
     rows: Mapping[PartitionId, Rows]
     before: Mapping[PartitionId, AppliedRow]
     copies: Mapping[PartitionId, Bools]
-    passed: Change | None
     shown: Mapping[PartitionId, int]
     numbers: Mapping[PartitionId, tuple[Longs, Longs]]
     after_rows: Mapping[PartitionId, int]
-    table: pa.Table
-    times: Longs
+    counted: Counted
 
     def rows_below(self, applied_ts: int) -> tuple[pa.Table, Longs]:
         """Gives the rows that count below applied_ts, and their event times."""
-        count = int(np.searchsorted(self.table["commit_ts"].to_numpy(), applied_ts, "left"))
-        return self.table.slice(0, count), self.times[:count]
+        table, times, _ = self.counted
+        count = int(np.searchsorted(table["commit_ts"].to_numpy(), applied_ts, "left"))
+        return table.slice(0, count), times[:count]
 
     def offset_at(self, where: PartitionId, applied_ts: int) -> int:
         """Gives the offset of a partition's first message that is not below applied_ts."""

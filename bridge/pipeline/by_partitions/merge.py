@@ -8,8 +8,9 @@ share the number of their commit_ts.  So all code that moves the target by commi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -28,13 +29,21 @@ _HIGHEST: Final = 1 << 62
 
 @dataclass(frozen=True)
 class Rows:
-    """Row changes of one partition in its order, with the columns that the merge needs."""
+    """Row changes of one partition (EVENT_SCHEMA) in its order, with the columns that the merge needs."""
 
     table: pa.Table
-    times: Longs
-    """The commit_ts of the messages."""
-    offsets: Longs
-    by_time: Bools
+
+    @cached_property
+    def times(self) -> Longs:
+        """The commit_ts of the messages."""
+        times: Longs = self.table["commit_ts"].to_numpy()
+        return times
+
+    @cached_property
+    def offsets(self) -> Longs:
+        """The offsets of the messages."""
+        offsets: Longs = self.table["offset"].to_numpy()
+        return offsets
 
 
 @dataclass(frozen=True)
@@ -42,17 +51,15 @@ class Merged:
     """Row changes of several partitions in one order.
 
     table: the row changes; their commit_ts are the new numbers, ascending.
-    taken: how many rows of each partition are in it.
     message_ts: the commit_ts that the messages of the row changes have.
     order: the numbers of the row changes in what was given, one partition after the other.
     numbers: the numbers and the offsets of each partition's rows.
     """
 
     table: pa.Table
-    taken: Mapping[PartitionId, int]
     message_ts: Longs
     order: Longs
-    numbers: Mapping[PartitionId, tuple[Longs, Longs]]
+    numbers: dict[PartitionId, tuple[Longs, Longs]]
 
 
 def merge(
@@ -71,7 +78,7 @@ def merge(
     times = np.concatenate([_merge_times(rows) for _, rows in waiting])
     message_ts = np.concatenate([rows.times for _, rows in waiting])
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
-    by_time = np.concatenate([rows.by_time for _, rows in waiting])
+    by_time = np.concatenate([rows.table["by_time"].to_numpy() for _, rows in waiting])
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
     ranks = _ranks(waiting, times, began_anew) if len(waiting) > 1 else None
     order = np.argsort(times if ranks is None else ranks, kind="stable")
@@ -88,7 +95,6 @@ def merge(
     mine = {where: partitions[order] == i for i, (where, _) in enumerate(waiting)}
     return Merged(
         table.combine_chunks(),
-        {where: int(np.count_nonzero(rows)) for where, rows in mine.items()},
         message_ts[order],
         order,
         {where: (numbers[rows], offsets[order][rows]) for where, rows in mine.items()},

@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 import pyarrow as pa
 import structlog
 
 from bridge.errors import AheadOfTargetError
-from bridge.filters.table_filter import TableFilter
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableName
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.repeated_changes import NEAR, second_run
-from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
+from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import without_left_out
-from bridge.pipeline.order import Due, Handover
+from bridge.pipeline.order import Due, Handover, Starts
 from bridge.pipeline.segments import Segment
 from bridge.pipeline.wanted_changes import is_wanted
 from bridge.pipeline.watching.counts import Counts
@@ -48,28 +45,12 @@ _SNAPSHOT_FIX: Final = (
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class IdlePolicy:
-    """How long what waits is waited for, and where partitions end.
-
-    seconds: how long a schema change waits for a partition that is idle.
-    ends: looks up where partitions end now (offsets); None when Kafka does not answer.
-    row_seconds: how long rows wait for a schema change that makes a table or a column which the target lacks; up to the
-        end of the input, if that comes before.
-    """
-
-    seconds: float
-    ends: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None]
-    row_seconds: float = math.inf
-
-
 class PartitionOrder:
     """Yields what was read of each partition as soon as possible, in its order; every target transaction records exact
     offsets.
 
+    starts: where each partition begins.
     changes_between: gives what is on record, so that a schema change runs once, however often it comes.
-    until: nothing at or above this time is due (TSO); None for no limit.
-    settles: whether to change to the order of commit ts when boundaries come again.
     """
 
     by_partition: ClassVar[bool] = True
@@ -80,33 +61,28 @@ class PartitionOrder:
     def __init__(
         self,
         progress: Progress,
-        backlog: PartitionBacklog,
-        idle: IdlePolicy,
+        starts: Starts,
         changes_between: ChangesBetween,
-        *,
-        tables: TableFilter,
+        config: ApplierConfig,
         counts: Counts,
-        until: int | None = None,
-        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
-        settles: bool = True,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._backlog, self._idle, self._changes_between = backlog, idle, changes_between
-        self._tables, self._counts, self._until, self._clock = tables, counts, until, clock
-        self._on_bad_message = on_bad_message
+        self._backlog = PartitionBacklog(progress, starts, RepeatedRows(changes_between, config.routes), config)
+        self._changes_between, self._counts, self._tables = changes_between, counts, config.tables
+        self._idle, self._until, self._clock = config.idle, config.until, config.clock
+        self._on_bad_message = config.on_bad_message
         self._ends_asked: dict[PartitionId, int] = {}
         self._unread_ends: Mapping[PartitionId, int] | None = {}
-        self._recorded: Positions = backlog.positions
+        self._recorded: Positions = self._backlog.positions
         self._written_at = -math.inf
         self._waiting = ""
         self._read_ts = 0
         self._is_cut = False
-        self._taken_at = self._looked_at = clock()
+        self._taken_at = self._looked_at = self._clock()
         self._bad: Sequence[BadMessage] = ()
         self._ahead_since: dict[tuple[TableName, frozenset[str]], float] = {}
         self._settled_ts: int | None = None
         self._settling_since: float | None = None
-        self._no_settling_before = 0.0 if settles else math.inf
+        self._no_settling_before = 0.0 if config.settles else math.inf
         self._ended = False
         self.bad_since = 0.0
         self.applied_ts = progress.applied_ts

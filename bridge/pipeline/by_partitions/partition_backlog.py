@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.mysql.state.progress import Progress
+from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows, StepRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
@@ -34,9 +35,8 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.grouping import Bools
+from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import Moment, in_order, last_ms
-from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
@@ -91,27 +91,19 @@ class _Barrier:
 class PartitionBacklog:
     """The queues of all partitions.
 
-    positions: where each partition begins; when `floor` is None, `applied_ts` is used.
-    start_ts: where the pipeline began; everything below it counts as being in the target.
-    on_bad_message: decides whether a bad message stops its partition or is quarantined.
-    until: nothing at or above this time is applied (TSO); None for no limit.
-    most: about how many row changes, and bytes, a step holds, and wait in memory; more are moved to the disk.
-    repeated_rows: finds the rows that are not applied again; None where no schema change can have run before them.
+    positions: where each partition begins; when `floor` is None, the applied ts is used.
+    repeated_rows: finds the rows that are not applied again.
+    config: its `most` is also about how much a step holds; what waits beyond it is moved to the disk.
     """
 
     def __init__(
         self,
+        progress: Progress,
         positions: Starts,
-        applied_ts: int,
-        *,
-        start_ts: int = 0,
-        until: int | None = None,
-        most: Amount = MOST_IN_MEMORY,
-        on_bad_message: OnBadMessage = OnBadMessage(),  # noqa: B008  # immutable
-        repeated_rows: RepeatedRows | None = None,
-        now: float = 0.0,
+        repeated_rows: RepeatedRows,
+        config: ApplierConfig,
     ) -> None:
-        self.positions = positions
+        self.positions, applied_ts, now = positions, progress.applied_ts, config.clock()
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
         self._queues = {
             where: PartitionQueue(
@@ -119,10 +111,10 @@ class PartitionBacklog:
             )
             for where, start in positions.items()
         }
-        self._start_ts, self._most = start_ts, most
+        self._start_ts, self._most = progress.start_ts, Amount(max(1, config.most.rows), config.most.bytes)
         self._begins = topic_begins(positions)
-        self._bound = _NO_BOUND if until is None else until - 1
-        self._on_bad_message, self._repeated_rows = on_bad_message, repeated_rows
+        self._bound = _NO_BOUND if config.until is None else config.until - 1
+        self._on_bad_message, self._repeated_rows = config.on_bad_message, repeated_rows
         self._counting = CountingRows(self._queues, repeated_rows)
         self._places = AppliedPlaces({where: queue.applied for where, queue in self._queues.items()})
         self._quarantined: list[Entry] = []
@@ -130,7 +122,9 @@ class PartitionBacklog:
         self._unread: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
-        self._step_rows: StepRows[_Barrier] | None = None
+        self._step_rows: StepRows | None = None
+        self._passed: _Barrier | None = None
+        """The schema change behind these rows."""
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
         self._ahead: list[RowsAhead] = []
@@ -242,16 +236,16 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: self._queues[where].applied for where, _ in rows}
-        merged = merge(rows, self._next_ts, self._most, self._began_anew) if rows else None
-        counted, copies = Counted.none(), dict[PartitionId, Bools]()
-        if merged is not None:
+        shown_before = {where: queue.shown for where, queue in self._queues.items()}
+        counted, numbers, copies = Counted.none(), dict[PartitionId, tuple[Longs, Longs]](), dict[PartitionId, Bools]()
+        if rows:
+            merged = merge(rows, self._next_ts, self._most, self._began_anew)
             copies = self._counting.copies(rows)
             counted = self._counting.among(merged, rows, copies, self._began_anew)
-        shown_before = {where: queue.shown for where, queue in self._queues.items()}
-        if merged is not None:
+            numbers = merged.numbers
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
-                queue, count = self._queues[where], merged.taken[where]
+                queue, count = self._queues[where], len(numbers[where][0])
                 queue.advance(count)
                 queue.applied = last_applied(
                     mine, count, queue.applied, copies.get(where), partial(seen_before, mine, queue.shown)
@@ -259,21 +253,11 @@ class PartitionBacklog:
                 queue.note_shown(int(mine.times[:count].max(initial=0)))
         after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
-        passed = barrier if changes else None
-        if merged is None and not changes:
+        if not rows and not changes:
             return None
-        numbers = merged.numbers if merged else {}
+        self._passed = barrier if changes else None
         self._step_rows = StepRows(
-            self._next_ts,
-            dict(rows),
-            before,
-            copies,
-            passed,
-            shown_before,
-            numbers,
-            after_rows,
-            counted.table,
-            counted.times,
+            self._next_ts, dict(rows), before, copies, shown_before, numbers, after_rows, counted
         )
         return Step(counted.table, self._next_ts, changes, counted.repeated)
 
@@ -288,9 +272,9 @@ class PartitionBacklog:
         step, self._step_rows, self._barrier = self._step_rows, None, None
         assert step is not None  # what is put back was taken
         self._places.note_rows(*step.rows_below(applied_ts))
-        if step.passed is not None:
-            event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
-            self._queues[step.passed.where].put_back(event)
+        if self._passed is not None:
+            event = pa.Table.from_pylist([self._passed.stop.event], EVENT_SCHEMA)
+            self._queues[self._passed.where].put_back(event)
         for where in step.shown:
             self._queues[where].shown = step.shown_at(where, applied_ts)
         for where, (numbers, _) in step.numbers.items():
@@ -338,7 +322,7 @@ class PartitionBacklog:
             found = [
                 (where, stop)
                 for where, queue in sorted(self._queues.items())
-                if (stop := queue.first_stop(limit)) and stop.is_change_up_to(self._hard_bound)
+                if (stop := queue.first_stop(limit)) and not stop.is_bad and stop.moment.ts <= self._hard_bound
             ]
             if not found:
                 self._barrier = None
@@ -351,7 +335,8 @@ class PartitionBacklog:
                 unclear = self._unclear_rows(where, stop)
                 moment = replace(stop.moment, began_anew=self._began_anew)
                 applied = {other: queue.applied for other, queue in self._queues.items()}
-                late = self._places.lateness(where, moment, change, self._tables_of(change), applied, unclear)
+                tables = self._repeated_rows.tables_of(change)
+                late = self._places.lateness(where, moment, change, tables, applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
                 self._barrier = _Barrier(where, stop, change, stop.moment, columns, unclear)
@@ -375,10 +360,7 @@ class PartitionBacklog:
             one.index > stop.index and one.moment.ts == change.commit_ts and one.event["text"] == change.text
             for one in others
         )
-        return UnclearRows.of(change, self._tables_of(change), is_repeated=is_repeated)
-
-    def _tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:
-        return None if self._repeated_rows is None else self._repeated_rows.tables_of(change)
+        return UnclearRows.of(change, self._repeated_rows.tables_of(change), is_repeated=is_repeated)
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
@@ -391,8 +373,7 @@ class PartitionBacklog:
             change = replace(change, doubt=_UNCLEAR.format(", ".join(sorted(map(str, unclear.tables))) or "any table"))
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
         self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
-        if self._repeated_rows is not None:
-            self._repeated_rows.note_change()
+        self._repeated_rows.note_change()
         self._barrier = None
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
@@ -545,8 +526,9 @@ class PartitionBacklog:
         ]
         if self._step_rows is not None and applied_ts >= self._step_rows.high:
             self._places.note_rows(*self._step_rows.rows_below(applied_ts))
-            if (passed := self._step_rows.passed) is not None:
-                self._places.note_change(passed.where, passed.moment, self._tables_of(passed.change) or ())
+            if (passed := self._passed) is not None:
+                tables = self._repeated_rows.tables_of(passed.change)
+                self._places.note_change(passed.where, passed.moment, tables or ())
                 self._counting.note_change()
             self._step_rows = None
 

@@ -60,10 +60,6 @@ class Stop:
         """The moment of a schema change."""
         return Moment.of_change(self.event["commit_ts"], bool(self.event["by_time"]), self.event["place"])
 
-    def is_change_up_to(self, bound: int) -> bool:
-        """Whether it is a schema change whose time is not above `bound` (TSO)."""
-        return not self.is_bad and bool(self.event["commit_ts"] <= bound)
-
 
 Bound = Moment | RowsAhead | ColumnsTell | UnclearRows
 """What rows may not pass: a moment, that of a schema change whose columns tell more, rows that wait, or rows of which
@@ -94,7 +90,6 @@ class _Run:
         self.chunk, self.arrived = TableChunk(table), arrived
         self.times: Longs = table["commit_ts"].to_numpy()
         self.offsets: Longs = table["offset"].to_numpy()
-        self.by_time = table["by_time"].to_numpy()
         self.stops: Longs = np.flatnonzero(table["kind"].to_numpy() > Kind.DELETE)
         self._places: Places | None = None
 
@@ -111,7 +106,7 @@ class _Run:
         part = _Run.__new__(_Run)
         part.chunk = TableChunk(self.table.slice(start, end - start), is_here=self.chunk.is_here)
         part.arrived = self.arrived
-        part.times, part.offsets, part.by_time = (c[start:end] for c in (self.times, self.offsets, self.by_time))
+        part.times, part.offsets = self.times[start:end], self.offsets[start:end]
         part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
         part._places = None if self._places is None else self._places.slice(start, end)
         return part
@@ -302,13 +297,12 @@ class PartitionQueue:
 
     def rows_up_to(self, bounds: Sequence[Bound]) -> Rows:
         """Returns the rows before the first stop and before the first row that is behind one of the bounds."""
-        parts = list(self._parts_up_to(bounds))
-        return Rows(
-            pa.concat_tables([EVENT_SCHEMA.empty_table(), *(part.table for part in parts)]),
-            np.concatenate([np.empty(0, np.int64), *(part.times for part in parts)]),
-            np.concatenate([np.empty(0, np.int64), *(part.offsets for part in parts)]),
-            np.concatenate([np.empty(0, np.bool_), *(part.by_time for part in parts)]),
-        )
+        tables = []
+        for _, run, count in self._counted(bounds):
+            tables += [run.table.slice(0, count)] * bool(count)
+            if count < len(run):
+                break
+        return Rows(pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables]))
 
     def note_shown(self, time: int) -> None:
         """Notes the time (TSO) of what is taken out."""
@@ -363,13 +357,6 @@ class PartitionQueue:
                     here.append(bound)
             yield start, run, run.rows_up_to(here)
             start += len(run)
-
-    def _parts_up_to(self, bounds: Sequence[Bound]) -> Iterator[_Run]:
-        for _, run, count in self._counted(bounds):
-            if count:
-                yield run.slice(0, count)
-            if count < len(run):
-                return
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)

@@ -18,8 +18,6 @@ from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_boundaries.backlog import Backlog
-from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark
@@ -69,8 +67,7 @@ class TransactionOrder(BoundaryOrder):
         on_bad_message = replace(config.on_bad_message, quarantine=False)
         super().__init__(
             progress,
-            Frontier(((where, start.boundary) for where, start in starts.items()), config.clock),
-            Backlog(starts),
+            starts,
             replace(config, rows_of=self._window, on_bad_message=on_bad_message, boundary_seconds=None),
             counts,
         )

@@ -30,7 +30,7 @@ def rows_of(partition: int, messages: list[Message], places: Sequence[str | None
         for index in range(count)
     ]
     table = events_table(placed)
-    return Rows(table, *(table[name].to_numpy() for name in ("commit_ts", "offset", "by_time")))
+    return Rows(table)
 
 
 def merged(
@@ -154,5 +154,5 @@ def test_a_merge_is_made_of_prefixes(
         assert not set(wanted[len(mine) :]) & {offset for _, offset in mine}, "a message is cut"
         assert len({(number, offset) for number, offset in mine}) == len({offset for _, offset in mine})
         if messages:
-            assert found.taken[TOPIC, partition] == len(mine)
+            assert len(found.numbers[TOPIC, partition][0]) == len(mine)
             assert list(zip(*(column.tolist() for column in found.numbers[TOPIC, partition]), strict=True)) == mine

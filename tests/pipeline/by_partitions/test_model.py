@@ -17,9 +17,9 @@ from bridge.events import Event, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.mysql.apply.writer import OnHeld, raise_held
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
 from bridge.pipeline.applier_factory import make_applier
-from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS, IdlePolicy
+from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
+from tests.support.models import partition_backlog
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 SECOND = 1000
@@ -35,9 +37,9 @@ def change(ms: int, text: str = "ALTER") -> Event:
 BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
 
 
-def prefixes(partitions: int, **options: object) -> PartitionBacklog:
+def prefixes(partitions: int, **options: Any) -> PartitionBacklog:
     starts: Starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(partitions)}
-    return PartitionBacklog(starts, 0, **options)  # type: ignore[arg-type]
+    return partition_backlog(starts, **options)
 
 
 def give(held: PartitionBacklog, placed: list[tuple[int, int, Event]], now: float = 0.0) -> None:
@@ -86,7 +88,7 @@ def test_each_partition_has_its_own_events(drawn: list[tuple[str, int, int]], ch
     wheres = [(topic, partition) for topic, partition, _ in drawn]
     placed = [(where, offset) for where, (_, _, count) in zip(wheres, drawn, strict=True) for offset in range(count)]
     chance.shuffle(placed)
-    held = PartitionBacklog({where: PartitionStart(0, 0, 0, 0) for where in wheres}, 0)
+    held = partition_backlog({where: PartitionStart(0, 0, 0, 0) for where in wheres})
     events = [
         dict(zip(EVENT_SCHEMA.names, (*where, offset, *row(5000 + offset)), strict=True)) for where, offset in placed
     ]
@@ -139,7 +141,7 @@ LATE: list[tuple[str, str, int, bool]] = [
     ("rows behind it are in the target", "TRUNCATE TABLE t", 300, True),
     ("rows before it are", "TRUNCATE TABLE t", 500, False),
     ("what makes a table cannot be late", "CREATE TABLE u (id INT)", 300, False),
-    ("unless it takes another one's place", "CREATE OR REPLACE TABLE u (id INT)", 300, True),
+    ("unless it takes another one's place", "CREATE OR REPLACE TABLE t (id INT)", 300, True),
     ("a binlog that began anew looks like it", "DROP TABLE t", 3, True),
 ]
 
@@ -155,7 +157,7 @@ def test_a_schema_change_that_comes_too_late(
     assert shown(steps(held)) == [(1, 0)]
     if is_restarted:
         progress = load_positions(dump_positions(held.restart_positions(1 << 62)))
-        held = PartitionBacklog(dict(progress), ms_tso(10_000))
+        held = partition_backlog(dict(progress), ms_tso(10_000))
     give(held, [(0, 0, at(change(9000, text), position))])
     held.end()
     [step] = steps(held)
@@ -287,7 +289,7 @@ def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None
     give(held, [(0, 0, at(row(5000), 100)), (0, 1, UNREADABLE), *rows])
     assert shown(steps(held)) == [(2, 0), (0, 0), (1, 0)]
     assert offsets(held) == [1, 1, 1]
-    held = PartitionBacklog(held.restart_positions(1 << 62), ms_tso(10_000))
+    held = partition_backlog(held.restart_positions(1 << 62), ms_tso(10_000))
     give(held, [(0, 1, UNREADABLE), *rows[1:2], *rows[3:]])
     held.end()
     assert steps(held) == [], "after a restart as well"
@@ -388,7 +390,7 @@ def test_until_stops_each_partition_at_its_first_row_at_or_above() -> None:
 def test_what_lies_below_the_start_counts_as_applied() -> None:
     """With --from: everything below it; with a floor: only what has a TSO below it."""
     starts: Starts = {(TOPIC, 0): PartitionStart(0, 0, 0, ms_tso(9))}
-    held = PartitionBacklog(starts, 0, start_ts=ms_tso(5))
+    held = partition_backlog(starts, start_ts=ms_tso(5))
     with_tso = row(8)._replace(by_time=False)
     dropped = held.take_in(
         events_table(
@@ -414,7 +416,7 @@ def test_what_lies_below_the_start_counts_as_applied() -> None:
 )
 def test_what_may_lie_behind_the_start_is_applied(event_ms: int, begin: int, *, is_dropped: bool) -> None:
     """An event time tells less than a commit ts: a row is dropped only where it surely lies below --from."""
-    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, start_ts=begin)
+    held = partition_backlog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, start_ts=begin)
     dropped = held.take_in(events_table([(0, 0, row(event_ms))]), {(TOPIC, 0): 1}, 0.0)
     assert dropped == ({(TOPIC, 0): 1} if is_dropped else {})
 
@@ -460,7 +462,7 @@ def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
 
 def test_what_waits_is_counted_in_bytes_too() -> None:
     """A few rows may be all that the memory holds, and more than one step has."""
-    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0, most=Amount(1000, 2000))
+    held = partition_backlog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, most=Amount(1000, 2000))
     rows = [row_change(ms_tso(n), "t", ["id"], ["id"], after=[f"{n}" * 1000])._replace(by_time=True) for n in (1, 2, 3)]
     held.take_in(events_table((0, n, row) for n, row in enumerate(rows)), {(TOPIC, 0): 3}, 0.0)
     assert held._queues[TOPIC, 0].bytes_in_memory > 2000

@@ -30,7 +30,7 @@ def rows_of(told: list[tuple[int, str | None]]) -> Rows:
         row_change(ms_tso(ms), "k", ["id"], [], after=[1])._replace(by_time=True, place=place) for ms, place in told
     ]
     table = in_one_partition(events)
-    return Rows(table, *(table[name].to_numpy() for name in ("commit_ts", "offset", "by_time")))
+    return Rows(table)
 
 
 CASES = [

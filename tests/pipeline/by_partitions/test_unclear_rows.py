@@ -6,12 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.events import NO_PRIMARY_KEY, Event
-from bridge.filters.routes import Routes
 from bridge.model import PartitionStart, SchemaChange
-from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso
+from tests.support.models import partition_backlog
 from tests.support.upstreams import TOPIC, events_table, row_change, schema_change
 
 SECOND = 1_790_000_000_000
@@ -36,7 +34,7 @@ def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
 def end_of(*placed: tuple[int, int, Event]) -> str:
     """On which side of the first schema change the first row came, or that it was held."""
     starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
-    held = PartitionBacklog(starts, 0, repeated_rows=RepeatedRows(lambda _low, _high: [], Routes()))
+    held = partition_backlog(starts)
     read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in range(2)}
     held.take_in(events_table(list(placed)), read, 0.0)
     held.end()
@@ -108,7 +106,7 @@ def test_rows_that_come_again_behind_later_ones_hold_nothing() -> None:
 def test_a_row_in_the_target_that_may_be_behind_it_holds_it() -> None:
     """The schema change was read too late."""
     starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
-    held = PartitionBacklog(starts, 0, repeated_rows=RepeatedRows(lambda _low, _high: [], Routes()))
+    held = partition_backlog(starts)
     for read, event in (((TOPIC, 1), row(0, 100, 8)), ((TOPIC, 0), change("TRUNCATE TABLE t"))):
         held.take_in(events_table([(read[1], 0, event)]), {read: 1}, 0.0)
         held.end()
@@ -144,7 +142,7 @@ KEYLESS = [
 )
 def test_rows_without_a_key_behind_a_restart_are_named(placed: list[Event], taken: int, is_said: bool) -> None:
     """They may be sent again, which nothing tells; what has a new time is not."""
-    held = PartitionBacklog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)}, 0)
+    held = partition_backlog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)})
     with capture_logs() as logs:
         for first in range(0, len(placed), taken):
             part = list(enumerate(placed))[first : first + taken]

@@ -14,8 +14,7 @@ from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
-from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.by_partitions.order import IdlePolicy
+from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
