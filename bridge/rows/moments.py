@@ -60,8 +60,6 @@ class Places:
         if texts.null_count == len(texts):
             return cls({}, len(texts))
         whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        if (alike := _read_alike(whole)) is not None:
-            return cls(alike, len(texts))
         parts = pc.split_pattern(whole, COORDINATES_SEP)
         coordinates, events = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
         names = pc.dictionary_encode(pc.utf8_slice_codeunits(coordinates, 0, -NUMBER_DIGITS - 1))
@@ -220,14 +218,14 @@ class Moment:
 
     def shows_before(self, ts: int, place: str) -> bool:
         """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place: in one
-        binlog, or by its time in those of two servers that one reader went through."""
+        binlog; or that it may, by its time in those of two servers that one reader went through."""
         if not self.places:
             return False
         times = np.array([ts])
         is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
         if (is_comparable & self._are_of_one_binlog(times))[0]:
             return bool((behind & (_are_by_place(self.ts, times) | (times > self.last)))[0])
-        return ts > self.last and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+        return ts >= self.ts and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
 
 
 def compared_by_sending(numbers: Longs, number: int) -> tuple[Bools, Bools]:
@@ -394,24 +392,3 @@ def _are_by_place(ts: int, times: Longs) -> Bools:
         return np.ones(len(times), np.bool_)
     by_place: Bools = (times == ts) | ((times >> TSO_LOGICAL_BITS) % _SECOND_MS == 0)
     return by_place
-
-
-def _read_alike(texts: pa.StringArray) -> dict[str, Longs] | None:
-    """Reads places that have the same names, as nearly all do, without splitting them; None where some are others."""
-    first = texts[0].as_py()
-    if texts.null_count or first is None:
-        return None
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    if not (np.diff(offsets) == len(first)).all() or not first.isascii():
-        return None
-    characters = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]].reshape(len(texts), -1)
-    numbers, start = {}, 0
-    for name in coordinates_of(first):
-        digits = start + len(name) + 1
-        if (characters[:, start:digits] != characters[0, start:digits]).any():
-            return None
-        values = np.zeros(len(texts), np.int64)
-        for at in range(digits, digits + NUMBER_DIGITS):
-            values = values * 10 + (characters[:, at] - ord("0"))
-        numbers[name], start = values, digits + NUMBER_DIGITS + 1
-    return numbers

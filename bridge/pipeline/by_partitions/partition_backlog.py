@@ -41,11 +41,6 @@ from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 
-_UNCLEAR: Final = (
-    "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"
-    " it by the second, and sent both in one batch, or was restarted in between. They would be applied behind it: where"
-    " they came before, compare the table with the upstream afterwards. canal.instance.gtidon=true tells it"
-)
 _IN_ANY_PARTITION: Final = (
     "Debezium's connector sends each of them to any partition, so that nothing tells in which order they came, nor"
     " which of them come again after a restart of the connector"
@@ -370,7 +365,7 @@ class PartitionBacklog:
         change, unclear = barrier.change, self._unclear_rows(barrier.where, replace(barrier.stop, index=0))
         others = [queue for where, queue in self._queues.items() if where != barrier.where]
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
-            change = replace(change, doubt=_UNCLEAR.format(", ".join(sorted(map(str, unclear.tables))) or "any table"))
+            change = replace(change, doubt=unclear.reason)
         self._queues[barrier.where].drop(replace(barrier.stop, index=0))
         self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
         self._repeated_rows.note_change()

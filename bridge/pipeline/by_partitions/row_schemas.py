@@ -181,6 +181,16 @@ _DECIDED_BY_ORDER: Final = frozenset(
     }
 )
 """What takes rows away or gives them another name: no error tells that a row came on the wrong side of it."""
+_NEITHER_BATCH_NOR_TIME: Final = (
+    "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"
+    " it by the second, and sent both in one batch, or was restarted in between. They would be applied behind it: where"
+    " they came before, compare the table with the upstream afterwards. canal.instance.gtidon=true tells it"
+)
+_ANOTHER_SERVER: Final = (
+    "nothing tells whether rows of {} that another server wrote in its second come before or behind it: after a"
+    " failover the places in two binlogs are not compared. They would be applied behind it: compare the table with the"
+    " upstream afterwards"
+)
 _ONE_BATCH: Final = (1 << BATCH_BITS) - 1
 
 
@@ -189,32 +199,39 @@ class UnclearRows:
     """The rows of the tables of a schema change that may be on either side of it.
 
     tables: in lower case, as the target calls them; none where these may be any.
-    topic: of the schema change.  ts: its time (TSO).  sent: its coordinate SENT.
+    topic: of the schema change.  ts: its time (TSO).
+    sent: its coordinate SENT.  place: its place in the binlog.  It has one of the two.
     is_repeated: whether its batch was sent again, so that what comes later may be of the batch's first half.
     """
 
     tables: frozenset[TableName]
     topic: str
     ts: int
-    sent: int
+    sent: int = -1
+    place: str = ""
     is_repeated: bool = False
 
     @classmethod
     def of(
         cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_repeated: bool
     ) -> UnclearRows | None:
-        """Gives those of a schema change; None where its place in the binlog is told, or no row depends on it.
+        """Gives those of a schema change; None where it has a place of neither kind, or no row depends on it.
 
         tables: its tables in lower case, as the target calls them; None where these may be any.
         """
         known = classify(change.text, change.schema)
-        if not is_of_sending(change.place) or not isinstance(known, Classified):
+        if not change.place or not isinstance(known, Classified) or _DECIDED_BY_ORDER.isdisjoint(known.classes):
             return None
-        if _DECIDED_BY_ORDER.isdisjoint(known.classes):
-            return None
-        names = frozenset(TableName(*name) for name in tables or ())
-        topic = change.position.rsplit("/", 2)[0]
-        return cls(names, topic, change.commit_ts, coordinates_of(change.place)[SENT], is_repeated)
+        names, topic = frozenset(TableName(*name) for name in tables or ()), change.position.rsplit("/", 2)[0]
+        if not is_of_sending(change.place):
+            return cls(names, topic, change.commit_ts, place=change.place)
+        return cls(names, topic, change.commit_ts, coordinates_of(change.place)[SENT], is_repeated=is_repeated)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing tells on which side of the schema change they are, for people."""
+        tables = ", ".join(sorted(map(str, self.tables))) or "any table"
+        return (_ANOTHER_SERVER if self.place else _NEITHER_BATCH_NOR_TIME).format(tables)
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""
@@ -223,6 +240,8 @@ class UnclearRows:
             found |= rows_of(table, events)
         if not found.any():
             return found
+        if self.place:
+            return found & self._are_of_another_server(events)
         is_other = events["topic"].to_numpy(zero_copy_only=False) != self.topic
         return found & self._are_unclear(events["commit_ts"].to_numpy(), _sendings(events), is_other)
 
@@ -246,6 +265,14 @@ class UnclearRows:
         is_sure, is_later = compared_by_sending(numbers, self.sent)
         is_late = is_sure & is_later & (times >= self.ts)
         return bool((is_late | self._are_unclear(times, numbers, np.array([topic != self.topic])))[0])
+
+    def _are_of_another_server(self, events: pa.Table) -> Bools:
+        """Tells which events another server wrote at the time of the schema change, which may be a whole second."""
+        is_at_once: Bools = (events["commit_ts"].to_numpy() == self.ts) & events["place"].is_valid().to_numpy()
+        if is_at_once.any():
+            is_comparable, _ = Places.of(events["place"]).compared(self.place, np.zeros(events.num_rows, np.bool_))
+            is_at_once &= ~is_comparable
+        return is_at_once
 
     def _are_unclear(self, times: Longs, numbers: Longs, is_other_topic: Bools) -> Bools:
         is_sure, is_later = compared_by_sending(numbers, self.sent)

@@ -40,9 +40,8 @@ _MILLIS_DIGITS: Final = 3
 
 _MICROS_DIGITS: Final = 6
 _FINER_TIME: Final = (
-    "{} as microseconds is a TIME with more than {} digits in its fraction, which the column cannot hold. If the"
-    " connector has another time.precision.mode than adaptive_time_microseconds, set it with --set"
-    " debezium.time_precision_mode; otherwise make the column as the upstream has it"
+    "{} as microseconds is a TIME with more than {} digits in its fraction, which the column cannot hold: set --set"
+    " debezium.time_precision_mode to the connector's time.precision.mode, or make the column as the upstream has it"
 )
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (

@@ -171,7 +171,8 @@ def test_a_schema_change_that_comes_too_late(
 
 OTHERS: list[tuple[str, Event, bool]] = [
     ("without a place it may be dated by its start", change(8000, "TRUNCATE TABLE t"), False),
-    ("of another server by its time", at(change(9000, "TRUNCATE TABLE t"), 3, server=2), False),
+    ("of another server by its time", at(change(10_000, "TRUNCATE TABLE t"), 3, server=2), False),
+    ("which does not tell within a second", at(change(9000, "TRUNCATE TABLE t"), 3, server=2), True),
     ("which is earlier", at(change(8000, "TRUNCATE TABLE t"), 3, server=2), True),
     ("of another reader it tells nothing", at(change(8000, "TRUNCATE TABLE t"), 3, reader="other"), False),
 ]
@@ -186,6 +187,23 @@ def test_what_other_places_make_late(what: str, event: Event, is_late: bool) -> 
     give(held, [(0, 0, event)])
     held.end()
     assert bool(steps(held)[0].changes[0].doubt) is is_late, what
+
+
+@pytest.mark.parametrize(
+    ("text", "server", "is_held"),
+    [
+        ("TRUNCATE TABLE t", 2, True), ("RENAME TABLE t TO u", 2, True), ("DROP TABLE v", 2, False),
+        ("ALTER TABLE t ADD COLUMN x INT", 2, False), ("TRUNCATE TABLE t", 1, False),
+    ],
+)  # fmt: skip
+def test_rows_of_another_server_in_its_second(text: str, server: int, is_held: bool) -> None:
+    """Nothing tells whether they come before or behind what takes rows away: they wait, and it is held."""
+    held = prefixes(2)
+    give(held, [(0, 0, at(change(9000, text), 100)), (1, 0, at(row(9000), 900, server=server))])
+    held.end()
+    [first, *_] = [step for step in steps(held) if step.changes]
+    assert ("another server wrote in its second" in first.changes[0].doubt) is is_held
+    assert first.rows.num_rows == (0 if is_held or server == 1 else 1)
 
 
 def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None:
