@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
 import pyarrow as pa
 
 from bridge.config import Settings
-from bridge.model import PartitionId, TableName
+from bridge.model import PartitionId, Table, TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
@@ -22,7 +23,7 @@ from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.quoting import quote_name
 from bridge.sources.source import Export, Extent, Source, TopicNow
 from bridge.verify.log import expected_tables, recompute, verification
-from bridge.verify.log.expected_tables import find_cuts
+from bridge.verify.log.expected_tables import ExpectedTable, find_cuts
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
@@ -162,6 +163,12 @@ def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
     with without_spark(), cut_tables():
         return made.run()
+
+
+def expected_table(table: Table) -> ExpectedTable:
+    """A table as verify expects rows of it; its first column is its key."""
+    definition = cast(Definition, SimpleNamespace(table=table))
+    return ExpectedTable("`e`", definition, tuple(table.columns)[:1], tuple(table.columns))
 
 
 @contextmanager

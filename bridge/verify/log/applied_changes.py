@@ -41,7 +41,7 @@ def applied_changes(
             continue
         entry = journal.find(look, logged)
         if entry is not None and entry.state is JournalState.SKIPPED:
-            applied += as_run(replace(change, is_skipped=True), None, routes)
+            applied += as_run(replace(change, is_unclear=True), None, routes)
         elif entry is None or entry.state not in _LEFT_OUT:
             applied += as_run(change, entry, routes, options.tables)
     return applied
@@ -59,11 +59,11 @@ def as_run(
     if entry is not None and entry.replacement:
         yield replace(change, text=entry.replacement)
     elif isinstance(classified, Unclear):
-        yield replace(change, is_unclear=not change.is_skipped)
+        yield replace(change, is_unclear=True)
     elif routed := target_statement(change.text, change.schema, routes):
         tables = classified.tables if accepts and isinstance(classified, Classified) else ()
         taken = {accepts(*name) for name in tables} if accepts else set()
-        is_unclear = entry is not None and entry.is_by_hand and len(taken) > 1
+        is_unclear = change.is_unclear or (entry is not None and entry.is_by_hand and len(taken) > 1)
         yield replace(change, text=routed[0], schema=routed[1], is_unclear=is_unclear)
 
 

@@ -25,13 +25,14 @@ _INDEXES: Final = frozenset({StatementKind.CREATE_INDEX, StatementKind.DROP_INDE
 WAITS_MS: Final = 600_000
 """For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
 whoever runs the statement hardly does."""
+_SHOWN_TEXT: Final = 80
+_FILTERED: Final = "event filters leave out some of its changes, and the pipeline began after its first ones"
 
 
 @dataclass(frozen=True)
 class LoggedChange:
     """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`.
-    is_skipped: the operator left it out.  is_unclear: the operator did by hand what was to be done of it, and what that
-    was is not known."""
+    is_unclear: the operator left it out, or did by hand what was to be done of it, and what that was is not known."""
 
     commit_ts: int
     by_time: bool
@@ -39,7 +40,6 @@ class LoggedChange:
     text: str
     offsets: Mapping[PartitionId, int]
     place: str | None = None
-    is_skipped: bool = False
     is_unclear: bool = False
 
 
@@ -83,19 +83,19 @@ class TableCoverage:
 
     cut: rows of that name count behind it; None where all do.
     is_made: the log saw the table made or emptied, and has told every row since.
-    change: the schema change of the cut, where rows from before it may be in the table, None where none are.
+    since: what rows from before the cut were before, where these may be in the table; "" where none are.
     is_there: whether the table must be on the target, or must not; None where the log does not tell.
     """
 
     name: TableName
     cut: Cut | None = None
     is_made: bool = False
-    change: LoggedChange | None = None
+    since: str = ""
     is_there: bool | None = None
 
     def is_whole(self, *, has_earlier_rows: bool) -> bool:
         """Tells whether the log holds every row of the table.  has_earlier_rows: whether it has rows before the cut."""
-        return self.is_made and (self.change is None or not has_earlier_rows)
+        return self.is_made and not (self.since and has_earlier_rows)
 
 
 @dataclass
@@ -118,12 +118,20 @@ class Coverage:
 
     def put(self, name: TableName, cut: Cut, *, is_made: bool = False, is_there: bool | None = None) -> None:
         """Begins a name anew: none of its rows from before the cut is in the table."""
-        self.tables[name_key(name)] = TableCoverage(name, cut, is_made, None, is_there)
+        self.tables[name_key(name)] = TableCoverage(name, cut, is_made, "", is_there)
 
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
         """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
         it where it has none from before the change."""
-        self.tables[name_key(name)] = TableCoverage(name, _cut(change), is_made, change, is_there)
+        self.tables[name_key(name)] = TableCoverage(name, _cut(change), is_made, _since(change), is_there)
+
+    def begin_filtered(self, name: TableName, begin: int) -> None:
+        """Compares of a table, of which event filters leave out row changes, only what comes after the copy from which
+        its pipeline began (TSO)."""
+        one = self.of(name)
+        if one.is_there is not False and (one.cut is None or one.cut.moment.last < begin):
+            cut = Cut(Moment.at(begin - 1), {})
+            self.tables[name_key(name)] = TableCoverage(name, cut, since=_FILTERED, is_there=one.is_there)
 
 
 def coverage_of(
@@ -146,12 +154,18 @@ def coverage_of(
     for change in changes:
         classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
         named = classified.known if isinstance(classified, Refused) else classified
-        if change.is_unclear or change.is_skipped:  # all or a part of it may have been done by hand
+        if change.is_unclear:
             for name in _meant(coverage, named.tables) if named else ():
-                coverage.begin(name, change, is_there=coverage.of(name).is_there if change.is_skipped else None)
+                coverage.begin(name, change, is_there=None)
         elif isinstance(classified, Classified):
             _apply(coverage, change, classified)
     return coverage
+
+
+def _since(change: LoggedChange) -> str:
+    text = " ".join(change.text.split())
+    shown = text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}..."
+    return f"it was changed at commit ts {change.commit_ts} ({shown})"
 
 
 def _cut(change: LoggedChange) -> Cut:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
+from bridge.model import Table
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
 from bridge.quoting import free_name, quote_name
@@ -59,8 +61,9 @@ WHOLE: Final[KeyNumbers] = (None, None)
 class ExpectedTable:
     """A table of expected rows.
 
-    name: quoted.
-    columns: those that any message has, in lower case, in the table's order.
+    name: quoted.  key: lower-case names.
+    columns: those that any message has and that count, in lower case, in the table's order; others the target does not
+        have, or generates.
     ranges: of the first key column; the rows that are loaded.
     """
 
@@ -69,6 +72,11 @@ class ExpectedTable:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
+
+    @cached_property
+    def table(self) -> Table:
+        """The table as the writer sees it."""
+        return self.definition.table
 
     def own(self, name: str) -> str:
         """Gives one of the bridge's own columns, quoted.  name: one of those above."""

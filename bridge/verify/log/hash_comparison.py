@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
 from bridge.verify.compare.worker_pool import WorkerPool
@@ -21,27 +20,25 @@ Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
 """What the ranges of each table should hold, by the tables' numbers, once it has been computed."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class HashedRange:
-    """A range of a table.  numbers: of the first key column; place: its number among the table's ranges."""
+    """A range of a table.
+
+    numbers: of the first key column.  place: its number among the table's ranges.
+    rows: how many were found equal; None where it may differ.  seconds: how long that took.
+    """
 
     table: LoggedTable
     numbers: KeyNumbers
     place: int
     recomputed: Recomputed
+    rows: int | None = None
+    seconds: float = 0.0
 
     @property
     def expected(self) -> Fingerprint:
         """The fingerprint of what it should hold; waits until that has been computed, and raises what prevented it."""
         return self.recomputed.result()[self.table.number][self.place]
-
-
-class HashedResult(NamedTuple):
-    """What was found of a range.  rows: of one that is equal, None for one that may differ."""
-
-    range: HashedRange
-    rows: int | None
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -54,13 +51,13 @@ class HashComparison:
     throttle: Throttle
     on_rows: Callable[[HashedRange, int], None]
 
-    def results(
+    def compare(
         self,
         ranges: Iterable[HashedRange],
         readers: Sequence[SnapshotReader],
         recomputed: Recomputed,
         compute: Callable[[], Mapping[int, Sequence[Fingerprint]]],
-    ) -> list[HashedResult]:
+    ) -> None:
         """Compares ranges, with all readers at once.
 
         compute: computes what they should hold, while the target hashes what they do hold.
@@ -75,20 +72,22 @@ class HashComparison:
 
         pool = WorkerPool(sorted(ranges, key=lambda one: not one.table.is_whole))
 
-        def work(reader: SnapshotReader) -> list[HashedResult]:
+        def work(reader: SnapshotReader) -> list[None]:
             with pool.at_work():
-                return [self.result(one, reader) for one in pool.own_tables()]
+                for one in pool.own_tables():
+                    self.compare_range(one, reader)
+            return []
 
-        return pool.results([partial(work, reader) for reader in readers], self.throttle, recompute)
+        pool.results([partial(work, reader) for reader in readers], self.throttle, recompute)
 
-    def result(self, one: HashedRange, reader: SnapshotReader) -> HashedResult:
+    def compare_range(self, one: HashedRange, reader: SnapshotReader) -> None:
         """Compares a range.  Where the log may lack rows, they are counted before any is hashed."""
         began = time.monotonic()
         self.throttle.wait()
-        side, rows = one.table.actual_side(reader, [one.numbers]), None
+        side = one.table.actual_side(reader, [one.numbers])
         if one.table.is_whole or reader.rows(side.query("COUNT(*)"))[0][0] == one.expected.rows:
             actual = fingerprint_of(reader.rows(literals_query(one.table.literals, side.source()))[0])
             if actual == one.expected and actual.is_whole:
-                rows = actual.rows
-                self.on_rows(one, rows)
-        return HashedResult(one, rows, time.monotonic() - began)
+                one.rows = actual.rows
+                self.on_rows(one, actual.rows)
+        one.seconds = time.monotonic() - began

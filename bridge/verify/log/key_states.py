@@ -19,10 +19,11 @@ from bridge.rows.keys.key_steps import RowShape
 from bridge.rows.keys.key_sums import key_sums
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.net_changes import last_of_keys
-from bridge.verify.log.logged_rows import STEP_SCHEMA, ReplicatedTable, partitions_of
+from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.logged_rows import STEP_SCHEMA, partitions_of
 
 
-def last_steps(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
+def last_steps(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
     """Gives the last step of each key.  It may be applied again to its own results (but see `last_of_some`).  Images
     may be hashes (`hashed`)."""
     if not steps.num_rows:
@@ -31,7 +32,7 @@ def last_steps(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
     return taken(steps, np.sort(order[_last(tables, steps, order)]))
 
 
-def last_of_some(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table:
+def last_of_some(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
     """Does the same to steps of which others may be of the same keys.
 
     Steps by event time are folded partition by partition: where the times of a partition have gone back, only all of
@@ -43,7 +44,7 @@ def last_of_some(tables: Sequence[ReplicatedTable], steps: pa.Table) -> pa.Table
     return pa.concat_tables([last_steps(tables, steps.filter(pa.array(numbers == one))) for one in np.unique(numbers)])
 
 
-def _last(tables: Sequence[ReplicatedTable], steps: pa.Table, order: Longs) -> Longs:
+def _last(tables: Sequence[ExpectedTable], steps: pa.Table, order: Longs) -> Longs:
     """Folds the keys alone: to the writer's fold, a step is a row change whose image is its key."""
     shapes = [RowShape(one.table, SEP.join(one.key), one.key, one.key, lacks=False) for one in tables]
     shape_of = steps["table_number"].to_numpy()[order].astype(np.int64)
@@ -80,7 +81,7 @@ def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> npt.NDArray[n
     return np.where(by_time, raised, times)
 
 
-def last_rows(tables: Sequence[ReplicatedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Gives for each table its last steps, those of gone keys too.  All steps of the keys are there."""
     steps = last_steps(tables, steps)
     numbers = steps["table_number"].to_numpy()

@@ -161,7 +161,7 @@ class LoadedComparison:
                 " hand, or compare with the source (--against upstream)"
             )
         elif self.fix and differences:
-            self.fix.add_rows(table.replicated.table, table.shape, differences)
+            self.fix.add_rows(table.expected_table.table, table.shape, differences)
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:

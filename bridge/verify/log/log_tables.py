@@ -16,7 +16,7 @@ from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.compare.side import Side
 from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
-from bridge.verify.log.logged_rows import ReplicatedTable, RowGroup
+from bridge.verify.log.logged_rows import RowGroup
 from bridge.verify.snapshot_reader import SnapshotReader
 
 _EXPECTED = "x"
@@ -45,8 +45,6 @@ class LoggedTable:
     """
 
     number: int
-    replicated: ReplicatedTable
-    definition: Definition
     expected_table: ExpectedTable
     shapes: tuple[str, ...]
     missing: tuple[str, ...]
@@ -61,6 +59,16 @@ class LoggedTable:
         return self.definition.name
 
     @property
+    def definition(self) -> Definition:
+        """The target's table."""
+        return self.expected_table.definition
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns, in lower case, by which rows are told apart."""
+        return self.expected_table.key
+
+    @property
     def schema_findings(self) -> tuple[str, ...]:
         """What is wrong with the table itself."""
         return tuple(f"column {name} is missing" for name in self.missing)
@@ -70,7 +78,7 @@ class LoggedTable:
         """The columns that are compared: every column that some row of the log has."""
         names = self.expected_table.columns
         columns = tuple(self.definition.columns[name] for name in names)
-        return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.replicated.key if names))
+        return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.key if names))
 
     def loading(self, ranges: Iterable[KeyNumbers]) -> LoggedTable:
         """Gives the table with these ranges to be loaded."""
@@ -80,7 +88,7 @@ class LoggedTable:
         """Writes the condition for rows of some ranges of the first key column."""
         if WHOLE in ranges:
             return "1=1"
-        first = [self.definition.columns[self.replicated.key[0]]]
+        first = [self.definition.columns[self.key[0]]]
         parts = key_parts(first, first, alias)
         return " OR ".join(f"({between(parts, *key_range(numbers))})" for numbers in ranges)
 
@@ -109,7 +117,7 @@ class LoggedTable:
 
     def unsure_query(self) -> str:
         """Writes the query of how many keys are UNSURE, and how many of these the target lacks."""
-        first = quote_name(_ACTUAL, self.definition.columns[self.replicated.key[0]].name)
+        first = quote_name(_ACTUAL, self.definition.columns[self.key[0]].name)
         return (
             f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL),0) FROM {self.expected_table.name} {_EXPECTED}"
             f" LEFT JOIN {self.actual} ON {self._same_key}"
@@ -118,7 +126,7 @@ class LoggedTable:
 
     @property
     def _same_key(self) -> str:
-        names = [quote_name(self.definition.columns[part].name) for part in self.replicated.key]
+        names = [quote_name(self.definition.columns[part].name) for part in self.key]
         return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
 
     @property
@@ -187,16 +195,13 @@ def logged_table(
     """
     table = definition.table
     key, why = choose_log_key(table, groups)
-    columns = frozenset(name for name, one in table.columns.items() if not one.generated or name in key)
-    replicated = ReplicatedTable(table, key, columns)
+    counting = {name for name, one in table.columns.items() if not one.generated or name in key}
     lists = [group.names(table) for group in groups if group.has_images]
-    images = [[names[i] for i in replicated.kept(names)] for names in lists] or [list(key)] * bool(groups)
+    images = [[name for name in names if name in counting] for names in lists] or [list(key)] * bool(groups)
     compared = frozenset(name for names in images for name in names)
     named = {name for group in groups for name in group.names(table)}
     return LoggedTable(
         number,
-        replicated,
-        definition,
         ExpectedTable(
             quote_name(schema, f"verify {number}"),
             definition,

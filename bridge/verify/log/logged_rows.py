@@ -21,11 +21,10 @@ from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
 from bridge.rows.literal_offsets import TEXT, Cells, whole
-from bridge.rows.moments import last_ms
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
-from bridge.tso import tso_ms
 from bridge.verify.log.coverage import Cut, NameKey, TableCoverage, name_key
+from bridge.verify.log.expected_tables import ExpectedTable
 
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
@@ -45,50 +44,20 @@ row of a key goes; names: of the image's columns on the target, joined by SEP.""
 
 
 @dataclass(frozen=True)
-class ReplicatedTable:
-    """A table of the target.
-
-    key: lower-case names.
-    columns: those that count; the others the target does not have, or generates.
-    """
-
-    table: Table
-    key: tuple[str, ...]
-    columns: frozenset[str]
-
-    def kept(self, names: Sequence[str]) -> list[int]:
-        """Gives the positions of the columns that count."""
-        return [i for i, name in enumerate(names) if name in self.columns]
-
-
-class Reach(NamedTuple):
-    """How far a target had come.
-
-    limit: the commit_ts (TSO) from which on nothing was in it yet.
-    read: how far it was in each partition, in the order of partitions; None in the order of commit_ts.
-    """
-
-    limit: int
-    read: Mapping[PartitionId, PartitionStart] | None
-
-
-@dataclass(frozen=True)
 class LogPlan:
     """What executors must know to make steps.
 
     coverage: what the log tells of each name in messages.
-    reach: how far the target is.
+    limit: the commit_ts (TSO) from which on nothing is in the target yet.
+    read: how far it is in each partition, in the order of partitions; None in the order of commit_ts.
     begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
-    filtered: tables of which event filters leave out row changes; of these nothing counts that came with the copy from
-        which the pipeline began (below start_ts, or its topic's begin).
     """
 
-    tables: tuple[ReplicatedTable, ...]
+    tables: tuple[ExpectedTable, ...]
     coverage: Mapping[NameKey, TableCoverage]
-    reach: Reach
+    limit: int
+    read: Mapping[PartitionId, PartitionStart] | None = None
     begins: Mapping[str, int] = field(default_factory=dict)
-    filtered: frozenset[TableName] = frozenset()
-    start_ts: int = 0
 
     def cut(self, name: TableName) -> Cut | None:
         """Gives the cut of a name in messages."""
@@ -101,42 +70,28 @@ class LogPlan:
 
     @cached_property
     def _numbers(self) -> Mapping[NameKey, int]:
-        return {name_key(replicated.table.name): i for i, replicated in enumerate(self.tables)}
+        return {name_key(one.table.name): i for i, one in enumerate(self.tables)}
 
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
     """Gives the row changes that the target should hold."""
     is_row = events["kind"].to_numpy() <= int(Kind.DELETE)
-    rows = masked(events, is_row & _are_reached(events, plan.reach, plan.begins))
-    if not plan.filtered:
-        return rows
-    names, name_of = distinct(rows, ("schema", "table"))
-    is_filtered = np.array([TableName(*name) in plan.filtered for name in names], np.bool_)[name_of]
-    return masked(rows, ~(is_filtered & _are_copied(rows, plan)))
+    return masked(events, is_row & _are_reached(events, plan))
 
 
-def _are_reached(events: pa.Table, reach: Reach, begins: Mapping[str, int]) -> Bools:
-    """Tells which events a target had come to.  begins: as of `LogPlan`."""
-    times, read = events["commit_ts"].to_numpy(), reach.read
+def _are_reached(events: pa.Table, plan: LogPlan) -> Bools:
+    """Tells which events the target has come to."""
+    times, read = events["commit_ts"].to_numpy(), plan.read
     if read is None:
-        limits: int | Longs = reach.limit
-        if any(begin > reach.limit for begin in begins.values()):
-            limits = _per_partition(events, lambda where: max(reach.limit, begins.get(where[0], 0)))
+        limits: int | Longs = plan.limit
+        if any(begin > plan.limit for begin in plan.begins.values()):
+            limits = _per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0)))
         return np.asarray(times < limits)
     offsets = _per_partition(events, lambda where: read[where].offset if where in read else 0)
     floors = _per_partition(events, lambda where: (read[where].floor or 0) if where in read else 0)
     is_read = events["offset"].to_numpy() < offsets
     is_below = ~events["by_time"].to_numpy(zero_copy_only=False) & (times < floors)
     return np.asarray(is_read | is_below)
-
-
-def _are_copied(events: pa.Table, plan: LogPlan) -> Bools:
-    """As the bridge takes them for being on the target when it begins."""
-    begins = _per_partition(events, lambda where: max(plan.start_ts, plan.begins.get(where[0], 0)))
-    moments = _per_partition(events, lambda where: tso_ms(max(plan.start_ts, plan.begins.get(where[0], 0))))
-    by_time = events["by_time"].to_numpy(zero_copy_only=False)
-    last = pc.cast(last_ms(events["commit_ts"]), pa.int64()).to_numpy()
-    return np.asarray(np.where(by_time, last < moments, events["commit_ts"].to_numpy() < begins))
 
 
 def _per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
@@ -241,7 +196,7 @@ class _Alike(NamedTuple):
     """
 
     number: int
-    replicated: ReplicatedTable
+    expected: ExpectedTable
     width: int
     kept: list[int]
     names: list[str]
@@ -270,14 +225,14 @@ def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _A
     number = plan.number_of(group.table) if group.is_covered else None
     if number is None or (wanted is not None and number not in wanted):
         return None
-    replicated = plan.tables[number]
-    names, forms = group.names(replicated.table), split_forms(group.columns)[1]
-    kept = replicated.kept(names)
+    expected = plan.tables[number]
+    names, forms = group.names(expected.table), split_forms(group.columns)[1]
+    kept = [i for i, name in enumerate(names) if name in expected.columns]
     kept_names = [names[i] for i in kept]
-    if not set(replicated.key) <= set(kept_names):
+    if not set(expected.key) <= set(kept_names):
         return None
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    return _Alike(number, replicated, len(names), kept, kept_names, columns)
+    return _Alike(number, expected, len(names), kept, kept_names, columns)
 
 
 def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
@@ -287,13 +242,13 @@ def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Ta
         for image in _IMAGES:
             texts = Cells(whole(changes[image]), group_of, widths).joined(kept)
             changes = changes.set_column(changes.schema.get_field_index(image), image, texts.cast(pa.string()))
-    tables = [(one.replicated.table, one.columns) for one in alike]
+    tables = [(one.expected.table, one.columns) for one in alike]
     return shapes_typed(tables, group_of, changes, CheckedTypes())
 
 
 def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
     """Makes the steps of row changes; a row that moves to another key makes two."""
-    positions = [[one.names.index(part) for part in one.replicated.key] for one in alike]
+    positions = [[one.names.index(part) for part in one.expected.key] for one in alike]
     widths = [len(one.names) for one in alike]
     images = [whole(changes[image]) for image in _IMAGES]
     old, new = (Cells(image, group_of, widths).joined(positions) for image in images)

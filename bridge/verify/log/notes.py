@@ -17,7 +17,6 @@ from bridge.verify.log.recompute import Control
 from bridge.verify.options import VerifyOptions
 
 _SHOWN_BAD: Final = 3
-_SHOWN_TEXT: Final = 80
 
 
 def table_notes(table: LoggedTable) -> tuple[str, ...]:
@@ -35,13 +34,6 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
             " (--against upstream)"
         )
     return tuple(notes)
-
-
-def since_change(change: LoggedChange) -> str:
-    """Says since which schema change the rows of a table are compared."""
-    text = " ".join(change.text.split())
-    shown = text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}..."
-    return f"it was changed at commit ts {change.commit_ts} ({shown})"
 
 
 def cut_notes(cut: Iterable[PartitionId], extents: Mapping[PartitionId, Extent]) -> Iterator[str]:

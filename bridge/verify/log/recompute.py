@@ -34,7 +34,6 @@ from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
     LogPlan,
-    ReplicatedTable,
     RowGroup,
     row_groups,
     steps,
@@ -281,7 +280,7 @@ def _has_enough(held: Sequence[pa.Table], rows: int, size: int) -> bool:
 
 
 def _fingerprinting(
-    tables: Sequence[ReplicatedTable], cuts: Mapping[int, tuple[int, ...]]
+    tables: Sequence[ExpectedTable], cuts: Mapping[int, tuple[int, ...]]
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, list[Fingerprint]]]]:
     """Turns all steps of some buckets into fingerprints of the tables."""
 
@@ -293,7 +292,7 @@ def _fingerprinting(
 
 
 def _loading(
-    tables: Sequence[ReplicatedTable], expected_tables: Mapping[int, ExpectedTable]
+    tables: Sequence[ExpectedTable], expected_tables: Mapping[int, ExpectedTable]
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 

@@ -23,7 +23,7 @@ from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.state.routes_record import read_rules
-from bridge.mysql.table_definition import Definition, list_tables, load_definitions
+from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Source
 from bridge.spark.errors import source_error
@@ -35,13 +35,13 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import applied_changes, positions_read
-from bridge.verify.log.coverage import Coverage, NameKey, TableCoverage, ambiguous, coverage_of, name_key
+from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of, name_key
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, Recomputed
 from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedTable, load
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.logged_rows import LogPlan, Reach, RowGroup
-from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, since_change, table_notes
+from bridge.verify.log.logged_rows import LogPlan, RowGroup
+from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, table_notes
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
@@ -122,11 +122,8 @@ class LogVerification:
         cut = {where: control.firsts.get(where, _NEVER) for where in gone}  # up to where lost messages may reach
         present = list_tables(self._look)
         coverage = self._coverage(control, progress, present, max(cut.values(), default=0))
-        plan = LogPlan(
-            (), coverage.tables, Reach(progress.applied_ts, positions_read(progress)),
-            begins=topic_begins(progress.positions),
-            filtered=frozenset(filter(self._is_filtered, control.names)), start_ts=progress.start_ts,
-        )  # fmt: skip
+        begins = topic_begins(progress.positions)
+        plan = LogPlan((), coverage.tables, progress.applied_ts, positions_read(progress), begins)
         tables, report.tables = self._tables(log.row_groups(plan), present, coverage, plan, self._reader(sessions[0]))
         if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
@@ -134,7 +131,7 @@ class LogVerification:
                 where=f"pipeline {self._table.name}, applied ts {progress.applied_ts}",
                 fix="compare with the source: --against upstream --upstream URL",
             )
-        plan = replace(plan, tables=tuple(table.replicated for table in tables))
+        plan = replace(plan, tables=tuple(table.expected_table for table in tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
         hashed = self._hashed([table for table in tables if table.literals], partial(log.fingerprints, plan), sessions)
         loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(self._loading(tables, hashed))]
@@ -166,7 +163,12 @@ class LogVerification:
         names = [name for name in present if name.schema.lower() in logged]
         definitions = load_definitions(self._look, names).items()
         primary = {name_key(name) for name, definition in definitions if definition.table.primary}
-        return coverage_of(control.names, changes, since, primary)
+        coverage = coverage_of(control.names, changes, since, primary)
+        if begin := max(progress.start_ts, *topic_begins(progress.positions).values(), 0):
+            for name in [one.name for one in coverage.tables.values()]:
+                if any(map(any, self._filters(name))):
+                    coverage.begin_filtered(name, begin)
+        return coverage
 
     def _filters(self, name: TableName) -> set[tuple[frozenset[Kind], ...]]:
         """Gives which row changes event filters leave out, of each upstream table of a table of the target: by the
@@ -176,9 +178,6 @@ class LogVerification:
         if record and record.former is not None:
             rules.append(record.former)
         return {tuple(one.ignored_kinds(*source) for source in sources) for one in rules}
-
-    def _is_filtered(self, name: TableName) -> bool:
-        return any(map(any, self._filters(name)))
 
     def _tables(
         self,
@@ -198,16 +197,23 @@ class LogVerification:
             covered.setdefault(name_key(group.table), []).append(group)
         wanted = {key: one[0].table for key, one in covered.items()}
         wanted |= {key: one.name for key, one in coverages.items() if one.is_there}
-        changed = {key for key, one in coverages.items() if one.change}
+        changed = {key for key, one in coverages.items() if one.since}
         on_target = {name_key(name): name for name in present}
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
         names = [name for name in present if name_key(name) in wanted or name_key(name) in changed]
         for name, definition in load_definitions(self._look, names).items():
-            has_earlier_rows = name_key(name) in have_earlier_rows
-            covered_groups = [] if name_key(name) in self._ambiguous else covered.get(name_key(name), [])
-            table = self._planned(
-                len(tables), definition, covered_groups, coverage.of(name), plan, has_earlier_rows=has_earlier_rows
+            key, of_log = name_key(name), coverage.of(name)
+            is_whole = of_log.is_whole(has_earlier_rows=key in have_earlier_rows)
+            table = logged_table(
+                len(tables),
+                self._table.schema,
+                definition,
+                [] if key in self._ambiguous else covered.get(key, []),
+                is_whole=is_whole,
+                since="" if is_whole else of_log.since,
+                uncovered=self._why_uncovered(name),
+                come_in_parts=plan.read is not None,
             )
             if table.shape.actual and not table.uncovered:
                 tables.append(table)
@@ -224,44 +230,19 @@ class LogVerification:
         )
         return tables, results
 
-    def _planned(
-        self,
-        number: int,
-        definition: Definition,
-        groups: Sequence[RowGroup],
-        of_log: TableCoverage,
-        plan: LogPlan,
-        *,
-        has_earlier_rows: bool,
-    ) -> LoggedTable:
-        """Plans a table of the target.  has_earlier_rows: whether the log has rows of it from before its cut."""
-        filters, name = self._filters(definition.name), definition.name
-        begins_filtered = bool(plan.start_ts or plan.begins) and self._is_filtered(name)
-        is_whole = of_log.is_whole(has_earlier_rows=has_earlier_rows)
-        since = "" if is_whole or of_log.change is None else since_change(of_log.change)
-        if begins_filtered:
-            since = "event filters leave out some of its changes, and the pipeline began after its first ones"
-        uncovered = ""
-        if len(filters) > 1:
-            uncovered = "event filters leave out some of its changes, and were others before"
+    def _why_uncovered(self, name: TableName) -> str:
+        """Tells why no row of a table is compared, "" where some are."""
         if name_key(name) in self._ambiguous:
-            uncovered = "another table has its name but for the case of letters"
-        return logged_table(
-            number,
-            self._table.schema,
-            definition,
-            groups,
-            is_whole=is_whole and not begins_filtered,
-            since=since,
-            uncovered=uncovered,
-            come_in_parts=plan.reach.read is not None,
-        )
+            return "another table has its name but for the case of letters"
+        if len(self._filters(name)) > 1:
+            return "event filters leave out some of its changes, and were others before"
+        return ""
 
     def _hashed(
         self, tables: Sequence[LoggedTable], fingerprints: Fingerprints, sessions: Sequence[Session]
-    ) -> list[HashedResult]:
+    ) -> list[HashedRange]:
         """Compares what can be compared without loading it.  fingerprints: as `Log.fingerprints` gives them."""
-        cuts = {table.number: find_cuts(self._look, table.definition, table.replicated.key) for table in tables}
+        cuts = {table.number: find_cuts(self._look, table.definition, table.key) for table in tables}
         recomputed = Recomputed()
         ranges = [
             HashedRange(table, numbers, place, recomputed)
@@ -274,13 +255,14 @@ class LogVerification:
             lambda one, rows: self._listener.done(one.table.name, rows),
         )
         readers = [self._reader(session) for session in sessions]
-        return comparison.results(ranges, readers, recomputed, partial(fingerprints, cuts))
+        comparison.compare(ranges, readers, recomputed, partial(fingerprints, cuts))
+        return ranges
 
-    def _loading(self, tables: Sequence[LoggedTable], hashed: Sequence[HashedResult]) -> Iterator[LoggedTable]:
+    def _loading(self, tables: Sequence[LoggedTable], hashed: Sequence[HashedRange]) -> Iterator[LoggedTable]:
         """Gives the tables that have to be loaded, with the ranges that do."""
-        differ: dict[int, list[KeyNumbers]] = {one.range.table.number: [] for one in hashed}
+        differ: dict[int, list[KeyNumbers]] = {one.table.number: [] for one in hashed}
         for one in hashed:
-            differ[one.range.table.number] += [one.range.numbers] * (one.rows is None)
+            differ[one.table.number] += [one.numbers] * (one.rows is None)
         for table in tables:
             if ranges := differ.get(table.number, [WHOLE]):
                 yield table.loading(ranges)
@@ -291,12 +273,11 @@ class LogVerification:
     def _reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
 
-    def _results(self, hashed: Iterable[HashedResult], loaded: Mapping[int, TableResult]) -> list[TableResult]:
+    def _results(self, hashed: Iterable[HashedRange], loaded: Mapping[int, TableResult]) -> list[TableResult]:
         """Gives the result of each table.  Its ranges that are equal were compared one by one in each session."""
         equal: dict[int, TableResult] = {}
         for one in hashed:
-            table = one.range.table
-            result = equal.setdefault(table.number, TableResult(table.name, notes=table_notes(table)))
+            result = equal.setdefault(one.table.number, TableResult(one.table.name, notes=table_notes(one.table)))
             result.seconds += one.seconds / self._options.workers
             if one.rows is not None:
                 result.rows, result.chunks = result.rows + one.rows, result.chunks + 1

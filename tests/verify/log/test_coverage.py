@@ -11,8 +11,9 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.values.event_time import place_in_gtid_set
 from bridge.tso import ms_tso, tso_ms
 from bridge.verify.log.coverage import WAITS_MS, Coverage, Cut, LoggedChange, ambiguous, coverage_of
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, row_groups, steps
+from bridge.verify.log.logged_rows import LogPlan, row_groups, steps
 from bridge.verify.log.recompute import logged_changes
+from tests.generated.verifying import expected_table
 from tests.support.upstreams import events_table, row_change, schema_change
 
 T = TableName("app", "t")
@@ -82,7 +83,7 @@ def test_a_table_that_is_altered_before_its_first_row_is_still_held_wholly() -> 
     texts = ["CREATE TABLE t (a INT)", "ALTER TABLE t ADD PRIMARY KEY (a)", "ALTER TABLE t MODIFY a BIGINT"]
     coverage = told(*texts, names=(T,))
     assert [coverage.of(T).is_whole(has_earlier_rows=one) for one in (False, True)] == [True, False]
-    plan = LogPlan((), coverage.tables, Reach(1 << 62, None))
+    plan = LogPlan((), coverage.tables, 1 << 62)
     for ts, is_covered in ((4, True), (3, False), (1, False)):
         row = row_change(ts, "t", ["id"], ["id"], after=[1])._replace(schema="app")
         assert [group.is_covered for group in row_groups(plan, events_table([(0, 1, row)]))] == [is_covered]
@@ -183,9 +184,7 @@ def test_rows_that_were_sent_again_come_before_the_schema_change(
         schema="app", by_time=True, place=place_in_gtid_set(place) if place else None
     )
     table = Table(T, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
-    plan = LogPlan(
-        (ReplicatedTable(table, ("id",), frozenset({"id"})),), coverage_of([T], [change]).tables, Reach(1 << 62, None)
-    )
+    plan = LogPlan((expected_table(table),), coverage_of([T], [change]).tables, 1 << 62)
     assert steps(plan, events_table([(0, offset, row)])).num_rows == span
 
 

@@ -14,15 +14,17 @@ from bridge.rows.literal_offsets import Cells
 from bridge.verify.log import coverage as coverage_module
 from bridge.verify.log import logged_rows
 from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
+from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
 from bridge.verify.log.literal_hashes import hashed, text_hashes
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
+from bridge.verify.log.logged_rows import LogPlan, steps
 from bridge.verify.log.recompute import together
+from tests.generated.verifying import expected_table
 
 T = TableName("app", "t")
 TABLE = Table(T, {name: Column(name, "int", None, False) for name in ("id", "v", "w")}, (("id",),), (("id",),))
-KEYED = ReplicatedTable(TABLE, ("id",), frozenset(TABLE.columns))
-ALL = Reach(1000, None)
+KEYED = expected_table(TABLE)
+ALL = 1000
 
 
 def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[str, Any]:
@@ -42,9 +44,9 @@ def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[
     }
 
 
-def folded(table: ReplicatedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
+def folded(table: ExpectedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
     """Rows of the result, however the changes are divided over tasks."""
-    log = LogPlan((table,), **{"coverage": {}, "reach": ALL, **plan})
+    log = LogPlan((table,), **{"coverage": {}, "limit": ALL, **plan})
     made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
     shared = last_of_some(log.tables, pa.concat_tables([last_of_some(log.tables, made[0]), *made[1:]]))
     return [
@@ -117,7 +119,7 @@ def test_updates_of_a_part_of_a_row_tell_that_part() -> None:
 def test_an_order_by_partition_ends_at_its_offsets() -> None:
     """What lies at or behind a partition's recorded offset is not in the target yet."""
     changes = [change(9, None, "1,1", offset=3), change(1, "1,1", "1,2", offset=4)]
-    assert states(changes, reach=Reach(1000, {("x", 0): PartitionStart(4, 0, 9, 0)})) == {"1": "1,1"}
+    assert states(changes, read={("x", 0): PartitionStart(4, 0, 9, 0)}) == {"1": "1,1"}
 
 
 def test_schema_changes_are_honoured() -> None:
@@ -143,7 +145,7 @@ def test_many_tables_are_told_apart_by_one_look_each(monkeypatch: pytest.MonkeyP
     looks = []
     monkeypatch.setattr(logged_rows, "name_key", lambda name: looks.append(name) or name_key(name))
     tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
-    plan = LogPlan(tuple(ReplicatedTable(table, ("id",), frozenset(table.columns)) for table in tables), {}, ALL)
+    plan = LogPlan(tuple(expected_table(table) for table in tables), {}, ALL)
     events = [change(1, None, "1,1") | {"table": table.name.table} for table in tables]
     found = steps(plan, pa.Table.from_pylist(events, EVENT_SCHEMA))
     assert found["table_number"].to_pylist() == list(range(300))
@@ -155,7 +157,7 @@ def test_rows_of_many_tables_are_looked_into_together(monkeypatch: pytest.Monkey
     looks = []
     monkeypatch.setattr("bridge.verify.log.logged_rows.Cells", lambda *given: looks.append(given) or Cells(*given))
     tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
-    plan = LogPlan(tuple(ReplicatedTable(table, ("id",), frozenset(table.columns)) for table in tables), {}, ALL)
+    plan = LogPlan(tuple(expected_table(table) for table in tables), {}, ALL)
     events = [change(1, None, f"{number},1") | {"table": f"t{number}"} for number in range(300)]
     found = steps(plan, pa.Table.from_pylist(events, EVENT_SCHEMA))
     assert found["key"].to_pylist() == [str(number) for number in range(300)]

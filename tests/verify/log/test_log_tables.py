@@ -23,13 +23,13 @@ from bridge.verify.load_throttle import Throttle
 from bridge.verify.log import expected_tables
 from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
 from bridge.verify.log.expected_tables import PLACE, WHOLE, KeyNumbers, find_cuts, joined, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, HashedResult, Recomputed
+from bridge.verify.log.hash_comparison import HashComparison, HashedRange, Recomputed
 from bridge.verify.log.key_states import last_rows, last_steps
 from bridge.verify.log.literal_hashes import fingerprints
 from bridge.verify.log.literal_hashes import hashed as with_hashes
 from bridge.verify.log.loaded_comparison import LoadedTable
 from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.logged_rows import LogPlan, Reach, row_groups, steps
+from bridge.verify.log.logged_rows import LogPlan, row_groups, steps
 from bridge.verify.snapshot_reader import SnapshotReader
 from bridge.verify.snapshots import begin_snapshot
 from tests.support.verify_servers import execute
@@ -99,7 +99,7 @@ def compared_ranges(
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
     definition = load_definitions(session, [T])[T]
     coverage = coverage_of([T], changes, primary={name_key(T)} if definition.table.primary else set())
-    plan = LogPlan((), coverage.tables, Reach(10_000, None))
+    plan = LogPlan((), coverage.tables, 10_000)
     groups = row_groups(plan, found)
     seen = sorted(group for group in groups if group.is_covered and group.table.table == "t")
     has_earlier_rows = any(not group.is_covered for group in groups)
@@ -107,10 +107,10 @@ def compared_ranges(
         0, "app", definition, seen, is_whole=coverage.of(T).is_whole(has_earlier_rows=has_earlier_rows)
     )
     begin_snapshot(session)
-    plan = replace(plan, tables=(logged.replicated,))
+    plan = replace(plan, tables=(logged.expected_table,))
     made_steps = steps(plan, found)
     folded = last_steps(plan.tables, made_steps)
-    for numbers in apart(cuts) if definition.columns[logged.replicated.key[0]].value_class is INTEGER else [[WHOLE]]:
+    for numbers in apart(cuts) if definition.columns[logged.key[0]].value_class is INTEGER else [[WHOLE]]:
         some = logged.loading(numbers)
         session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected_table.name}")
         loaded = LoadedTable(some, session)
@@ -137,16 +137,22 @@ def apart(cuts: tuple[int, ...]) -> list[list[KeyNumbers]]:
     return [[*{ranges[0], ranges[-1]}], *([one] for one in ranges[1:-1])]
 
 
-def hashed(logged: LoggedTable, cuts: tuple[int, ...], folded: pa.Table, reader: SnapshotReader) -> list[HashedResult]:
+def hashed(logged: LoggedTable, cuts: tuple[int, ...], folded: pa.Table, reader: SnapshotReader) -> list[HashedRange]:
     """What the comparison of hashes says of the ranges that are to be loaded."""
     nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
     expected = dict(fingerprints(with_hashes(folded), {logged.number: cuts})).get(logged.number, nothing)
     comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
     recomputed = Recomputed()
     recomputed.set_result({logged.number: expected})
-    ranges = (HashedRange(logged, numbers, place, recomputed) for place, numbers in enumerate(ranges_of(cuts)))
     wanted = logged.expected_table.ranges
-    return [comparison.result(one, reader) for one in ranges if one.numbers in wanted or WHOLE in wanted]
+    ranges = [
+        HashedRange(logged, numbers, place, recomputed)
+        for place, numbers in enumerate(ranges_of(cuts))
+        if numbers in wanted or WHOLE in wanted
+    ]
+    for one in ranges:
+        comparison.compare_range(one, reader)
+    return ranges
 
 
 def made(url: str, columns: str, *rows: str) -> None:
@@ -191,16 +197,16 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
     log = [put(n, "id,v,d", rf"{n},'it\'s',{n}.00") for n in (1, 2, 4, 5, 6, 7, 8)]
     log += [put(9, "id,v,d", r"6,'it\'s',6.0"), put(10, "id,v,d", r"9,'it\'s',9.00"), gone(11, "id,v,d", "9,'',0.00")]
     with closing(Target(target).connect()) as session:
-        plan = LogPlan((), {}, Reach(10_000, None))
+        plan = LogPlan((), {}, 10_000)
         found = pa.Table.from_pylist(log, EVENT_SCHEMA)
         definition = load_definitions(session, [T])[T]
         logged = logged_table(0, "app", definition, sorted(row_groups(plan, found)), is_whole=False)
-        plan = replace(plan, tables=(logged.replicated,))
+        plan = replace(plan, tables=(logged.expected_table,))
         folded = last_steps(plan.tables, steps(plan, found))
         begin_snapshot(session)
         results = hashed(logged, (2, 4, 5, 6), folded, SnapshotReader(session, is_snapshot=True, place="target"))
     assert [one.rows for one in results] == [2, None, 1, None, 2], "3 is extra, and 6.0 is another spelling of 6.00"
-    differ = [one.range.numbers for one in results if one.rows is None]
+    differ = [one.numbers for one in results if one.rows is None]
     assert joined(differ) == ((2, 4), (5, 6))
     assert joined([(4, 5), *differ]) == ((2, 6),)
 
@@ -333,7 +339,7 @@ def test_the_key_that_the_messages_name_is_taken(target: str) -> None:
     session = Target(target).connect()
     try:
         event = {**put(1, "id,a", "1,10"), "key": "a"}
-        assert compared(session, [event])[0].replicated.key == ("a",)
+        assert compared(session, [event])[0].key == ("a",)
     finally:
         session.close()
 
@@ -355,5 +361,5 @@ def test_rows_that_no_one_key_tells_apart_are_not_covered(target: str, columns: 
         definition = load_definitions(session, [T])[T]
     log = [{**put(n, "id,v", f"{n},1"), "key": key} for n, key in enumerate(keys)]
     found = pa.Table.from_pylist(log, EVENT_SCHEMA)
-    seen = sorted(row_groups(LogPlan((), {}, Reach(10_000, None)), found))
+    seen = sorted(row_groups(LogPlan((), {}, 10_000), found))
     assert logged_table(0, "app", definition, seen, is_whole=True).uncovered == why

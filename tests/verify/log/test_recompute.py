@@ -17,21 +17,23 @@ from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.key_states import last_rows, last_steps
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
+from bridge.verify.log.logged_rows import LogPlan, steps
 from bridge.verify.log.recompute import Log
-from tests.generated.verifying import InProcess, OfEvents, without_spark
+from tests.generated.verifying import InProcess, OfEvents, expected_table, without_spark
 from tests.support.upstreams import events_table, in_one_partition, row_change
 
 LARGE, COUNT = 1 << 20, 48
 FEW = """
 import sys
+from types import SimpleNamespace
 from bridge.model import Column, Table, TableName
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
 from bridge.spark.worker_decoder import event_decoder
+from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.key_states import last_rows, last_steps
 from bridge.verify.log.literal_hashes import fingerprints, hashed
-from bridge.verify.log.logged_rows import LogPlan, Reach, ReplicatedTable, steps
+from bridge.verify.log.logged_rows import LogPlan, steps
 from tests.support.wire import canal
 
 rows = [canal("INSERT", {"id": ("int", str(n)), "v": ("varchar(9)", "x")}) for n in range(400)]
@@ -39,7 +41,7 @@ given = Messages(["cdc"] * 400, [0] * 400, list(range(400)), [None] * 400, rows)
 [events] = event_decoder("canal-json", DecodeOptions("UTC"))([given])
 columns = {"id": Column("id", "int", None, False), "v": Column("v", "varchar(9)", "utf8mb4", True)}
 table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
-plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(columns)),), {}, Reach(1 << 62, None))
+plan = LogPlan((ExpectedTable("e", SimpleNamespace(table=table), ("id",), ("id", "v")),), {}, 1 << 62)
 made = steps(plan, events)
 [(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
 [(_, folded)] = last_rows(plan.tables, made)
@@ -76,7 +78,7 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
         log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None)
     log.control()
     table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
-    plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(table.columns)),), {}, Reach(1000, None))
+    plan = LogPlan((expected_table(table),), {}, 1000)
     found = log.fingerprints(plan, {0: ()})
     assert [one.rows for one in found[0]] == [COUNT]
     monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: [rows.num_rows])
@@ -100,7 +102,7 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
     with without_spark():
         log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None)
     table = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
-    plan = LogPlan((ReplicatedTable(table, ("id",), frozenset(table.columns)),), {}, Reach(1000, None))
+    plan = LogPlan((expected_table(table),), {}, 1000)
     last: list[tuple[int, int]] = []
 
     def noted(rows: pa.Table, *_: Any) -> list[Any]:
