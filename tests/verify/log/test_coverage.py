@@ -99,6 +99,27 @@ def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:
         assert {one.name.table for one in tables if one.is_whole(has_earlier_rows=True)} == whole
 
 
+@pytest.mark.parametrize(
+    ("statement", "begin", "last", "is_whole", "is_there"),
+    [
+        ("CREATE TABLE t (a INT)", 9, 8, False, True),
+        ("CREATE TABLE t (a INT)", 1, 1, True, True),
+        ("ALTER TABLE t ADD COLUMN a INT", 9, 8, False, True),
+        ("DROP TABLE t", 9, 1, False, False),
+    ],
+)
+def test_rows_of_a_filtered_table_count_behind_its_copy(
+    statement: str, begin: int, last: int, is_whole: bool, is_there: bool
+) -> None:
+    """The copy had no filter.  What was made or emptied later holds nothing of it, and what was dropped is gone."""
+    coverage = told(statement, names=(T,))
+    coverage.begin_filtered(T, begin)
+    of_table = coverage.of(T)
+    assert of_table.cut is not None
+    found = of_table.cut.moment.last, of_table.is_whole(has_earlier_rows=False), of_table.is_there
+    assert found == (last, is_whole, is_there)
+
+
 def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
     """Equal times count as earlier than the schema change."""
     whole = LoggedChange(ms_tso(5000), True, "app", "TRUNCATE t", {("x", 0): 7})
