@@ -172,7 +172,7 @@ class PartitionQueue:
     began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
     when it did not.
     unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
-    there is none.
+    there is none.  Rows of its second whose places are not compared with it, as of another server, may be behind it.
     """
 
     def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
@@ -192,7 +192,7 @@ class PartitionQueue:
         self.begins_snapshot = False
         if self.unreadable is None and (at := _first_unreadable(kept)) is not None:
             self._note_times(kept.slice(0, at))
-            self.unreadable = Moment.at(self.seen, self.places.values())
+            self.unreadable = Moment(self.seen, self.seen - bool(self.places), tuple(self.places.values()))
         self._note_times(events)
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
 

@@ -314,6 +314,14 @@ def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None
     assert [bad.entry.position.offset for bad in held.bad()] == [1]
 
 
+def test_rows_of_another_server_in_its_second_may_be_behind_one_that_cannot_be_read() -> None:
+    """Their places are not compared, and the time does not tell."""
+    held = prefixes(2)
+    of_other = [(1, 0, at(row(4000), 50, server=2)), (1, 1, at(row(5000), 60, server=2))]
+    give(held, [(0, 0, at(row(5000), 100)), (0, 1, UNREADABLE), *of_other])
+    assert shown(steps(held)) == [(1, 0), (0, 0)]
+
+
 def test_a_schema_change_that_waits_for_rows_behind_an_unreadable_one_stops_there() -> None:
     """The last place of a former server holds rows back that the newer server's schema change waits for: the bridge
     names the message that cannot be read, and does not wait for ever."""
