@@ -231,7 +231,7 @@ class Intake:
     @property
     def _has_room(self) -> bool:
         """Whether the next part is brought to the driver."""
-        return not self._order.takes_rows or not self._order.held.exceeds(self._room)
+        return not self._order.takes_rows or not self._order.waiting.exceeds(self._room)
 
     @property
     def _writers_apart(self) -> int:

@@ -139,16 +139,8 @@ class Order(Protocol):
         """Whether everything below `until` is in the target; True without `until`."""
 
     @property
-    def rows(self) -> int:
-        """The number of row changes that wait."""
-
-    @property
-    def held(self) -> Amount:
-        """How much of them counts against the limit of the driver's memory."""
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """The bytes of the row changes that wait, but for those on the disk."""
+    def waiting(self) -> Amount:
+        """The row changes that wait, and the bytes of those that are not on the disk."""
 
     def waiting_for(self) -> str:
         """Tells what the target waits for, and why; may be called from any thread."""

@@ -44,11 +44,6 @@ class Backlog:
         """How much the row changes take that wait, in the driver and on executors."""
         return Amount.total(batch.rows.amount for batch in self.batches)
 
-    @property
-    def rows(self) -> int:
-        """The number of row changes that wait."""
-        return self.amount.rows
-
     def add(
         self,
         read: Mapping[PartitionId, int],

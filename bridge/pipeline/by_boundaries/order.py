@@ -287,26 +287,20 @@ class BoundaryOrder:
         return self._until is None or self.applied_ts >= self._until
 
     @property
-    def rows(self) -> int:
-        """The number of row changes that wait."""
-        return self._backlog.rows
-
-    @property
-    def held(self) -> Amount:
+    def waiting(self) -> Amount:
         """How much the row changes take that wait, in the driver and on executors."""
         return self._backlog.amount
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """The bytes of the row changes that wait, in the driver and on executors."""
-        return self._backlog.amount.bytes
 
     def waiting_for(self) -> str:
         """Tells which partition holds the resolved ts back, and why."""
         if self._until is not None and self.applied_ts >= self._until:
             return "nothing: --until is reached"
         reason = self._frontier.waiting_for()
-        if self._boundary_seconds is not None and self._frontier.silence > VANISHED_SECONDS and self._backlog.rows:
+        if (
+            self._boundary_seconds is not None
+            and self._frontier.silence > VANISHED_SECONDS
+            and self._backlog.amount.rows
+        ):
             reason += (
                 "; changes came meanwhile: if the extension was switched off, switch it on again; if it has to stay"
                 " off, start the bridge again with --set debezium.without_boundaries=true"

@@ -302,19 +302,9 @@ class PartitionOrder:
         return self._backlog.is_at_bound and not self._bad
 
     @property
-    def rows(self) -> int:
-        """The number of row changes that wait."""
-        return self._backlog.waiting.rows
-
-    @property
-    def held(self) -> Amount:
-        """Nothing: what waits for long is moved to the disk."""
-        return Amount(0, 0)
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """The bytes of the row changes that wait, but for those on the disk."""
-        return self._backlog.waiting.bytes
+    def waiting(self) -> Amount:
+        """The row changes that wait, and the bytes of those that are not on the disk."""
+        return self._backlog.waiting
 
     def waiting_for(self) -> str:
         """Tells what the target waited for when something was last applied."""

@@ -27,6 +27,7 @@ from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
+from bridge.rows.amount import Amount
 from bridge.rows.gathering import Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
 from bridge.spark.decoded_batch import DecodedBatch
@@ -225,7 +226,7 @@ class TransactionOrder(BoundaryOrder):
         self._settle()
         self._hand_on(_NO_EVENTS)
         if self._queue.is_short:
-            log.warning("transaction_waits", why=self._queue.reason, rows=self.rows)
+            log.warning("transaction_waits", why=self._queue.reason, rows=self.waiting.rows)
 
     # --- what is due
 
@@ -289,14 +290,9 @@ class TransactionOrder(BoundaryOrder):
     # --- status
 
     @property
-    def rows(self) -> int:
-        """The number of row changes that wait."""
-        return self._backlog.rows + self._queue.rows
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """The bytes of the row changes that wait."""
-        return self._backlog.amount.bytes + self._queue.bytes_in_memory
+    def waiting(self) -> Amount:
+        """The row changes that wait, and the bytes of those that are not on the disk."""
+        return Amount.total([self._backlog.amount, Amount(self._queue.rows, self._queue.bytes_in_memory)])
 
     def waiting_for(self) -> str:
         """Tells what the first transaction that is not whole lacks."""

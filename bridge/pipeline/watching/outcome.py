@@ -66,7 +66,7 @@ def outcome_of(applier: Applier, writer: Writer, began: float, reading: float, e
         apply_seconds=ended - (counts.applying_since or ended),
         transactions=writer.counts.transactions,
         schema_changes=writer.counts.schema_changes,
-        rest=order.rows,
+        rest=order.waiting.rows,
         late=counts.late.total(),
         quarantined=counts.quarantined,
         left_out={str(name): count for name, count in counts.left_out.items()},

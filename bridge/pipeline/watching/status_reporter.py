@@ -79,7 +79,7 @@ class StatusReporter:
             rows_per_second=round(rate, 1),
             messages=counts.messages,
             messages_total=self._messages_total,
-            backlog_rows=order.rows,
+            backlog_rows=order.waiting.rows,
             late=counts.late.total(),
             repeated=counts.repeated.total(),
             left_out=counts.left_out.total(),
@@ -110,7 +110,7 @@ class StatusReporter:
             committed=applier.committed,
             tables=applied.by_table,
             phases=applier.phases.seconds(),
-            backlog_bytes=order.bytes_in_memory,
+            backlog_bytes=order.waiting.bytes,
             transactions=counts.transactions,
             schema_changes=counts.schema_changes,
             away=self._ends.waiting_for,
@@ -131,7 +131,7 @@ class StatusReporter:
             return None, behind  # nothing is read meanwhile, so that nobody knows whether there is something to read
         if quiet < QUIET_SECONDS:
             return time.time() - tso_ms(resolved) / 1000 if resolved else None, behind
-        return 0.0, max(quiet, behind or 0.0) if order.rows or behind else 0.0
+        return 0.0, max(quiet, behind or 0.0) if order.waiting.rows or behind else 0.0
 
 
 class Watcher(Protocol):

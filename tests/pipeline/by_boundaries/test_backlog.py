@@ -63,11 +63,11 @@ def test_schema_changes_and_bad_messages_hold_a_chunk() -> None:
 def test_release_forgets_what_is_applied() -> None:
     """Applied rows leave memory, those of the same chunk above applied_ts stay."""
     backlog = fed(([(0, 0, insert(10)), (0, 1, insert(20))], {}), ([(0, 2, insert(11))], {}))
-    assert backlog.rows == 3
+    assert backlog.amount.rows == 3
     backlog.release(12)
-    assert backlog.rows == 1
+    assert backlog.amount.rows == 1
     backlog.release(21)
-    assert (backlog.rows, backlog.batches) == (0, [])
+    assert (backlog.amount.rows, backlog.batches) == (0, [])
 
 
 def test_a_partition_that_appears_later_begins_at_its_start() -> None:

@@ -252,6 +252,6 @@ def test_restart_after_any_crash_loses_and_repeats_nothing(
         except Crash:
             continue
     assert target.pending == ()
-    assert life.applier.order.rows == 0
+    assert life.applier.order.waiting.rows == 0
     assert [len(target.prefix(p)) for p in range(partitions)] == [len(stream) for stream in target.streams]
     assert sorted(c.text for c in target.ran) == sorted(target.statements(target.streams))

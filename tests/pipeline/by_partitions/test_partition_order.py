@@ -168,7 +168,7 @@ def test_until_is_reached_where_a_partition_comes_to_it() -> None:
     bench.take((0, 0, row(5, 1)), (0, 1, row(7, 2)), (0, 2, row(6, 3)), (1, 0, row(6, 4)))
     bench.applier.finish()
     assert (bench.target.ids, bench.target.applied_ts, bench.applier.order.until_reached) == ([1, 4], ms_tso(7), True)
-    assert bench.applier.order.rows == 2
+    assert bench.applier.order.waiting.rows == 2
     assert bench.offsets == [1, 1]
 
 

@@ -354,7 +354,7 @@ def run_bridge(
             continue
         if "was begun twice" in order.waiting_for() or (may_lack_rows and "lacks rows" in order.waiting_for()):
             raise Held
-        assert order.rows == 0, order.waiting_for()
+        assert order.waiting.rows == 0, order.waiting_for()
         return
 
 

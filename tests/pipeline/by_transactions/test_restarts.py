@@ -159,7 +159,7 @@ def test_processes_that_die(events: pa.Table, end_state: dict[tuple[str, int], i
     assert bank.applied == 4_180
     assert len(bank.journal) == 11
     assert not any(one.doubt for one in bank.journal)
-    assert order.rows == 0
+    assert order.waiting.rows == 0
 
 
 def test_a_transaction_that_stays_short(events: pa.Table) -> None:
