@@ -178,6 +178,23 @@ def test_each_message_is_compared() -> None:
         assert (event.kind is Kind.BAD) == (2004 in codes.values())
 
 
+@pytest.mark.parametrize(
+    ("document", "literal"),
+    [
+        ('{"a": "1\n2\t\0", "b\n": 3}', r"""'{"a": "1\\u000a2\\u0009\\u0000", "b\\u000a": 3}'"""),
+        (r'{"a": "\\ \" \n: \": 1"}', r"""'{"a": "\\\\ \\" \\n: \\": 1"}'"""),
+        (r'{"a": "b", "C:\temp": 1}', None),
+        (r'["\": ", {"a\\b": "c"}]', None),
+    ],
+)
+def test_json_of_official_canal(document: str, literal: str | None) -> None:
+    """Control characters that it leaves in texts and names are escaped; a name with a backslash, in which it escapes
+    nothing, cannot be read."""
+    row = {"data": [{"j": document}], "type": "INSERT", "old": None, "pkNames": None, "mysqlType": {"j": "JSON"}}
+    [event] = official(**row, sqlType={"j": 12})
+    assert (event.kind is Kind.BAD) if literal is None else event.after == literal
+
+
 def test_json_of_mariadb() -> None:
     """It is a LONGTEXT in MariaDB's log, which Canal writes as bytes, since its type is called JSON."""
     row = {"data": [{"j": '{"a": "Ã¤"}'}], "type": "INSERT", "old": None, "pkNames": None, "mysqlType": {"j": "JSON"}}

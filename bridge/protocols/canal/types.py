@@ -170,7 +170,8 @@ def column_of(
     elif is_official and kind.word == "json":
         convert = _document_bytes if sql_type in _BYTES else _document
     elif is_official and convert is literals.text and kind.word != "vector":
-        is_bytes = kind.word in _LONG_TEXTS and sql_type != _CLOB and not _is_exact(kind)
+        is_exact = kind.is_named and kind.arguments is None  # only then Canal takes it for a text (LogEventConvert)
+        is_bytes = kind.word in _LONG_TEXTS and sql_type != _CLOB and not is_exact
         convert, form = (literals.latin1, "") if is_bytes else (convert, UTF8_FORM)
     return CanalColumn(mysql_type, convert, form, declared)
 
@@ -212,11 +213,6 @@ def _type_of(mysql_type: str) -> _Type | None:
     return _Type(words[0], arguments, unsigned, is_named=True)
 
 
-def _is_exact(kind: _Type) -> bool:
-    """Tells whether official Canal takes the name of a TEXT type for one (LogEventConvert, isText)."""
-    return kind.is_named and kind.arguments is None
-
-
 def _declared(kind: _Type, mysql_type: str) -> str:
     """Writes a type as a server shows it.  Of TEXT(n) and BLOB(n) a server makes the smallest type for n characters."""
     if kind.arguments is not None and kind.word in ("text", "blob"):
@@ -229,8 +225,18 @@ def _declared(kind: _Type, mysql_type: str) -> str:
 
 def _document(value: str) -> str:
     """Converts a JSON document.  Official Canal writes the rows that had no value when a JSON column NOT NULL was added
-    with an empty text: they hold nothing, which MySQL reads as JSON's null (RowsLogBuffer)."""
-    return literals.text(value or "null")
+    with an empty text: they hold nothing, which MySQL reads as JSON's null (RowsLogBuffer).  It escapes nothing in the
+    names of members, and older ones than 1.1.7 in texts only quotation marks and backslashes (JsonConversion)."""
+    if "\\" in value and any(one[1] and "\\" in one[0] for one in _TEXTS.finditer(value)):
+        raise DecodeError(
+            "in JSON, a member's name holds a backslash: Canal writes names as they are, so it is another"
+        )
+    return literals.text(_CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", value) or "null")
+
+
+_TEXTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"(:?)', re.DOTALL)
+"""The texts of a JSON document; behind the name of a member there is a colon."""
+_CONTROLS: Final = re.compile(r"[\0-\x1f]")
 
 
 def _document_bytes(value: str) -> str:

@@ -26,7 +26,7 @@ from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
 from bridge.protocols.values.usual_values import Usual
 
-_WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64, "bit": 64}
 _BOOLEANS: Final = {"true": "1", "false": "0"}
 _SIMPLE: Final[dict[str, Converter]] = {
     "decimal": literals.java_decimal,
@@ -55,22 +55,16 @@ def _converter(arguments: str, column: ColumnType, lost: Lost) -> RawConverter |
 
 
 def _by_column(column: ColumnType, timezone: str, binary: str) -> Converter | None:
-    if column.word in _WIDTHS or column.word == "bit":
-        return _number(literals.UNSIGNED[_WIDTHS.get(column.word, 64)] if _is_unsigned(column) else literals.integer)
+    if column.word in _WIDTHS:
+        is_natural = column.unsigned or column.word == "bit"
+        number = literals.UNSIGNED[_WIDTHS[column.word]] if is_natural else literals.integer
+        return lambda value: _BOOLEANS.get(value) or number(value)
     if column.word == "timestamp":
         return timestamp_converter(timezone or None)
     if column.word in BINARY_WORDS:
         convert = _BINARIES[binary]
         return literals.zero_padded(column.precision, convert) if column.word == "binary" else convert
     return _SIMPLE.get(column.word)
-
-
-def _is_unsigned(column: ColumnType) -> bool:
-    return column.unsigned or column.word == "bit"
-
-
-def _number(convert: Converter) -> Converter:
-    return lambda value: _BOOLEANS.get(value) or convert(value)
 
 
 def _base64(value: str) -> str:
@@ -94,8 +88,8 @@ _USUAL: Final = {
 
 def _usual(arguments: str, column: ColumnType) -> Usual | None:
     timezone, _, binary = arguments.partition(",")
-    if column.word in _WIDTHS or column.word == "bit":
-        return usual.TEXT_OF_NATURAL if _is_unsigned(column) else usual.TEXT_OF_INTEGER
+    if column.word in _WIDTHS:
+        return usual.TEXT_OF_NATURAL if column.unsigned or column.word == "bit" else usual.TEXT_OF_INTEGER
     if column.word == "timestamp":
         return usual.TEXT_OF_DATETIME if is_utc(timezone or None) else None
     if column.word in BINARY_WORDS:
