@@ -32,16 +32,16 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-_SCALED: Final = r"(?:float|double(?:\s+precision)?|real)\s*\(\s*\d+\s*,"
+_SCALED: Final = r"(?:float[48]?|double(?:\s+precision)?|real)\s*\(\s*\d+\s*,"
 _KINDS: Final = {
     "scaled": _pattern(_SCALED),
     "filled": _pattern(r"[^']*\bzerofill\b"),
-    "integer": _pattern(r"(?:(?:tiny|small|medium|big)?int(?:eger)?|bool(?:ean)?)\b"),
+    "integer": _pattern(r"(?:(?:tiny|small|medium|middle|big)?int(?:eger|[12348])?|bool(?:ean)?|serial)\b"),
     "exact": _pattern(r"(?:dec(?:imal)?|numeric|fixed)\b"),
-    "fraction": _pattern(r"(?:float|double|real)\b"),
+    "fraction": _pattern(r"(?:float[48]?|double|real)\b"),
     "bits": _pattern(r"bit\b"),
     "json": _pattern(r"json\b|longtext\b.*\bjson_valid\("),
-    "bytes": _pattern(r"(?:(?:var)?binary|(?:tiny|medium|long)?blob)\b|.*\b(?:character\s+set|charset)\s+binary\b"),
+    "bytes": _pattern(r"(?:long\s+)?(?:(?:var)?binary|\w*blob)\b|.*\b(?:char)?set\s+binary\b|[^']*\bbyte\b"),
     "text": _pattern(r"(?:n?(?:var)?char(?:acter)?|national|(?:tiny|medium|long)?text|long)\b"),
     "members": _pattern(r"(?:enum|set)\b"),
     "year": _pattern(r"year\b"),
