@@ -7,7 +7,7 @@ from copy import deepcopy
 from itertools import pairwise
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.events import Event
@@ -40,7 +40,6 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(EVENTS, min_size=2, max_size=3))
 def test_what_comes_next_is_guessed(drawn: list[list[tuple[int, int, str]]]) -> None:
     """A guess is right, and changes nothing, unless rows come late; schema changes are not guessed through."""

@@ -183,7 +183,7 @@ def _avro(kind: str, value: Any) -> bytes:
 def test_the_fast_path_reads_rows_in_avro(avro_captures: Path) -> None:
     """As many as of the same messages in JSON."""
     pairs, schemas = genuine(avro_captures, "bank")
-    in_avro = [pair for pair in pairs if pair[1] is not None] * 4
+    in_avro = [pair for pair in pairs if pair[1] is not None]
     written_out, left = in_json(in_avro, Schemas(schemas)), []
     for lot, decoder in (in_avro, decoder_of(schemas)), (written_out, make_decoder("debezium", DecodeOptions(None))):
         for _ in range(4):

@@ -24,6 +24,7 @@ from tests.bench.encoders import SENDERS
 from tests.bench.workload import WORKLOADS
 from tests.support.oracles import (
     CHANGES,
+    FOR_EACH,
     MESSAGE,
     ORACLES,
     TAUGHT,
@@ -127,6 +128,7 @@ def test_all_kinds_are_decoded_together(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
+@FOR_EACH
 @given(changes=st.lists(CHANGES, min_size=1, max_size=4), copies=st.integers(1, 12))
 def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], copies: int) -> None:
     """Whatever stands in the values, of few messages or many, beside usual ones."""
@@ -135,6 +137,7 @@ def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], c
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
+@FOR_EACH
 @given(
     at=st.integers(0, 10_000),
     put=st.binary(max_size=3) | st.sampled_from([b'"', b'","', b"null", b"{}", b"\x80", b"'"]),

@@ -21,6 +21,7 @@ from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import SENDERS
 from tests.support.oracles import (
     ALIKE,
+    FOR_EACH,
     MESSAGE,
     MOMENT,
     ORACLES,
@@ -69,6 +70,7 @@ VALUES = st.recursive(
 
 
 @pytest.mark.parametrize("kind", ["INSERT", "UPDATE", "DELETE"])
+@FOR_EACH
 @given(changes=st.dictionaries(st.sampled_from(sorted(MESSAGE)), VALUES, max_size=2), data=st.lists(VALUES, max_size=2))
 def test_what_is_unusual_is_left_to_parsing(kind: str, changes: dict[str, Any], data: list[Any]) -> None:
     """Whatever stands where, a form gives what parsing gives, or nothing."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from bridge.protocols import decode_message
 from bridge.protocols.canal.types import TYPES
 from tests.support.debezium_wire import TICDC_SOURCE, payload
-from tests.support.oracles import MESSAGE, ORACLES, WARM, Pair, decoded_fast, decoder_of, messages_of
+from tests.support.oracles import FOR_EACH, MESSAGE, ORACLES, WARM, Pair, decoded_fast, decoder_of, messages_of
 from tests.support.wire import compact
 
 NUMBERS = [
@@ -143,6 +143,7 @@ STRINGS: list[tuple[str, Make]] = [
 
 
 @pytest.mark.parametrize(("protocol", "make"), STRINGS)
+@FOR_EACH
 @given(texts=st.lists(TEXTS, max_size=6))
 def test_every_text(protocol: str, make: Make, texts: list[str]) -> None:
     """As two encoders write it: with as few escapes as JSON allows, and with all."""
@@ -152,6 +153,7 @@ def test_every_text(protocol: str, make: Make, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "make"), STRINGS)
+@FOR_EACH
 @given(strings=st.lists(st.lists(ESCAPES, max_size=6).map("".join), min_size=1, max_size=6))
 def test_every_escape(protocol: str, make: Make, strings: list[str]) -> None:
     """Also those that JSON does not know."""
@@ -159,6 +161,7 @@ def test_every_escape(protocol: str, make: Make, strings: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "make"), STRINGS)
+@FOR_EACH
 @given(strings=st.lists(st.lists(BYTES, max_size=6).map(b"".join), min_size=1, max_size=6))
 def test_every_byte(protocol: str, make: Make, strings: list[bytes]) -> None:
     """Also what is not UTF-8."""
@@ -166,6 +169,7 @@ def test_every_byte(protocol: str, make: Make, strings: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "flags"), [(249, 0), (252, 0), (252, None), (252, 1), (254, 1), (15, 1)])
+@FOR_EACH
 @example(contents=[], odd=["QU_=", "QU\n=", "Q_==", "QUI="])
 @given(
     contents=st.lists(TEXTS.map(lambda text: text.encode("utf-8", "surrogatepass")) | st.lists(BYTES).map(b"".join)),
@@ -214,6 +218,7 @@ def test_every_fraction(kind: str, fraction: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["date", "datetime", "timestamp", "time"])
+@FOR_EACH
 @given(values=st.lists(MOMENTS))
 def test_every_moment(kind: str, values: list[str]) -> None:
     """Within the range of its type, and beyond."""
