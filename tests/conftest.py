@@ -65,7 +65,8 @@ TIERS = {
     "unit": set[str](),
 }
 """The tiers of tests, the heaviest first, and the fixtures and parameters that make a test one of them."""
-RUN_ORDER = {"server": 0, "system": 1, "unit": 2}
+SYSTEM_SHARE = 0.85
+"""Files of the system begin within this share of what follows the servers'; the rest are units, which are short."""
 MOST_PROCESSES = 4
 """Each has servers, a broker and a Spark session of its own: about 3 GiB with all of them."""
 LOCK_WAIT_SECONDS = 15
@@ -102,15 +103,26 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sets each test's tier, unless it names one: by the fixtures that it uses, whatever their way to it.  Soak tests
-    are of no tier, so that none runs with one.  Files of servers come first, while the class archive is made; those of
-    units last: what is left at the end, when one process has nothing more to do, is short."""
+    are of no tier, so that none runs with one.  Files of servers come first, while the class archive is made; then
+    those of the system, which wait half of the time, with those of units in between, which never wait.  Units come
+    last: what is left at the end, when one process has nothing more to do, is short."""
     tiers: dict[Path, set[str]] = {}
     for item in items:
         if not any(item.get_closest_marker(mark) for mark in (*TIERS, "soak")):
             item.add_marker(_tier(set(getattr(item, "fixturenames", ()))))
         tiers.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
-    heaviest = {path: next((tier for tier in TIERS if tier in found), "") for path, found in tiers.items()}
-    items.sort(key=lambda item: RUN_ORDER.get(heaviest[item.path], len(RUN_ORDER)))
+    heaviest: dict[str, list[Path]] = {}
+    for path, found in tiers.items():
+        heaviest.setdefault(next((tier for tier in TIERS if tier in found), "unit"), []).append(path)
+    places = {
+        path: _place(tier, number / len(paths)) for tier, paths in heaviest.items() for number, path in enumerate(paths)
+    }
+    items.sort(key=lambda item: places[item.path])
+
+
+def _place(tier: str, share: float) -> float:
+    """Where a file comes that has this share of the files of its tier before it."""
+    return {"server": 0.0, "system": 1 + SYSTEM_SHARE * share}.get(tier, 1 + share)
 
 
 def _tier(fixtures: set[str]) -> str:
