@@ -108,9 +108,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     last: what is left at the end, when one process has nothing more to do, is short."""
     tiers: dict[Path, set[str]] = {}
     for item in items:
-        if not any(item.get_closest_marker(mark) for mark in (*TIERS, "soak")):
-            item.add_marker(_tier(set(getattr(item, "fixturenames", ()))))
-        tiers.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+        marks = {mark.name for mark in item.iter_markers()}
+        if not marks & {*TIERS, "soak"}:
+            marks.add(tier := _tier(set(getattr(item, "fixturenames", ()))))
+            item.add_marker(tier)
+        tiers.setdefault(item.path, set()).update(marks)
     heaviest: dict[str, list[Path]] = {}
     for path, found in tiers.items():
         heaviest.setdefault(next((tier for tier in TIERS if tier in found), "unit"), []).append(path)
