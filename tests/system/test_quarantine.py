@@ -64,10 +64,22 @@ def found(url: str) -> dict[str, dict[int, tuple[int, str]]]:
     return {table: {id_: (balance, note) for id_, balance, note in mine} for table, mine in rows.items()}
 
 
+def beginning(lines: list[Line]) -> list[Line]:
+    """What a quarter of the boundaries vouch for."""
+    told = [canal(line)["_tidb"] for line in lines]
+    boundaries = sorted({one["watermarkTs"] for one in told if "watermarkTs" in one})
+    end = boundaries[len(boundaries) // 4]
+    return [
+        line
+        for line, one in zip(lines, told, strict=True)
+        if one.get("commitTs", 0) < end and one.get("watermarkTs", 0) <= end
+    ]
+
+
 def test_every_message_is_accounted_for(target: str, golden: Path, tmp_path: Path) -> None:
     """Damaged messages and refused rows are in the quarantine, each once, with their bytes or images; everything else
     is in the target; exit 4, the counts agree, and a second run changes nothing."""
-    lines = read_lines(capture(golden, "canal-ext", "bank"))
+    lines = beginning(read_lines(capture(golden, "canal-ext", "bank")))
     chance = random.Random(7)
     changes = [i for i, line in enumerate(lines) if canal(line)["type"] in {"INSERT", "UPDATE"}]
     chosen = chance.sample(changes, 120)
