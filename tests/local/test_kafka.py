@@ -122,11 +122,15 @@ def test_killed_broker_keeps_messages_and_address(broker: Kafka, topic: str) -> 
     assert (broker.bootstrap_servers, broker.pid != pid) == (address, True)
 
 
-def test_second_start_uses_the_cache(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the first start on a machine fetches; the others need no network, and have a cluster of their own."""
+def test_a_broker_is_fetched_once(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first start on a machine fetches; the others need no network."""
     monkeypatch.setattr("bridge.local.kafka.retrieve", lambda *_: pytest.fail("it was fetched again"))
-    with Kafka() as second:
-        assert cluster_id(second) != cluster_id(broker)
+    assert "kafka.Kafka" in Kafka()._command(broker.folder)
+
+
+def test_each_has_a_cluster_of_its_own(broker: Kafka, kafka: Kafka) -> None:
+    """Topics of one are not those of another, though their names are the same."""
+    assert cluster_id(kafka) != cluster_id(broker)
 
 
 def cluster_id(broker: Kafka) -> str | None:
