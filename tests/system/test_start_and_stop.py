@@ -77,22 +77,6 @@ def test_a_short_catch_up_leaves_nothing(target: str, kafka: Kafka, topic: Topic
     assert list(left.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.soak), signal.SIGTERM])
-def test_a_signal_to_the_group_ends_it_with_0(
-    target: str, kafka: Kafka, topic: Topics, tmp_path: Path, number: signal.Signals
-) -> None:
-    """In mid-stream, although the JVM may be gone first."""
-    name = topic(PARTITIONS)
-    with Feed(kafka.bootstrap_servers, name) as feed:
-        feed.open_bank()
-        feed.start()
-        with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
-            process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
-            process.signal_group(number)
-            assert process.wait(60) == 0, process.end_of_log
-            assert "Traceback" not in process.log, process.log
-
-
 @pytest.mark.soak
 def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path
