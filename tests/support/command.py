@@ -150,7 +150,7 @@ class Process:
         while not condition():
             assert self.code is None, f"it ended with {self.code} before {what}:\n{self.end_of_log}"
             assert time.monotonic() < deadline, f"no {what} within {seconds} s:\n{self.end_of_log}"
-            time.sleep(0.05)
+            time.sleep(0.1)  # to ask a server takes 30 ms of the processor
 
     def says(self, pattern: str, seconds: float = SECONDS) -> None:
         """Waits until it has printed something that matches a pattern."""

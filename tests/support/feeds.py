@@ -45,7 +45,7 @@ class Feed:
         protocol: str = "canal-json",
         partitions: int = 4,
         seed: int = 1,
-        per_beat: int = 6,
+        per_beat: int = 3,
         copies: bool = True,
         lags: bool = False,
         accounts: int = 60,

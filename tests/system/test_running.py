@@ -73,7 +73,7 @@ def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.Temp
     more = ("--set", "stream.status_seconds=1", "--set", "target.retry_seconds=120", "--listen", "0")
     group = ("--set", f"source.consumer_group={GROUP}", "--set", f"watch.address_file={folder / 'address'}")
     with (
-        Feed(kafka.bootstrap_servers, TOPIC, per_beat=3) as feed,
+        Feed(kafka.bootstrap_servers, TOPIC) as feed,
         running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more, *group) as process,
     ):
         feed.silent.add(SILENT)

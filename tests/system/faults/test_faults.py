@@ -75,7 +75,7 @@ def assert_nothing_is_left(ground: Ground) -> None:
 def test_each_fault_by_itself(tmp_path: Path, names: set[str]) -> None:
     """One bridge gets over all of them, one after the other, without ending once."""
     report = Report()
-    with grounds(tmp_path / "bridge", consistency="atomic", seed=3, per_beat=6) as (ground, watcher):
+    with grounds(tmp_path / "bridge", consistency="atomic", seed=3, per_beat=3) as (ground, watcher):
         assert ground.recovered(ground.feed.bank.boundary())
         assert ground.recovered(ground.feed.bank.boundary())  # behind rows: no table is still to be made
         faults = [fault for fault in faults_of(ground) if fault.name in names]
