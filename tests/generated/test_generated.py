@@ -26,7 +26,7 @@ from tests.generated.wires import WIRES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BLOCKS: Final = 7
+BLOCKS: Final = 5
 RUNS: Final = 17
 """Of each block."""
 EXECUTOR_RUNS: Final = 3
@@ -69,7 +69,7 @@ OTHERS: Final[dict[Flavour, tuple[Rule, ...]]] = {
 }
 """What does not meet on other servers than MariaDB."""
 WITHOUT: Final = {flavour: besides((*LIMITS, *rules)) for flavour, rules in OTHERS.items()}
-OTHER_RUNS: Final = 10
+OTHER_RUNS: Final = 6
 
 
 def failure_of(bench: Bench, case: Case) -> Failure | None:

@@ -92,10 +92,10 @@ class Transfers(threading.Thread):
                 with self.turn:
                     self._transfer(session)
                 self.done += 1
-                if self.done % 150 == 0:
+                if self.done % 50 == 0:
                     table = self._draw.choice("abc")
                     session.execute(f"ALTER TABLE bank.{table} ADD COLUMN x{self.done} INT DEFAULT 1")
-                time.sleep(0.03)
+                time.sleep(0.1)
 
     def _transfer(self, session: Session) -> None:
         draw = self._draw
