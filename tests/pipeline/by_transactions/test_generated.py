@@ -127,10 +127,11 @@ class Connector:
         self.sent.append({**said, "offset": self._offsets.get(where, 0)})
         self._offsets[where] = self._offsets.get(where, 0) + 1
 
-    def snapshot(self, state: State) -> None:
-        """The rows that are there at the beginning."""
+    def snapshot(self, state: State, position: int = 99) -> None:
+        """The rows that are there at the beginning, or at another position."""
         for (table, key), value in state.items():
-            self.send(image(row("", 0, 99, f"s.{table}", server=SNAPSHOT_SERVER, kind=Kind.INSERT), key, None, value))
+            said = row("", 0, position, f"s.{table}", server=SNAPSHOT_SERVER, kind=Kind.INSERT)
+            self.send(image(said, key, None, value))
 
     def run(self, items: list[Item], deaths: int) -> None:
         """All lives."""
@@ -420,6 +421,27 @@ def come_to_the_end(seed: int, *, parallel: bool, is_failover: bool = False, is_
         found = next((n for n in range(at, len(upstream.states)) if upstream.states[n] == state), None)
         assert found is not None, (number, at)
         at = found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_second_snapshot_stops_it(seed: int) -> None:
+    """The connector is killed in its first one, and begins another some transactions later, in which what was deleted
+    since is missing."""
+    draw = random.Random(seed)
+    start = {(table, key): draw.randrange(1000) for table in TABLES for key in range(3)}
+    upstream, connector = Upstream(draw, 30, start), Connector(draw, is_old=False)
+    behind = draw.randint(1, 10)
+    position = 1 + max([99, *(one for item in upstream.items[:behind] for one in item.positions)])
+    sent = dict(list(start.items())[: draw.randint(1, len(start))])
+    for at, state in ((99, sent), (position, upstream.states[behind])):
+        for table in TABLES:
+            connector.send(change(f"CREATE {table}", at, server=SNAPSHOT_SERVER))
+        connector.snapshot(state, at)
+    connector.run(upstream.items[behind:], draw.choice([0, 1, 3]))
+    target, deaths = Target(), draw.choice([0, 2, 6])
+    with pytest.raises(SourceError, match="begun another snapshot"):
+        run_bridge(target, events(connector.sent), draw, [], deaths, parallel=draw.random() < 0.5, may_lack_rows=False)
+    assert all(state.items() <= start.items() for state in target.states)
 
 
 @pytest.mark.parametrize("begun_ts", range(5, 12))
