@@ -102,7 +102,7 @@ class DueRows:
         elif isinstance(item, End):
             self._add_transaction(item, number)
         else:
-            self._add_loose(item)
+            self._add_loose(item, number)
         self.places.append((self.end, self._reached.place))
 
     def _add_change(self, item: Statement, number: int) -> None:
@@ -127,7 +127,9 @@ class DueRows:
         self._reached.move(Place(self._reached.place.server, number, number, item.id), item.id, self._topic)
         self.end = ts + max(1, len(at))
 
-    def _add_loose(self, at: Longs) -> None:
+    def _add_loose(self, at: Longs, number: int) -> None:
+        if self._waiting.is_of_first_snapshot[at[0]]:  # a process after this one knows by it a second snapshot
+            self._reached.place = self._reached.place._replace(number=number)
         part = self._waiting.table.select(["topic", "partition", "offset", "commit_ts"]).take(pa.array(at))
         order = np.lexsort([part[name].to_numpy() for name in ("offset", "partition")])
         part, at = part.take(pa.array(order)), at[order]

@@ -16,12 +16,9 @@ class Snapshot:
     """
 
     def __init__(self, changes: Iterable[SchemaChange] = ()) -> None:
-        self._number: int | None = None
-        self._positions: dict[str, str] = {}
-        for change in changes:
-            _, server, number, *_ = (*change.place.split("\n"), "", "")
-            if server.endswith(f"/{SNAPSHOT_SERVER}"):
-                self._number, self._positions[change.statement_hash] = int(number), change.position
+        told = [one for one in changes if f"/{SNAPSHOT_SERVER}\n" in one.place]
+        self._number = int(told[-1].place.split("\n")[2]) if told else None
+        self._positions = {one.statement_hash: one.position for one in told}
 
     def check(self, number: int, reached: int, position: str) -> None:
         """Raises SourceError for a place of another snapshot.
