@@ -196,10 +196,13 @@ def guest(target: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds processes by /proc")
 def test_a_run_leaves_no_trace_of_one(guest: tuple[str, str], target: str, tmp_path: Path) -> None:
-    """Not in the log, on any process's command line, in the bridge's tables, nor in Spark's own log of events."""
+    """Not in the log, on any process's command line, in the bridge's tables, nor in Spark's own log of events; and
+    neither a file nor a process."""
     url, mark = guest
     public, events, config = uuid.uuid4().hex, tmp_path / "events", tmp_path / "bridge.toml"
+    left = tmp_path / "left"
     events.mkdir()
+    left.mkdir()
     capture(tmp_path, [row(10, 1), watermark(90)])
     properties = {
         **{"spark.authenticate.secret": "env:SPARK_SECRET", "spark.some.passphrase": "env:SPARK_SECRET"},
@@ -211,11 +214,14 @@ def test_a_run_leaves_no_trace_of_one(guest: tuple[str, str], target: str, tmp_p
     arguments = ("--config", str(config), "--input", str(tmp_path / "capture.jsonl"), "--target", url)
     seen = set[str]()
     deadline = time.monotonic() + SECONDS
-    with Process(tmp_path, "replay", *arguments, environment=environment) as replay:
+    with Process(tmp_path, "replay", *arguments, environment={**environment, "TMPDIR": str(left)}) as replay:
         while replay.code is None and time.monotonic() < deadline:
             seen.update(command_lines())
             time.sleep(0.05)
         assert replay.code == 0, replay.end_of_log
+        assert "where the time went" in replay.log, replay.log
+        replay.wait_for_end_of_group()
+    assert list(left.iterdir()) == []
     assert any(f"spark.some.public={public}" in line for line in seen)
     assert not [line for line in seen if mark in line]
     assert sql(target, "SELECT * FROM m.t") == [(1,)]

@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from bridge.local import Kafka
-from tests.support.bridges import applied_ts
-from tests.support.command import Process, bridge
-from tests.support.producers import ordered_producer
-
-WATERMARK = b'{"id":0,"database":"","table":"","isDdl":false,"type":"TIDB_WATERMARK","es":0,"ts":0,"sql":"","mysqlType"\
-:null,"data":null,"old":null,"_tidb":{"watermarkTs":470611868434825218}}'
-
-
-@pytest.mark.system
-def test_a_topic_without_messages_is_waited_for(
-    kafka: Kafka, topic: Callable[..., str], target: str, tmp_path: Path
-) -> None:
-    """`bridge run` says so once, begins with the first message, and ends cleanly at a stop."""
-    name = topic(1)
-    arguments = ("run", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name, "--target", target)
-    with Process(tmp_path, *arguments) as process:
-        process.says("there is no message yet")
-        producer = ordered_producer(kafka.bootstrap_servers)
-        producer.produce(name, WATERMARK)
-        assert producer.flush(60) == 0
-        process.says("protocol canal-json: 1 of 1 messages")
-        process.wait_for(lambda: "progress" in process.log or bool(applied_ts(target)), "progress")
-        process.wait_for(lambda: applied_ts(target) > 0, "the boundary in the target")
-        assert process.log.count("there is no message yet") == 1
-        process.signal(signal.SIGTERM)
-        assert process.wait() == 0, process.end_of_log
+from tests.support.command import bridge
 
 
 @pytest.mark.usefixtures("spark")

@@ -45,7 +45,7 @@ def secured(certificates: Certificates) -> Iterator[tuple[SecuredKafka, Feed]]:
         kafka.allow(LISTED)
         with Feed(kafka.bootstrap_servers, TOPIC, partitions=2, copies=False) as feed:
             feed.open_bank()
-            for _ in range(10):
+            for _ in range(20):
                 feed.beat()
             feed.finish()
         yield kafka, feed
