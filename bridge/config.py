@@ -158,7 +158,7 @@ class SourceSection(Section):
     """Ids of transactions that are applied without the rows that they lack, since these will never come (a transform
     dropped them, or Kafka has).  Each is logged (`transaction_incomplete`), and its missing rows count as `late`."""
     timeout_seconds: float = Field(default=30, ge=1, le=300)
-    """How long a request to Kafka may take before its connection is given up and made anew."""
+    """How long a request to Kafka may take before it is given up.  Without a message for twice as long it is away."""
     retry_seconds: float = Field(default=RETRY_SECONDS, ge=0)
     """How long a source that is away is retried before the bridge stops: brokers, their names, leaders; the upstream,
     where rows are read back from it.  0: for ever under `bridge run`, but 300 s for the upstream."""

@@ -20,7 +20,7 @@ from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka.acls import Acls
 from bridge.sources.kafka.client import client
 from bridge.sources.kafka.offset_ranges import OffsetRange
-from bridge.sources.kafka.read_errors import HARMLESS, SILENCE_SECONDS, refusal_error, silence_error
+from bridge.sources.kafka.read_errors import HARMLESS, refusal_error, silence_error
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
 from bridge.sources.message_lots import LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
 from bridge.sources.part_size import FEW
@@ -30,6 +30,7 @@ _REQUEST_BYTES: Final = 16 << 20
 _GROWTH: Final = 8
 """The next request asks for at most so many times the number of messages that were received: they may be larger."""
 _POLL_SECONDS: Final = 0.2
+_TIMEOUT_MS: Final = 30_000
 _T = TypeVar("_T")
 ISOLATION: Final = "read_committed"
 """The same for all clients: one looks up the ends of ranges that others read."""
@@ -63,6 +64,7 @@ class RangeReader:
         callbacks = {"stats_cb": self._note_fetched}
         self._consumer = client(Consumer, {**CLIENT_DEFAULTS, **properties, **callbacks})
         self._acls = Acls.of(properties)
+        self._silence_seconds = 2 * int(properties.get("socket.timeout.ms", _TIMEOUT_MS)) / 1000
         self._max_request = 1
         self._reading: Generator[Messages] = prefetched(iter(()), "reading")
 
@@ -70,7 +72,7 @@ class RangeReader:
         """Yields the messages of the ranges, in order.  A thread fetches the next ones while the caller works.
 
         An earlier reading that was given up ends now: the client reads one place at a time.
-        Raises SourceError when Kafka no longer holds a message, UnansweredError when none comes for 60 s.
+        Raises SourceError when Kafka no longer holds a message, UnansweredError when none comes for twice the timeout.
         """
         self._reading.close()
         self._reading = prefetched(joined_lots(self._read(ranges), self._adapt_request_size), "reading")
@@ -145,8 +147,8 @@ class RangeReader:
             fetched_before, fetched = fetched, self._fetched.get((wanted.topic, wanted.partition), 0)
             if received or fetched != fetched_before:
                 last_progress = time.monotonic()
-            elif time.monotonic() - last_progress > SILENCE_SECONDS:
-                raise silence_error(wanted, next_offset)
+            elif time.monotonic() - last_progress > self._silence_seconds:
+                raise silence_error(wanted, next_offset, self._silence_seconds)
             if messages := self._within_range(wanted, next_offset, received):
                 yield _columns(wanted, messages)
             next_offset = _next_offset(received, next_offset)

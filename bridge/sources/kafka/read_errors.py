@@ -26,8 +26,6 @@ AWAY: Final = frozenset(
 """Brokers that are gone, names that are not known, leaders that change, coordinators that load: Kafka is away, and may
 answer later."""
 UNKNOWN_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
-SILENCE_SECONDS: Final = 60.0
-"""Reading a range fails when its next message does not come for so long."""
 HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, *AWAY})
 """Errors after which reading continues: the end of a partition, what the client itself waits for, and that it may not
 use the consumer group that it has to name, which it does not use."""
@@ -35,9 +33,9 @@ use the consumer group that it has to name, which it does not use."""
 _DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
-def silence_error(wanted: OffsetRange, next_offset: int) -> UnansweredError:
+def silence_error(wanted: OffsetRange, next_offset: int, seconds: float) -> UnansweredError:
     return UnansweredError(
-        f"no message came for {SILENCE_SECONDS:.0f} s",
+        f"no message came for {seconds:g} s",
         where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
         fix="check that Kafka answers and that the partition has a leader; then start the bridge again",
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bridge.config import SourceSection
 from bridge.errors import SourceError
 from bridge.local import Kafka
 from bridge.sources.kafka import range_reader as ranges
@@ -187,6 +188,9 @@ def test_an_offset_that_is_gone_is_an_error(kafka: Kafka, topic: str) -> None:
         _read(kafka, OffsetRange(topic, 0, 500, 501))
 
 
+TIMEOUT = SourceSection(timeout_seconds=5).client_properties
+
+
 class Passing:
     """A client that passes over a long aborted transaction, 30 s of the clock at a time; `step` offsets each time."""
 
@@ -215,15 +219,18 @@ class Passing:
         return [done] if self._at >= 9999 else []
 
 
-@pytest.mark.parametrize("step", [1000, 0])
-def test_a_long_aborted_transaction_is_no_silence(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Nothing of it is handed over, however long it takes to fetch; only a client that fetches nothing is given up."""
+@pytest.mark.parametrize(("step", "given", "said"), [(1000, {}, ""), (0, {}, "60 s"), (0, TIMEOUT, "10 s")])
+def test_a_long_aborted_transaction_is_no_silence(
+    monkeypatch: pytest.MonkeyPatch, step: int, given: dict[str, str], said: str
+) -> None:
+    """Nothing of it is handed over, however long it takes to fetch; only a client that fetches nothing for twice
+    source.timeout_seconds is given up."""
     clock = Clock()
     monkeypatch.setattr("bridge.sources.kafka.range_reader.time.monotonic", lambda: clock.now)
     monkeypatch.setattr("bridge.sources.kafka.range_reader.Consumer", Passing)
     monkeypatch.setattr(Passing, "step", step)
-    reader = RangeReader({"clock": clock})
-    with nullcontext() if step else pytest.raises(SourceError, match="no message came"):
+    reader = RangeReader({"clock": clock, **given})
+    with pytest.raises(SourceError, match=f"no message came for {said}") if said else nullcontext():
         assert [messages.offset for messages in reader.read([OffsetRange("t", 0, 0, 10_000)])] == [[9999]]
 
 
