@@ -122,7 +122,7 @@ def test_a_bridge_that_dies_again_and_again(
     """Each process dies a few steps further on; the next one goes on from the target alone."""
     url, draw, reader, deaths = request.getfixturevalue(server), random.Random(7), Reader(session), 0
     for _ in range(400):
-        reader = Reader(session, DyingAtNumber(draw.randint(1, 60)))
+        reader = Reader(session, DyingAtNumber(draw.randint(1, 60 * (1 + writers))))  # each has steps of its own
         with suppress(Died):
             run(
                 url,
