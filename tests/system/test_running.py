@@ -71,10 +71,11 @@ def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.Temp
     kafka.create_topic(TOPIC, PARTITIONS)
     folder = tmp_path_factory.mktemp("running")
     more = ("--set", "stream.status_seconds=1", "--set", "target.retry_seconds=120", "--listen", "0")
+    soon = ("--set", "source.timeout_seconds=5")
     group = ("--set", f"source.consumer_group={GROUP}", "--set", f"watch.address_file={folder / 'address'}")
     with (
         Feed(kafka.bootstrap_servers, TOPIC) as feed,
-        running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more, *group) as process,
+        running(folder, kafka.bootstrap_servers, TOPIC, mariadb.url, *more, *soon, *group) as process,
     ):
         feed.silent.add(SILENT)
         feed.open_bank()
