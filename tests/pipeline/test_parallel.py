@@ -46,7 +46,7 @@ def test_crash_after_crash(target: str, victims: Victims, bank: pa.Table) -> Non
     def look(session: Session) -> None:
         marked.append(session.value(MARKED))
 
-    die_again_and_again(target, victims, bank, look, writers=3, **BANK_OPTIONS)
+    die_again_and_again(target, victims, bank, look, writers=3, **{**BANK_OPTIONS, "rows_per_transaction": 90})
     assert sum(marked) > 10, "parts were there without their progress"
 
 

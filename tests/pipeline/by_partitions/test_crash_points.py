@@ -42,7 +42,7 @@ def test_crash_at_every_step(target: str, victims: Victims) -> None:
     """Rows of a keyless table are there as often as the upstream has them, each schema change has one effect."""
     events = _events()
     died_at = die_everywhere(
-        target, victims, events, lambda session: begin(session, [T, K]), batch=4, rows_per_transaction=2
+        target, victims, events, lambda session: begin(session, [T, K]), batch=6, rows_per_transaction=3
     )
     assert {"advanced", "before commit", "committed", "ddl intent", "ddl executed", "ddl taken off"} <= died_at
     with admin(target) as session:
@@ -68,7 +68,7 @@ def _sent_again() -> pa.Table:
 def test_crash_at_every_step_of_what_is_sent_again(target: str, victims: Victims) -> None:
     """The schema changes run once, and no row of before the last one comes back."""
     died_at = die_everywhere(
-        target, victims, _sent_again(), lambda session: begin(session, [T]), batch=5, rows_per_transaction=2
+        target, victims, _sent_again(), lambda session: begin(session, [T]), batch=6, rows_per_transaction=3
     )
     assert {"advanced", "before commit", "committed", "ddl intent", "ddl executed", "ddl taken off"} <= died_at
     with admin(target) as session:
