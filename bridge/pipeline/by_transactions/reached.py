@@ -13,7 +13,7 @@ from bridge.protocols.values.event_time import NUMBER_DIGITS, SNAPSHOT_SERVER
 class Place(NamedTuple):
     """The last transaction, or schema change, that was due: whose binlog, and its file and position.
 
-    last: the file and position of the last transaction.  id: that transaction, or the GTID of the schema change.
+    last: those of the last transaction, or of the snapshot before it.  id: that transaction, or the change's GTID.
     """
 
     server: str

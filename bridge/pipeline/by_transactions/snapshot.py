@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from bridge.errors import SourceError
 from bridge.model import SchemaChange
+from bridge.pipeline.by_transactions.reached import Place
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 
 
@@ -20,13 +21,13 @@ class Snapshot:
         self._number = int(told[-1].place.split("\n")[2]) if told else None
         self._positions = {one.statement_hash: one.position for one in told}
 
-    def check(self, number: int, reached: int, position: str) -> None:
+    def check(self, number: int, reached: Place, position: str) -> None:
         """Raises SourceError for a place of another snapshot.
 
-        number: its file and position.  reached: those of the last transaction that was due, -1 before the first.
-        position: of the message that tells it.
+        number: its file and position.  reached: the last place that was due.  position: of the message that tells it.
         """
-        if self._number not in (None, number) or -1 < reached < number:
+        told = self._number if reached.last < 0 or reached.number >= 0 else reached.last
+        if told not in (None, number) or -1 < reached.number < number:
             raise _begun_again(position)
         self._number = number
 

@@ -176,7 +176,7 @@ class TransactionQueue:
             if is_of_snapshot:
                 if int(number) < self.reached.place.number:
                     raise _set_back(position)
-                self.snapshot.check(int(number), self.reached.place.number, position)
+                self.snapshot.check(int(number), self.reached.place, position)
                 self.snapshot.check_statement(change)
             self.reached.check_server([server], position)
             if not is_of_snapshot:
@@ -240,7 +240,7 @@ class TransactionQueue:
         of_snapshot = np.flatnonzero(rows.is_loose & ~is_copy & rows.is_of_first_snapshot)
         for number, at in zip(*np.unique(rows.numbers[of_snapshot], return_index=True), strict=True):
             position = _position(where[codes[of_snapshot[at]]], offsets[of_snapshot[at]])
-            self.snapshot.check(int(number), place.number, position)
+            self.snapshot.check(int(number), place, position)
         return is_copy
 
     # --- what is due
@@ -273,8 +273,9 @@ class TransactionQueue:
         others = [first for one, first in enumerate(firsts) if one not in of_due]
         is_known = all(id_ in ids for id_, end in self._ends.items() if end.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
-        is_loose = rows.is_loose & (rows.numbers <= max(limit, last)) & (rows.numbers < told_below)
-        loose_number = int(rows.numbers[is_loose].max(initial=-1))
+        numbers = rows.numbers - rows.is_of_first_snapshot  # MariaDB's first transaction has the place of a snapshot
+        is_loose = rows.is_loose & (numbers <= max(limit, last)) & (numbers < told_below)
+        loose_number = int(numbers[is_loose].max(initial=-1))
         statements = [
             one
             for one in self._statements
@@ -283,13 +284,11 @@ class TransactionQueue:
             or (one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number))
         ]
         waiting = [one.number for one in self._statements if one not in statements]
-        is_loose &= rows.numbers < min(waiting, default=math.inf)
-        items: list[tuple[int, int, Item]] = [(one.number, _CHANGE, one) for one in statements]
+        is_loose &= numbers < min(waiting, default=math.inf)
+        items: list[tuple[int, int, Item]] = [(one.number - one.is_of_snapshot, _CHANGE, one) for one in statements]
         items += [(lasts[ids[end.id]], _WHOLE, end) for end in whole if end.id in ids]
-        if is_loose.any():
-            at = np.flatnonzero(is_loose)
-            for number in np.unique(rows.numbers[at]).tolist():
-                items.append((number, _LOOSE, at[rows.numbers[at] == number]))
+        at = np.flatnonzero(is_loose)
+        items += [(number, _LOOSE, at[numbers[at] == number]) for number in np.unique(numbers[at]).tolist()]
         items.sort(key=lambda item: item[:2])
         due = DueRows(rows, self.reached, self.start_ts, self.next_ts, self.topic[0])
         for number, _, item in items:

@@ -64,7 +64,7 @@ class Upstream:
         self, draw: random.Random, count: int, start: State, *, has_chunks: bool = True, is_mariadb: bool = False
     ) -> None:
         self.items: list[Item] = []
-        state, position = dict(start), 100
+        state, position = dict(start), 99 if is_mariadb else 100  # of MariaDB, where the snapshot ended
         self.states = [dict(state)]
         now = 5
         for number in range(count):
@@ -73,14 +73,17 @@ class Upstream:
                 table = draw.choice(TABLES)
                 position += 10
                 self.items.append(Item(f"t{number}", [position], truncates=table, ts=now))
+                position += 1
                 state = {key: value for key, value in state.items() if key[0] != table}
             elif draw.random() < 0.1 * has_chunks:
                 chunk = {key: value for key, value in state.items() if draw.random() < 0.5 and key[0] != LEDGER}
                 self.items.append(Item(f"c{number}", [position], ts=now + draw.choice([0, 500]), chunk=chunk))
+                position += is_mariadb  # it has the place of a transaction by itself, a signal's
             else:
                 item = Item(
                     f"{'0-1-' if is_mariadb else 'u:'}{number + 1}", [], ts=max(1, now - draw.choice([0, 0, 0, 30]))
                 )
+                began = position
                 for _ in range(draw.choice([0, 1, 1, 2, 3, 9])):
                     position += draw.randint(1, 5)
                     table, key = draw.choice(TABLES), draw.randrange(KEYS)
@@ -101,7 +104,7 @@ class Upstream:
                         state[table, key] = new
                 position += 10
                 if is_mariadb:
-                    item.positions = [position] * len(item.rows)
+                    item.positions = [began] * len(item.rows)
                 self.items.append(item)
             self.states.append(dict(state))
 
