@@ -351,6 +351,13 @@ def test_a_second_snapshot_stops(again: Said, is_new_process: bool) -> None:
         fed(again)
 
 
+def test_the_first_transaction_of_mariadb_has_the_place_of_the_snapshot() -> None:
+    """Connector 3.5.0: all of its rows have the place where it begins, which is where the snapshot ended."""
+    fed = Fed(queue())
+    first = row("0-1-1", 1, 9, offset=1), end("0-1-1", 1, a=1)
+    assert fed(*first, row("", 0, 9, server=OF_SNAPSHOT, offset=0)) == ["0", "1"]
+
+
 def test_a_snapshot_behind_transactions_stops() -> None:
     """The connector has lost its offsets."""
     fed = Fed(queue())
