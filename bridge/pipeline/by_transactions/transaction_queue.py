@@ -234,7 +234,7 @@ class TransactionQueue:
         if rows.is_loose.any():
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
             is_copy |= rows.is_loose & (offsets < done)
-            is_set_back |= ~is_copy & rows.is_of_first_snapshot & (rows.numbers < place.number)
+            is_set_back |= ~is_copy & rows.is_of_first_snapshot & (rows.numbers <= place.number)
         if is_set_back.any():
             raise _set_back(_position(where[codes[is_set_back][0]], offsets[is_set_back][0]))
         of_snapshot = np.flatnonzero(rows.is_loose & ~is_copy & rows.is_of_first_snapshot)

@@ -356,6 +356,8 @@ def test_the_first_transaction_of_mariadb_has_the_place_of_the_snapshot() -> Non
     fed = Fed(queue())
     first = row("0-1-1", 1, 9, offset=1), end("0-1-1", 1, a=1)
     assert fed(*first, row("", 0, 9, server=OF_SNAPSHOT, offset=0)) == ["0", "1"]
+    with pytest.raises(SourceError, match="of a new snapshot"):  # or one that Kafka got later than the transaction
+        fed(row("", 0, 9, server=OF_SNAPSHOT, offset=2))
 
 
 def test_a_snapshot_behind_transactions_stops() -> None:
