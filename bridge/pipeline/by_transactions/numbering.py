@@ -96,7 +96,7 @@ class DueRows:
         self.marks: list[Mark] = []
 
     def add(self, item: Item, number: int) -> None:
-        """Numbers what is next; number: its file and position, of a snapshot those before them."""
+        """Numbers what is next; number: its file and position, of a snapshot one less."""
         if isinstance(item, Statement):
             self._add_change(item, number)
         elif isinstance(item, End):
@@ -129,7 +129,7 @@ class DueRows:
 
     def _add_loose(self, at: Longs, number: int) -> None:
         if self._waiting.is_of_first_snapshot[at[0]]:
-            self._reached.place = self._reached.place._replace(last=number + 1)
+            self._reached.place = self._reached.place._replace(last=number)
         part = self._waiting.table.select(["topic", "partition", "offset", "commit_ts"]).take(pa.array(at))
         order = np.lexsort([part[name].to_numpy() for name in ("offset", "partition")])
         part, at = part.take(pa.array(order)), at[order]

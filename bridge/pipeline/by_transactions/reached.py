@@ -13,7 +13,7 @@ from bridge.protocols.values.event_time import NUMBER_DIGITS, SNAPSHOT_SERVER
 class Place(NamedTuple):
     """The last transaction, or schema change, that was due: whose binlog, and its file and position.
 
-    last: those of the last transaction, or of the snapshot before it.  id: that transaction, or the change's GTID.
+    last: those of the last transaction, else one below the snapshot's.  id: that transaction, or the change's GTID.
     """
 
     server: str

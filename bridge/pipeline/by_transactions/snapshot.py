@@ -26,8 +26,8 @@ class Snapshot:
 
         number: its file and position.  reached: the last place that was due.  position: of the message that tells it.
         """
-        told = self._number if reached.last < 0 or reached.number >= 0 else reached.last
-        if told not in (None, number) or -1 < reached.number < number:
+        first = self._number if reached.last < 0 or reached.number >= 0 else reached.last + 1
+        if first not in (None, number) or -1 < reached.number < number:
             raise _begun_again(position)
         self._number = number
 

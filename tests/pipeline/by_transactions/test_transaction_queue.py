@@ -360,6 +360,14 @@ def test_the_first_transaction_of_mariadb_has_the_place_of_the_snapshot() -> Non
         fed(row("", 0, 9, server=OF_SNAPSHOT, offset=2))
 
 
+def test_its_rows_that_come_behind_a_schema_change_that_ran_are_no_copies() -> None:
+    """Nothing had come for long, and the schema change ran: the transaction before it stops the bridge."""
+    fed = Fed(queue())
+    assert fed(row("", 0, 9, server=OF_SNAPSHOT, offset=0), change("ALTER", 20), idle=True) == ["0", "ALTER"]
+    with pytest.raises(SourceError, match="before a schema change that has run already"):
+        fed(row("0-1-1", 1, 9, offset=1), end("0-1-1", 1, a=1))
+
+
 def test_a_snapshot_behind_transactions_stops() -> None:
     """The connector has lost its offsets."""
     fed = Fed(queue())
