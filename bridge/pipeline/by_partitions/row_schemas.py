@@ -267,8 +267,10 @@ class UnclearRows:
         return bool((is_late | self._are_unclear(times, numbers, np.array([topic != self.topic])))[0])
 
     def _are_of_another_server(self, events: pa.Table) -> Bools:
-        """Tells which events another server wrote at the time of the schema change, which may be a whole second."""
-        is_at_once: Bools = (events["commit_ts"].to_numpy() == self.ts) & events["place"].is_valid().to_numpy()
+        """Tells which events its reader has of another server, at its time, which may be a whole second."""
+        reader = self.place.partition(" ")[2].partition("/")[0]
+        of_reader = pc.fill_null(pc.match_substring(events["place"], f" {reader}/"), False).to_numpy()
+        is_at_once: Bools = (events["commit_ts"].to_numpy() == self.ts) & of_reader & bool(reader)
         if is_at_once.any():
             is_comparable, _ = Places.of(events["place"]).compared(self.place, np.zeros(events.num_rows, np.bool_))
             is_at_once &= ~is_comparable

@@ -228,9 +228,7 @@ def _document(value: str) -> str:
     with an empty text: they hold nothing, which MySQL reads as JSON's null (RowsLogBuffer).  It escapes nothing in the
     names of members, and older ones than 1.1.7 in texts only quotation marks and backslashes (JsonConversion)."""
     if "\\" in value and any(one[1] and "\\" in one[0] for one in _TEXTS.finditer(value)):
-        raise DecodeError(
-            "in JSON, a member's name holds a backslash: Canal writes names as they are, so it is another"
-        )
+        raise DecodeError("a name in JSON holds a backslash, which Canal does not escape: upstream it is another")
     return literals.text(_CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", value) or "null")
 
 

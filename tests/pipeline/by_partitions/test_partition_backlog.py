@@ -190,16 +190,18 @@ def test_what_other_places_make_late(what: str, event: Event, is_late: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "server", "is_held"),
+    ("text", "server", "reader", "is_held"),
     [
-        ("TRUNCATE TABLE t", 2, True), ("RENAME TABLE t TO u", 2, True), ("DROP TABLE v", 2, False),
-        ("ALTER TABLE t ADD COLUMN x INT", 2, False), ("TRUNCATE TABLE t", 1, False),
+        ("TRUNCATE TABLE t", 2, "up", True), ("RENAME TABLE t TO u", 2, "up", True), ("DROP TABLE v", 2, "up", False),
+        ("ALTER TABLE t ADD COLUMN x INT", 2, "up", False), ("TRUNCATE TABLE t", 1, "up", False),
+        ("TRUNCATE TABLE t", 2, "other", False),
     ],
 )  # fmt: skip
-def test_rows_of_another_server_in_its_second(text: str, server: int, is_held: bool) -> None:
-    """Nothing tells whether they come before or behind what takes rows away: they wait, and it is held."""
+def test_rows_of_another_server_in_its_second(text: str, server: int, reader: str, is_held: bool) -> None:
+    """Nothing tells whether they come before or behind what takes rows away: they wait, and it is held.  One reader
+    goes from server to server; another one reads an upstream of its own."""
     held = prefixes(2)
-    give(held, [(0, 0, at(change(9000, text), 100)), (1, 0, at(row(9000), 900, server=server))])
+    give(held, [(0, 0, at(change(9000, text), 100)), (1, 0, at(row(9000), 900, server=server, reader=reader))])
     held.end()
     [first, *_] = [step for step in steps(held) if step.changes]
     assert ("another server wrote in its second" in first.changes[0].doubt) is is_held
