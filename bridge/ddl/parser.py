@@ -6,7 +6,7 @@ It works on the tokens of the statement as it came, and never prints a statement
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Final
@@ -15,7 +15,6 @@ from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, sw
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
 from bridge.ddl.other_statements import changes_no_table
-from bridge.ddl.views import Reads, reads
 from bridge.filters.table_filter import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
 
@@ -23,7 +22,7 @@ DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
 
-_HAS_DEFAULTS: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE})
+_NAMES_SEQUENCES: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_VIEW})
 _MAKES_ONE: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW})
 _FILES: Final = frozenset(
     {
@@ -60,7 +59,7 @@ class Classified:
     touched: every table it changes, old and new names of a rename, in order.
     like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
-    swaps: what it may swap.  reads: what a view reads.
+    swaps: what it may swap.  reads_bare: the tables that a view reads and names without a database.
     never_run: the spans of words that the bridge takes out: how long to wait for a lock, and where files are.
     """
 
@@ -71,7 +70,7 @@ class Classified:
     referenced: tuple[Named, ...] = ()
     database: str = ""
     swaps: Swap | None = None
-    reads: Reads = field(default_factory=Reads)
+    reads_bare: tuple[str, ...] = ()
     never_run: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -134,7 +133,7 @@ def _what(known: Classified) -> tuple[object, ...]:
     """Tells what a statement does, wherever its words stand."""
     like = known.like.table if known.like else None
     others = tuple(named.table for named in known.referenced)
-    return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads
+    return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads_bare
 
 
 def _of_readings(
@@ -189,7 +188,7 @@ def has_if_not_exists(statement: str, classified: Classified) -> bool:
 def _danger(found: list[Token], result: Classified) -> str | None:
     named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
     schemas = {name.table.schema for name in named} | {result.database}
-    if result.kind is not StatementKind.CREATE_VIEW:  # the policy judges what a view reads
+    if result.kind is not StatementKind.CREATE_VIEW:  # whoever reads a view needs the rights to what it reads
         schemas |= {name for name in _qualifiers(found) if name.lower() not in {t.table.lower() for t in result.tables}}
     if SYSTEM_SCHEMAS & set(map(plain_name, schemas)):
         return "it touches a system schema"
@@ -225,8 +224,8 @@ def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
     one table whose name has a database.
     """
     named = [*result.touched, *([result.like] if result.like else [])]
-    bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads.bare]
-    bare += _bare_sequences(found) if result.kind in _HAS_DEFAULTS else []
+    bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads_bare]
+    bare += _bare_sequences(found) if result.kind in _NAMES_SEQUENCES else []
     if not bare:
         return ""
     if not schema:
@@ -243,7 +242,7 @@ def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
 
 
 def _bare_sequences(found: list[Token]) -> list[str]:
-    """Gives the sequences without a database whose values are defaults: NEXTVAL(s), NEXT VALUE FOR s."""
+    """Gives the sequences without a database whose values are used: NEXTVAL(s), NEXT VALUE FOR s."""
     named = [
         (found[i + 2] if token.word == "NEXTVAL" else found[i + 3], found[i + 3 : i + 5])
         for i, token in enumerate(found[:-3])
@@ -385,7 +384,39 @@ def _create_view(reader: TokenReader) -> Classified:
     reader.accept("IF", "NOT", "EXISTS")
     view = _plain(StatementKind.CREATE_VIEW, reader.table())
     reader.skip_to("AS")
-    return replace(view, reads=reads(reader.tokens[reader.at :], reader.schema))
+    return replace(view, reads_bare=tuple(dict.fromkeys(_bare_tables(reader.tokens[reader.at :]))))
+
+
+_BEFORE_TABLE: Final = frozenset({"FROM", "JOIN", "STRAIGHT_JOIN", "TABLE", "OJ", ",", "("})
+_AFTER_TABLES: Final = frozenset({"SELECT", "WHERE", "HAVING", "LIMIT", "UNION"})
+
+
+def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
+    """Gives the tables of a query that have no database, and the names of WITH, which look the same.  A FROM without a
+    SELECT in the same parentheses is that of a function: EXTRACT(YEAR FROM a)."""
+    pairs = pairwise([END, *query])  # .t is a table of the session's database
+    found = [token for before, token in pairs if not (token.text == "." and _opens(before))]
+    is_query, in_tables = [True], [False]
+    for first, before, token, behind in zip([END, END, *found], [END, *found], found, [*found[1:], END], strict=False):
+        if token.text == "(":
+            is_query.append(in_tables[-1] and _opens(before))
+            in_tables.append(is_query[-1])
+        elif token.text == ")":
+            is_query, in_tables = is_query[:-1] or [True], in_tables[:-1] or [False]
+        elif before.text == "." and not first.text.isdigit():
+            continue
+        elif token.word == "TABLE" or (token.word == "FROM" and is_query[-1]):
+            in_tables[-1] = True
+        elif token.word in _AFTER_TABLES or (token.word in {"GROUP", "ORDER"} and behind.word == "BY"):
+            is_query[-1] |= token.word == "SELECT"
+            in_tables[-1] = False
+        elif token.name and in_tables[-1] and _opens(before) and behind.text not in {".", "("} and token.word != "DUAL":
+            yield token.name
+
+
+def _opens(token: Token) -> bool:
+    """Tells whether a table may stand behind a token."""
+    return (token.word or token.text) in _BEFORE_TABLE
 
 
 def _drop(reader: TokenReader) -> Classified:

@@ -48,6 +48,8 @@ def routed_statement(text: str, known: Classified, schema: str, routes: Routes, 
     there = routes.whole_database(schema) or schema
     if known.database:
         edits = tuple(_database(found, known, routes))
+    elif known.kind is StatementKind.CREATE_VIEW:
+        raise RoutingError("a view names tables, columns and functions by names that the routes may change")
     elif _is_untouched(known, routes):
         return RoutedStatement(text, schema)
     else:
@@ -108,13 +110,10 @@ def _named(known: Classified) -> tuple[Named, ...]:
 
 def _is_untouched(known: Classified, routes: Routes) -> bool:
     """Tells whether all names stay as they are."""
-    names = [*(named.table for named in _named(known)), *known.reads.names]
-    return all(routes.target(name) == name for name in names) and not any(map(routes.takes_from, known.reads.functions))
+    return all(routes.target(named.table) == named.table for named in _named(known))
 
 
 def _names(found: Sequence[Token], known: Classified, routes: Routes) -> Iterator[Edit]:
-    if known.kind is StatementKind.CREATE_VIEW:
-        raise RoutingError("a view names tables, columns and functions by names that the routes change")
     named = _named(known)
     for one in named:
         target = routes.target(one.table)

@@ -108,13 +108,9 @@ def _names(known: Classified) -> Iterator[TableName]:
     yield from known.tables
     if known.like:
         yield known.like.table
-    yield from known.reads.names
 
 
 def _never(known: Classified, routes: Routes) -> str:
-    others = [name for name in known.reads.names if routes.merges(name)]
-    if others:
-        return f"it reads {others[0]}, and the target has the rows of all its shards in one table"
     if known.like and routes.merges(known.like.table):
         copies = [name for name in known.tables if routes.target(name) != routes.target(known.like.table)]
         if copies:

@@ -145,7 +145,8 @@ _ANSI: Final = f"{_FIX}ANSI, PIPES_AS_CONCAT or ANSI_QUOTES"
 
 def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Refuses, until it is approved, the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it; and
-    in an expression, or a view, the name of a column in double quotes: with ANSI_QUOTES it is the column, else a text.
+    in an expression the name of a column in double quotes, and any in a view: with ANSI_QUOTES it is the column, else a
+    text.
 
     So it does, but for TiDB's, with a backslash in any text but a comment.  It begins an escape, but with
     NO_BACKSLASH_ESCAPES it is one.
@@ -156,11 +157,11 @@ def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     if any(a.text == b.text == "|" and a.span[1] == b.span[0] for a, b in pairwise(statement.tokens)):
         raise UnsupportedError(f"|| joins texts or means OR, {_ANSI}")
     is_view = known.kind is StatementKind.CREATE_VIEW
-    tables = known.reads.names if is_view else known.tables[:1]
     own = {item.definition[0].name for item in statement.items if item.definition}
     for token in statement.tokens if is_view else in_expressions:
         name = token.text[1:-1] if token.text.startswith('"') else ""
-        if name and (name in own or any(site.around.column_definition(table, name) is not None for table in tables)):
+        is_column = name in own or (name and site.around.column_definition(known.tables[0], name) is not None)
+        if name and (is_view or is_column):
             raise UnsupportedError(f"{token.text} is a column or a text, {_ANSI}")
     for before, token in pairwise([END, *(token for token in statement.tokens if token.text != "=")]):
         is_comment = before.word == "COMMENT" and not is_view and token not in in_expressions

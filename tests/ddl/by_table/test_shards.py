@@ -94,7 +94,6 @@ def test_is_left_to_the_operator_at_the_first_shard(text: str, is_confirmed: boo
         "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE x",
         "CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)",
         "CREATE TABLE x LIKE t",
-        "CREATE VIEW v AS SELECT id FROM s1.t",
     ],
 )
 def test_is_never_run_as_it_came(text: str) -> None:
