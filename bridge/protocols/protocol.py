@@ -38,7 +38,6 @@ class Protocol:
     may_lack_boundaries: whether changes can have a commit ts although no boundaries are sent.
     may_hide_updates: whether an update without its old row is written as an insert is.
     twin: the protocol whose schema changes look the same.
-    left_out_columns: by which settings a sender of a binlog leaves columns out, in words.
     """
 
     name: str
@@ -50,4 +49,3 @@ class Protocol:
     may_lack_boundaries: bool = False
     may_hide_updates: bool = False
     twin: str = ""
-    left_out_columns: str = "see which columns it filters"

@@ -75,13 +75,11 @@ END = message("TIDB_WATERMARK", "", database="", table="", _tidb={"watermarkTs":
 
 
 def test_merged_by_the_command(target: str, tmp_path: Path) -> None:
-    """Verify finds rows that have the new column equal to the messages, and others not covered; inspect and check name
-    both names."""
+    """Verify finds rows that have the new column equal to the messages, and others not covered; inspect names both
+    names."""
     execute(target, "CREATE DATABASE s")
     capture = write(tmp_path, *HISTORY, END)
     arguments = ("--protocol", "canal-json", "--input", capture, "--target", target, *ROUTE)
-    told = bridge("check", *arguments, "--json")
-    assert "s.t is merged; shards in the sample: s1.t, s2.t" in told.out
     ended = bridge("replay", *arguments)
     assert ended.code == 0, ended.err
     assert sql(target, "SELECT COUNT(*), SUM(v), SUM(a) FROM s.t") == [(81, 90, 5 * 79 + 7 + 8)]

@@ -16,7 +16,6 @@ from bridge.sources.boundary_probe import TAIL_MESSAGES
 from bridge.sources.kafka.acls import NEEDED, Acls, lacking
 from bridge.sources.kafka.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
-from bridge.tso import tso_time
 
 HEAD_MESSAGES: Final = 100
 """How many of the first messages of each partition are read."""
@@ -148,10 +147,8 @@ def _lacks(operations: Collection[str]) -> list[str]:
 
 
 def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Event]]) -> Iterator[Finding]:
-    """Judges the last boundary of each partition.  tails: the decoded events; at least one is a boundary."""
-    last = {where: _last_boundary(events) for where, events in tails.items()}
-    known = {where: ts for where, ts in last.items() if ts}
-    without = [where for where in last if where not in known]
+    """Judges whether each partition has boundaries.  tails: the decoded events; at least one is a boundary."""
+    without = [where for where, events in tails.items() if all(event.kind is not Kind.BOUNDARY for event in events)]
     if facts.empty:
         yield fail(
             "boundaries",
@@ -167,12 +164,6 @@ def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Ev
             " comes",
             "see whether the sender is behind, or writes to some of the partitions only",
         )
-    oldest = min(known, key=lambda one: known[one])
-    yield ok("boundary-age", f"the oldest of the last boundaries is of {tso_time(known[oldest])} ({_named([oldest])})")
-
-
-def _last_boundary(events: Sequence[Event]) -> int:
-    return max((event.commit_ts for event in events if event.kind is Kind.BOUNDARY), default=0)
 
 
 def _named(partitions: Sequence[PartitionId]) -> str:

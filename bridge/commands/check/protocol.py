@@ -170,19 +170,15 @@ def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryPr
 
 
 def judge_source(found: Decoded, source: str) -> Iterator[Finding]:
-    """Compares `ddl.source` with what the messages tell; nothing is said of TiCDC's messages and TiDB."""
-    if found.binlog_of == "mariadb" and is_tidb(source):
-        yield ok("ddl-source", "the messages come from MariaDB: statements without a collation mean its defaults")
-    elif found.binlog_of and is_tidb(source):
+    """Compares `ddl.source` with what the messages tell, as far as these do: those of MariaDB name it."""
+    if found.binlog_of not in {"", "mariadb"} and is_tidb(source):
         yield warn(
             "ddl-source",
             f"the messages were made from a binlog, and ddl.source is {source}: the bridge does not know the upstream's"
             " default collations, and holds schema changes that mean them",
             "set ddl.source to mysql-8, mysql-5.7 or mariadb, as SELECT VERSION() says upstream",
         )
-    elif found.binlog_of:
-        yield ok("ddl-source", f"statements without a collation mean the defaults of {source} (ddl.source)")
-    elif not found.is_mysql_born and not is_tidb(source):
+    elif not found.binlog_of and not found.is_mysql_born and not is_tidb(source):
         yield warn(
             "ddl-source",
             f"the messages are TiCDC's, and ddl.source is {source}: statements without a collation mean TiDB's defaults"

@@ -1,10 +1,9 @@
-"""Checks of the target's tables and databases: what the sample's rows and schema changes need, what the target would do
-by itself, and keys of merged shards that are likely to meet."""
+"""Checks of the target's tables: what the sample's rows need, and what the target would do by itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
@@ -20,60 +19,10 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
-from bridge.protocols import PROTOCOLS
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.types.type_check import is_changed_to
 from bridge.tso import parse_moment
-
-_SHARDS = 8
-
-
-def judge_shards(tables: Mapping[TableName, Table], found: Decoded, routes: Routes) -> Iterator[Finding]:
-    """Judges the tables of the sample that are merged.  tables: those that the target has."""
-    there = {(name.schema.lower(), name.table.lower()): table for name, table in tables.items()}
-    for target, shards in sorted(_shards(found, routes).items()):
-        told = ", ".join(map(str, sorted(shards)[:_SHARDS])) + (" ..." if len(shards) > _SHARDS else "")
-        yield ok("shards", f"{target} is merged; shards in the sample: {told}")
-        table = there.get((target.schema.lower(), target.table.lower()))
-        if table is not None:
-            yield from _judge_keys(target, table)
-
-
-def _shards(found: Decoded, routes: Routes) -> dict[TableName, set[TableName]]:
-    names = {TableName(event.schema, event.table) for event in found.events if event.kind <= Kind.DELETE}
-    merged: dict[TableName, set[TableName]] = {}
-    for name in filter(routes.merges, names):
-        merged.setdefault(routes.target(name), set()).add(name)
-    return merged
-
-
-def _judge_keys(target: TableName, table: Table) -> Iterator[Finding]:
-    if not table.keys:
-        yield warn(
-            "shards",
-            f"{target} is merged and has no key: its rows are counted, and a change of a shard that lacks a column of"
-            " it stops the bridge",
-            "give it a key, upstream as well",
-        )
-        return
-    if table.counts:
-        yield warn(
-            "shards",
-            f"{target} is merged and its key is AUTO_INCREMENT: numbers that each shard counts by itself meet, and then"
-            " a row of one shard overwrites another's",
-            "let the shards count in ranges of their own (auto_increment_increment and auto_increment_offset)",
-        )
-    others = [unique for unique in table.uniques if unique != table.keys[0]]
-    if others:
-        names = "; ".join(", ".join(part or "an expression" for part in unique) for unique in others)
-        yield warn(
-            "shards",
-            f"{target} is merged and has more than one unique key: values of ({names}) of two shards must not meet"
-            " either",
-            "drop a unique key of the target that holds within each shard only",
-        )
-
 
 _SHOWN: Final = 5
 _END_OF_TIME: Final = 1 << 63
@@ -98,13 +47,11 @@ class Needed:
     """What rows of the sample need of one table of the target.
 
     columns: every column that a row names.
-    images: the column lists of inserts.
     is_certain: whether no message that was not read can have made or altered the table before them.
     """
 
     name: TableName
     columns: frozenset[str]
-    images: frozenset[frozenset[str]]
     is_certain: bool
 
 
@@ -129,9 +76,9 @@ def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Fin
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
         needed = list(needed_tables(found, parse_moment(settings.begin), settings.table_routes))
-        yield from _judge_tables(facts, needed, found)
+        yield from _judge_tables(facts, needed)
     yield from _judge_spellings(facts, settings.ddl.source)
-    yield from judge_shards(facts.tables, found, settings.table_routes)
+    yield from _judge_shards(facts, found, settings.table_routes)
     what = "the target would change rows by itself"
     for effect in facts.side_effects:
         yield fail("side-effects", f"{what}: {effect.what}", effect.fix)
@@ -155,9 +102,8 @@ def needed_tables(found: Decoded, begin: int, routes: Routes = Routes()) -> Iter
     for name, events in sorted(rows.items()):
         if any(name.table.lower() in text for text in texts):
             continue
-        images = frozenset(_names(event) for event in events if event.kind is Kind.INSERT and not event.text)
         columns = frozenset(column for event in events if not event.text for column in _names(event))
-        yield Needed(routes.target(name), columns, images, any(event.commit_ts <= covered for event in events))
+        yield Needed(routes.target(name), columns, any(event.commit_ts <= covered for event in events))
 
 
 def _covered(found: Decoded) -> int:
@@ -166,43 +112,15 @@ def _covered(found: Decoded) -> int:
     return min((max(event.commit_ts for event in head) for head in rest), default=_END_OF_TIME)
 
 
-def _unsent(need: Needed, name: TableName, table: Table) -> Iterator[str]:
-    """Gives the columns of a table of the target that inserts do not have, where no schema change can be the reason."""
-    if need.is_certain and need.images:
-        sent = frozenset[str]().union(*need.images)
-        yield from (f"{name}.{c.name}" for key, c in table.columns.items() if not c.generated and key not in sent)
-
-
-def _with_own_names(need: Needed, table: Table) -> Needed:
-    """Gives columns the names that they have on the target, where Debezium may have changed these."""
-    own = {sent: next((one for one in table.columns if is_changed_to(one, sent)), sent) for sent in need.columns}
-    images = frozenset(frozenset(own.get(sent, sent) for sent in image) for image in need.images)
-    return replace(need, columns=frozenset(own.values()), images=images)
-
-
-def _leaves_out(found: Decoded) -> str:
-    """Names the setting by which a sender leaves columns out."""
-    if not found.is_mysql_born:
-        return "column-selectors of TiCDC leave columns out"
-    return PROTOCOLS[found.protocol].left_out_columns
-
-
-def _judge_tables(facts: TableFacts, needed: Sequence[Needed], found: Decoded) -> Iterator[Finding]:
+def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Finding]:
     mine = {_folded(name): (name, table) for name, table in facts.tables.items()}
     missing = [need for need in needed if _folded(need.name) not in mine]
     yield from _judge_missing(missing)
-    own = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
-    there = [(_with_own_names(need, table), name, table) for need, name, table in own]
+    there = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
     lacking = []
     for need, _, table in there:
-        if absent := sorted(need.columns - table.columns.keys()):
+        if absent := sorted(name for name in need.columns - table.columns.keys() if not _is_changed(name, table)):
             lacking.append(f"{need.name} lacks {', '.join(absent)}")
-    if unsent := [one for need, name, table in there for one in _unsent(need, name, table)]:
-        yield warn(
-            "columns",
-            f"no row of the sample has these columns of the target, whose defaults new rows get: {_few(unsent)}",
-            f"let the sender send them ({_leaves_out(found)}), if the upstream has them",
-        )
     if lacking:
         yield fail(
             "columns",
@@ -238,6 +156,25 @@ def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
             f"unique keys of the target take texts for one that the upstream tells apart: {_few(keys)}",
             "give their columns a collation that compares bytes: utf8mb4_0900_bin, or MariaDB's utf8mb4_nopad_bin",
         )
+
+
+def _judge_shards(facts: TableFacts, found: Decoded, routes: Routes) -> Iterator[Finding]:
+    """Warns of merged tables of which keys of two shards are likely to meet."""
+    names = {TableName(one.schema, one.table) for one in found.events if _is_row(one)}
+    merged = {_folded(routes.target(name)) for name in names if routes.merges(name)}
+    for name, table in sorted(facts.tables.items()):
+        if _folded(name) in merged and (table.counts or len(table.uniques) != 1):
+            yield warn(
+                "shards",
+                f"{name} is merged, and its key is AUTO_INCREMENT, not its only unique key, or missing: where values of"
+                " two shards meet, one row overwrites the other",
+                "let the shards count in ranges of their own (auto_increment_offset), and drop further unique keys",
+            )
+
+
+def _is_changed(sent: str, table: Table) -> bool:
+    """Tells whether Debezium may have changed the name of one of the table's columns to this one."""
+    return any(is_changed_to(name, sent) for name in table.columns)
 
 
 def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:

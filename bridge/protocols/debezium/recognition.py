@@ -31,5 +31,4 @@ DEBEZIUM: Final = Protocol(
     of_message=_of_message,
     # TiCDC writes a commit ts into every Debezium message, but sends watermarks only with the extension.
     may_lack_boundaries=True,
-    left_out_columns="column.exclude.list and column.include.list of Debezium leave columns out",
 )

@@ -103,13 +103,3 @@ def test_what_the_sender_has_lost_is_told(target: str, name: str) -> None:
     assert "skipped.operations=none" in fixes
     assert "replace.null.with.default=false" in fixes
     assert "TiCDC" not in "".join(one["what"] + one["fix"] for one in lines)
-
-
-def test_columns_that_no_message_has(target: str, tmp_path: Path) -> None:
-    """column-selectors of a changefeed leave them out, so that new rows get the target's defaults."""
-    sql(target, "ALTER TABLE d.t ADD COLUMN note VARCHAR(9), ADD COLUMN twice INT AS (2 * id)")
-    value = canal("INSERT", {"id": ("int", "1")})
-    line = {"partition": 0, "offset": 0, "key": None, "value": base64.b64encode(value).decode()}
-    _, lines = findings(target, "--input", str(write_lines(tmp_path / "c.jsonl", [line])), "--timezone", "UTC")
-    assert [line for line in lines if "d.t.note" in line and line.startswith("WARN")]
-    assert "twice" not in "".join(lines)

@@ -155,23 +155,21 @@ def test_rights_in_kafka(allowed: set[str], failing: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("table", "is_named"),
     [
-        (Table(T, {}, (("id",),), (("id",),)), []),
-        (Table(T, {}, (("id",),), (("id",),), counts=True), ["its key is AUTO_INCREMENT"]),
-        (Table(T, {}, (("id",),), (("id",), ("mail", "")), counts=True), ["AUTO_INCREMENT", "(mail, an expression)"]),
-        (Table(T, {}), ["has no key"]),
+        (Table(T, {}, (("id",),), (("id",),)), False),
+        (Table(T, {}, (("id",),), (("id",),), counts=True), True),
+        (Table(T, {}, (("id",),), (("id",), ("mail", ""))), True),
+        (Table(T, {}), True),
     ],
 )
-def test_keys_of_merged_tables(table: Table, words: Sequence[str]) -> None:
-    """Keys that are likely to meet are warned of; the shards of the sample are named."""
+def test_keys_of_merged_tables(table: Table, is_named: bool) -> None:
+    """Keys that are likely to meet are warned of, where a route merges."""
     rows = [Event(Kind.INSERT, 1, schema=schema, table="t") for schema in ("s2", "s1", "other", "s2")]
     decoded = Decoded("canal-json", {("cdc", 0): rows}, {}, is_mysql_born=False)
-    found = list(tables.judge_shards({T: table}, decoded, Settings(route=("s?.t => s.t",)).table_routes))
-    assert [finding.level for finding in found] == [Level.OK, *[Level.WARN] * len(words)]
-    assert "s.t is merged; shards in the sample: s1.t, s2.t" in found[0].what
-    assert all(part in finding.what for finding, part in zip(found[1:], words, strict=True))
-    assert not list(tables.judge_shards({T: table}, decoded, Settings(route=("s1.t -> s.t",)).table_routes))
+    for route, expected in (("s?.t => s.t", is_named), ("s1.t -> s.t", False)):
+        found = list(tables.judge(TableFacts({T: table}, [], True), decoded, Settings(route=(route,))))
+        assert (said(found, Level.WARN) == ["shards"]) is expected
 
 
 def an_upstream(**variables: str) -> UpstreamFacts:
@@ -210,9 +208,9 @@ def test_every_line_that_can_fail_is_in_a_test() -> None:
 
 
 def test_names_that_debezium_changed() -> None:
-    """Are the target's own: neither column is lacking there, nor one without a value."""
+    """Are the target's own: no column is lacking there."""
     table = Table(T, {name: Column(name, "int", None, False) for name in ("id", "a-b")})
-    need = Needed(T, frozenset({"id", "a_b"}), frozenset({frozenset({"id", "a_b"})}), True)
+    need = Needed(T, frozenset({"id", "a_b"}), True)
     facts = TableFacts({T: table}, [], True)
-    found = tables._judge_tables(facts, [need], Decoded("debezium", {}, {}, True))
+    found = tables._judge_tables(facts, [need])
     assert [one.what for one in found if one.check == "columns"] == []

@@ -38,11 +38,11 @@ def settings(**ddl: Any) -> Settings:
         (False, "", "tidb-old-collations", []),
         (False, "", "mysql-8", [Level.WARN]),
         (True, "", "mysql-8", []),
-        (True, "mysql", "mysql-8", [Level.OK]),
+        (True, "mysql", "mysql-8", []),
         (True, "mysql", "tidb", [Level.WARN]),
         (True, "mysql", "tidb-old-collations", [Level.WARN]),
-        (True, "mariadb", "tidb", [Level.OK]),
-        (True, "mariadb", "mariadb", [Level.OK]),
+        (True, "mariadb", "tidb", []),
+        (True, "mariadb", "mariadb", []),
     ],
 )
 def test_whose_defaults_statements_mean(born: bool, binlog_of: str, source: str, right: list[Level]) -> None:
