@@ -252,7 +252,8 @@ class TargetSection(_ServerSection):
 
 
 class UpstreamSection(_ServerSection):
-    """The upstream itself, where rows are verified, and read back that were too large for the topic."""
+    """The upstream itself, where rows are verified, and read back that were too large for the topic; and which is asked
+    after a failover, where whole transactions of Debezium's connector are applied."""
 
     role = "upstream"
 

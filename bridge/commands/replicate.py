@@ -86,11 +86,12 @@ def _protocol(settings: Settings, source: Source, ends: Ends, say: Callable[[str
 
 
 def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, protocol: str) -> Assembly:
-    upstream = None
+    upstream = primary = None
     if settings.upstream.url:
-        upstream = UpstreamRows(upstream_of(settings), retry_seconds=settings.source.retry_seconds or RETRY_SECONDS)
+        primary = upstream_of(settings)
+        upstream = UpstreamRows(primary, retry_seconds=settings.source.retry_seconds or RETRY_SECONDS)
         for attempt in attempts_to_start(ends.target, target):
             with attempt:
                 target.connect(autocommit=True).close()
-        warn_of_extra_keys(target, upstream_of(settings), settings.table_routes)
-    return Assembly(settings, target, source, protocol, upstream, replicas_of(settings))
+        warn_of_extra_keys(target, primary, settings.table_routes)
+    return Assembly(settings, target, source, protocol, upstream, primary, replicas_of(settings))

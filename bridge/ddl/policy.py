@@ -19,7 +19,10 @@ from bridge.filters.routes import Routes
 from bridge.filters.table_filter import DEFAULT_SCHEMA, ReservedSchemas, TableFilter
 from bridge.model import TableName
 
-_VIEW: Final = "the view may read what the filter leaves out: approve it if it shows no more than is replicated"
+_VIEW: Final = (
+    "the view may read what the filter leaves out: approve it if it shows no more than is replicated; ddl.ignore leaves"
+    " all views out"
+)
 
 
 class Verdict(StrEnum):

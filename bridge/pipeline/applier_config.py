@@ -12,6 +12,7 @@ from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.steering.gate import Gate
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -54,6 +55,7 @@ class ApplierConfig:
     gate: is passed before each transaction and each schema change.
     grace_seconds: how long a transaction may lack rows while later ones come, before the bridge stops.
     incomplete: ids of transactions that are applied without the rows that they lack.
+    lacks: asks the upstream, after a failover, what it lacks; None where none is named.
     """
 
     tables: TableFilter = field(default_factory=TableFilter)
@@ -72,4 +74,5 @@ class ApplierConfig:
     unused: frozenset[PartitionId] = frozenset()
     grace_seconds: float = 60
     incomplete: frozenset[str] = frozenset()
+    lacks: Lacks | None = None
     clock: Callable[[], float] = time.monotonic

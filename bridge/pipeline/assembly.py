@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import structlog
 
@@ -28,6 +28,7 @@ from bridge.pipeline.applier_factory import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
 from bridge.pipeline.by_boundaries.frontier import used
+from bridge.pipeline.by_transactions.next_server import lacks
 from bridge.pipeline.order import first_offsets
 from bridge.pipeline.query import Reading
 from bridge.pipeline.watching.counts import Counts
@@ -73,6 +74,7 @@ class Assembly:
     """Makes the parts of one pipeline.
 
     upstream: reads back rows that were too large for the topic; None when there is none.
+    primary: the upstream server, which is asked after a failover; None when there is none.
     replicas: the servers whose lag `bridge ctl throttle` looks at.
     """
 
@@ -81,6 +83,7 @@ class Assembly:
     source: Source
     protocol: str
     upstream: Upstream | None = None
+    primary: Target | None = None
     replicas: tuple[Target, ...] = ()
     _told: set[Loss] = field(default_factory=set, repr=False)
     """What was said of the sender; the parts are made again when reading begins again."""
@@ -216,6 +219,7 @@ class Assembly:
             routes=settings.table_routes,
             grace_seconds=settings.source.transaction_grace_seconds,
             incomplete=frozenset(settings.source.incomplete_transactions),
+            lacks=None if self.primary is None else partial(lacks, self.primary),
             unused=unused_partitions(settings.source.unused, positions, extents)
             if self.source.is_kafka
             else frozenset(),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
-from bridge.pipeline.by_transactions.reached import Place, Reached
+from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapshot
 from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, partitions_of
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark
 from bridge.rows.gathering import masked, taken
@@ -51,14 +51,22 @@ class End:
 
 @dataclass(frozen=True)
 class Statement:
-    """A schema change that waits.  number: its file and position.  id: its GTID, NO_TRANSACTION where it tells none."""
+    """A schema change that waits.
+
+    number: its file and position.  id: its GTID, NO_TRANSACTION where it tells none.  server: who has committed it.
+    """
 
     change: SchemaChange
     number: int
     id: str
     where: PartitionId
     offset: int
-    is_of_snapshot: bool
+    server: str
+
+    @property
+    def is_of_snapshot(self) -> bool:
+        """Whether it is of the connector's snapshot."""
+        return is_of_snapshot(self.server)
 
 
 Item = End | Statement | Longs
@@ -113,7 +121,7 @@ class DueRows:
         if not item.is_of_snapshot:
             place = self._reached.place
             id_ = place.id if item.id == NO_TRANSACTION else item.id
-            self._reached.move(place._replace(number=number, id=id_), item.id, self._topic)
+            self._reached.move(place._replace(number=number, id=id_), item.id, self._topic, is_change=True)
         self.end = ts + 1
 
     def _add_transaction(self, item: End, number: int) -> None:
@@ -124,7 +132,11 @@ class DueRows:
         self._at.append(at)
         self._numbers.append(np.arange(ts, ts + len(at)))
         self._starts.append(np.array([ts]))
-        self._reached.move(Place(self._reached.place.server, number, number, item.id), item.id, self._topic)
+        place = self._reached.place
+        if place.before and len(at) and self._waiting.table["server"][at[0]].as_py() == place.server:
+            place = place._replace(before="")
+        place = place._replace(number=number, last=number, id=item.id)
+        self._reached.move(place, item.id, self._topic)
         self.end = ts + max(1, len(at))
 
     def _add_loose(self, at: Longs, number: int) -> None:

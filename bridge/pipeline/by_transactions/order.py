@@ -27,6 +27,7 @@ from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
+from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
@@ -80,7 +81,7 @@ class TransactionOrder(BoundaryOrder):
         next_ts, start_ts, ends = progress.applied_ts, progress.start_ts, dict(self._loose_ends)
         snapshot, reached = Snapshot(changes_between(0, _ALWAYS)), Reached(self._place)
         self._queue = TransactionQueue(
-            topic, reached, next_ts, ends, start_ts, config.incomplete, snapshot, most=config.most
+            topic, reached, next_ts, ends, start_ts, config.incomplete, snapshot, most=config.most, lacks=config.lacks
         )
         self._read = {where: start.offset for where, start in starts.items()}
         self._places: list[tuple[int, Place]] = []
@@ -116,9 +117,10 @@ class TransactionOrder(BoundaryOrder):
 
     def _judged(self, change: SchemaChange) -> SchemaChange | None:
         """Gives a schema change whose place is passed, for the operator; None for one that the connector sent again."""
+        place = _of_any_server(change.place)
         for one in self._changes_between(0, _ALWAYS):
             is_truncation = "TRUNCATE" in one.text.upper() and "TRUNCATE" in change.text.upper()
-            if one.place == change.place and (one.statement_hash == change.statement_hash or is_truncation):
+            if _of_any_server(one.place) == place and (one.statement_hash == change.statement_hash or is_truncation):
                 return None
         return replace(change, doubt=_LATE)
 
@@ -224,7 +226,9 @@ class TransactionOrder(BoundaryOrder):
         """Notes that nothing more will be read."""
         super().end()
         self._settle()
-        self._hand_on(_NO_EVENTS)
+        before = None
+        while before != (before := (self._queue.next_ts, self._queue.is_in_doubt)):  # behind a failover, once more
+            self._hand_on(_NO_EVENTS)
         if self._queue.is_short:
             log.warning("transaction_waits", why=self._queue.reason, rows=self.waiting.rows)
 
@@ -299,3 +303,9 @@ class TransactionOrder(BoundaryOrder):
         if self._until is not None and self.applied_ts >= self._until:
             return "nothing: --until is reached"
         return self._blocked or "nothing: every transaction that is whole is in the target"
+
+
+def _of_any_server(place: str) -> str:
+    """Gives the GTID of a schema change, which every server has for it; its place where it has none."""
+    id_ = place.rpartition("\n")[2]
+    return place if id_ == NO_TRANSACTION else id_

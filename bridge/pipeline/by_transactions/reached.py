@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bridge.errors import SourceError
+from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.protocols.debezium.transactions import IN_FILE, told_id
 from bridge.protocols.values.event_time import NUMBER_DIGITS, SNAPSHOT_SERVER
 
@@ -14,22 +14,29 @@ class Place(NamedTuple):
     """The last transaction, or schema change, that was due: whose binlog, and its file and position.
 
     last: those of the last transaction, else one below the snapshot's.  id: that transaction, or the change's GTID.
+    transactions, changes: the last id of each server that has committed some.  before: the server before a failover,
+    until the next one has committed a transaction.
     """
 
     server: str
     number: int
     last: int
     id: str
+    transactions: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    before: str = ""
 
     def text(self) -> str:
         """Writes it as progress keeps it."""
-        return "\n".join(map(str, self))
+        return "\n".join("\t".join(one) if isinstance(one, tuple) else str(one) for one in self)
 
     @classmethod
     def read(cls, text: str) -> Place:
         """Reads what `text` wrote."""
-        server, number, last, id_ = text.split("\n", 3)
-        return cls(server, int(number), int(last), id_)
+        server, number, last, id_, *rest = text.split("\n")
+        transactions, changes, before = rest or ("", "", "")
+        of_rows, of_changes = (tuple(filter(None, one.split("\t"))) for one in (transactions, changes))
+        return cls(server, int(number), int(last), id_, of_rows, of_changes, before)
 
 
 NOWHERE: Final = Place("", -1, -1, "")
@@ -42,44 +49,85 @@ class Reached:
     """
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        is_of_former_version = bool(place.id) and not (place.transactions or place.changes)
+        self.place = place._replace(transactions=(place.id,)) if is_of_former_version else place
         self.gone: set[str] = set()
-        self._lasts: dict[str, str] = {}
-        """By what stands before the number of the id; of the processes before, only the last of all."""
-        self._note(place.id)
 
-    def _note(self, id_: str) -> None:
-        if head := id_[:-NUMBER_DIGITS]:
-            self._lasts[head] = max(id_, self._lasts.get(head, ""))
+    def _last(self, id_: str, *, is_change: bool) -> str:
+        """Gives the last id with which an id compares, "" for none: of transactions alone for that of one, since a
+        schema change may have run before rows that a connector then sends."""
+        ids = self.place.transactions + self.place.changes * is_change
+        return max((one for one in ids if one[:-NUMBER_DIGITS] == id_[:-NUMBER_DIGITS]), default="")
 
-    def move(self, place: Place, id_: str, topic: str) -> None:
+    def move(self, place: Place, id_: str, topic: str, *, is_change: bool = False) -> None:
         """Notes what is due next.  Raises SourceError where its GTID is behind one that was due before."""
-        last = self._lasts.get(id_[:-NUMBER_DIGITS], "")
-        if last and IN_FILE not in id_ and id_ <= last:
+        last = self._last(id_, is_change=True)
+        if last and has_gtid(id_) and id_ <= last:
             raise other_binlog(f"{told_id(id_)} lies behind {told_id(last)} there", topic)
-        self.place = place
-        self._note(id_)
+        if not id_[:-NUMBER_DIGITS]:
+            self.place = place
+            return
+        ids = place.changes if is_change else place.transactions
+        ids = (*(one for one in ids if one[:-NUMBER_DIGITS] != id_[:-NUMBER_DIGITS]), id_)
+        self.place = place._replace(changes=ids) if is_change else place._replace(transactions=ids)
 
-    def is_past(self, id_: str) -> bool:
+    def is_past(self, id_: str, *, is_change: bool = False) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
-        return id_ in self.gone or id_ == self.place.id or id_ <= self._lasts.get(id_[:-NUMBER_DIGITS], "")
+        head = id_[:-NUMBER_DIGITS]
+        is_before = bool(head) and id_ <= self._last(id_, is_change=is_change)
+        return id_ in self.gone or id_ == self.place.id or is_before
 
-    def check_server(self, servers: Sequence[str], position: str) -> None:
-        """Raises SourceError for a place in the binlog of another server."""
-        for server in servers:
-            if server.endswith(f"/{SNAPSHOT_SERVER}"):
-                continue
-            if self.place.server not in ("", server):
-                raise other_binlog(f"it is of {server}, and what was read before of {self.place.server}", position)
+    def begin_at(self, server: str) -> None:
+        """Notes whose binlog is read at first."""
+        if not self.place.server and not is_of_snapshot(server):
             self.place = self.place._replace(server=server)
 
-    def check_order(self, id_: str, number: int, last: int, position: str) -> None:
-        """Raises SourceError where a GTID is behind what was due, and the place is not, or the other way round: a
-        replica copies GTIDs, and has a binlog with places of its own.  last: the place of what was due."""
-        known = self._lasts.get(id_[:-NUMBER_DIGITS], "")
-        if known and IN_FILE not in id_ and (id_ > known) != (number > last):
-            raise other_binlog(f"{told_id(id_)} and {told_id(known)} are in another order in the binlog", position)
+    def is_foreign(self, server: str) -> bool:
+        """Tells whether a place is of another server's binlog."""
+        return self.place.server not in ("", server) and server != self.place.before and not is_of_snapshot(server)
+
+    def is_again(self, server: str, id_: str, *, is_change: bool = False) -> bool:
+        """Tells whether what a server before the last failover has committed was due."""
+        is_other = self.place.server not in ("", server)
+        return is_other and has_gtid(id_) and self.is_past(id_, is_change=is_change)
+
+    def contradiction(self, server: str, id_: str, number: int, last: int, *, is_change: bool = False) -> str:
+        """Tells why a place is not of the binlog that was read before; "" when it may be, or was due.
+
+        A replica copies GTIDs, with the server that has committed them, and has a binlog with places of its own: there
+        a GTID is behind what was due, and the place is not, or the other way round.  number: the file and position.
+        last: those of what was due.
+        """
+        if self.is_again(server, id_, is_change=is_change):
+            return ""
+        if self.is_foreign(server):
+            return f"{server} has committed {told_id(id_)}, and what was read before {self.place.server}"
+        known = self._last(id_, is_change=is_change)
+        if known and has_gtid(id_) and (id_ > known) != (number > last):
+            return f"{told_id(id_)} and {told_id(known)} are in another order in the binlog"
+        return ""
+
+    def go_over(self, server: str, lacks: Lacks, why: str, topic: str) -> None:
+        """Goes over to the binlog of another server, where places begin anew.  Raises SourceError when it may lack a
+        transaction that is in the target or was due."""
+        lasts = [*self.place.transactions, *self.place.changes]
+        lack = "nothing was read before"
+        if lasts and all(map(has_gtid, lasts)):
+            lack = lacks(server.rpartition("/")[2], [told_id(one) for one in lasts])
+        if lack:
+            raise other_binlog(f"{why}; {lack}", topic)
+        self.place = self.place._replace(server=server, number=-1, last=-1, before=self.place.server)
+
+
+def is_of_snapshot(server: str) -> bool:
+    """Tells whether a place is of a snapshot that is no incremental one."""
+    return server.endswith(f"/{SNAPSHOT_SERVER}")
+
+
+def has_gtid(id_: str) -> bool:
+    """Tells whether a transaction has a GTID for its id, which is the same on every server."""
+    return IN_FILE not in id_ and bool(id_[:-NUMBER_DIGITS])
 
 
 def other_binlog(why: str, position: str) -> SourceError:
@@ -87,6 +135,6 @@ def other_binlog(why: str, position: str) -> SourceError:
     return SourceError(
         f"the connector reads another binlog: {why}; nothing tells which of its transactions are in the target",
         where=position,
-        fix="begin a new pipeline behind a new snapshot, under another topic.prefix; bridge help starting has the steps"
-        " by which a connector goes over to another server without one",
+        fix="after a failover with GTIDs, name the new server with --upstream: the bridge asks it, and goes on when it"
+        " has all that was read; else begin a new pipeline behind a new snapshot, under another topic.prefix",
     )

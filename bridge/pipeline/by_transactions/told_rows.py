@@ -4,7 +4,7 @@ transactions are whole."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -251,9 +251,21 @@ class ToldRows:
     @cached_property
     def is_of_first_snapshot(self) -> Bools:
         """Which rows are of a snapshot that is no incremental one."""
-        servers, codes = distinct(self.table, ("server",))
-        is_of: Bools = np.array([name.endswith(f"/{SNAPSHOT_SERVER}") for (name,) in servers], np.bool_)[codes]
-        return is_of
+        return self.are_of(lambda server: server.endswith(f"/{SNAPSHOT_SERVER}"))
+
+    def are_of(self, is_one: Callable[[str], bool]) -> Bools:
+        """Tells which rows are of a server of which `is_one` is true."""
+        are_of: Bools = np.array([is_one(name) for name in self.servers], np.bool_)[self._of_server[1]]
+        return are_of
+
+    @cached_property
+    def _of_server(self) -> tuple[list[tuple[str, ...]], Longs]:
+        return distinct(self.table, ("server",))
+
+    @cached_property
+    def servers(self) -> list[str]:
+        """Those in whose binlogs they are."""
+        return [name for (name,) in self._of_server[0]]
 
     @cached_property
     def _is_again(self) -> Bools:

@@ -11,6 +11,10 @@ rows is also one if the number in its id, of a GTID or a file and position, is n
 due: the connector leaves out only rows that it knows to be acknowledged.
 
 Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
+
+After a failover the connector goes on with another binlog, in which GTIDs are the same, and places are not.  The first
+transaction in the topic that cannot be of the binlog before is in doubt, and waits with all behind it.  When everything
+before it is due, the new server is asked whether it has what was read; then places begin anew, and GTIDs tell copies.
 """
 
 from __future__ import annotations
@@ -27,12 +31,13 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
+from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Item, Statement
-from bridge.pipeline.by_transactions.reached import Reached, other_binlog
+from bridge.pipeline.by_transactions.reached import Reached, has_gtid, other_binlog
 from bridge.pipeline.by_transactions.snapshot import Snapshot
 from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows, partitions_of
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
-from bridge.protocols.values.event_time import LAST_POSITION, POSITION_BITS, SNAPSHOT_SERVER
+from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import ms_tso
@@ -42,6 +47,8 @@ DOUBT_SECONDS: Final = 10.0
 sent first may be as many as the END of the rest counts."""
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
+_LOOSE_ROWS: Final = ""
+"""Stands for rows of no transaction."""
 _CHANGE, _WHOLE, _LOOSE = range(3)
 """The order of what is at one place: schema changes, transactions, rows of none."""
 
@@ -62,6 +69,7 @@ class TransactionQueue:
     end_at: when the last END came that is no copy of one that was due (the clock's seconds).
     reason: what the first transaction that is not whole lacks; "" when there is none.
     is_short: whether a transaction waits for rows, or for an END although later ones have come.
+    lacks: asks the server that the connector reads; None where none is named, so that a failover stops the bridge.
     """
 
     topic: PartitionId
@@ -74,6 +82,7 @@ class TransactionQueue:
     given_up: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
     most: Amount = MOST_IN_MEMORY
+    lacks: Lacks | None = None
     end_at: float = -math.inf
     reason: str = ""
     is_short: bool = False
@@ -82,6 +91,10 @@ class TransactionQueue:
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
     _statements: list[Statement] = field(default_factory=list)
+    _doubts: dict[str, str] = field(default_factory=dict)
+    """Of transactions and schema changes that cannot be of this binlog, why."""
+    _doubted_at: float | None = None
+    """When one of them stood first (the clock's seconds)."""
 
     @property
     def rows(self) -> int:
@@ -97,6 +110,11 @@ class TransactionQueue:
     def is_empty(self) -> bool:
         """Whether nothing waits."""
         return not (len(self._rows) or self._ends or self._statements)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something waits that cannot be of this binlog."""
+        return bool(self._doubts)
 
     def first_offsets(self) -> dict[PartitionId, int]:
         """Gives for each partition the offset of the first message that waits, where one does."""
@@ -117,14 +135,14 @@ class TransactionQueue:
         copies that were dropped, and schema changes whose place is passed.
 
         batch: its number.  now: the clock's seconds.
-        Raises SourceError for places of two servers, and for marks in another topic.
+        Raises SourceError for places of two servers where no server can be asked, and for marks in another topic.
         """
         kinds = events["kind"].to_numpy()
         is_mark = (kinds == int(Kind.TRANSACTION)) & events["text"].is_valid().to_numpy()
         is_change = kinds == int(Kind.SCHEMA_CHANGE)
         self._take_marks(events.filter(pa.array(is_mark)), batch, now)
-        passed = self._take_changes(events.filter(pa.array(is_change)))
         is_row = (kinds <= int(Kind.DELETE)) | ((kinds == int(Kind.TRANSACTION)) & ~is_mark)
+        passed = self._take_changes(events.filter(pa.array(is_change)))
         return self._take_rows(events.filter(pa.array(is_row))), passed
 
     def _take_marks(self, marks: pa.Table, batch: int, now: float) -> None:
@@ -148,7 +166,7 @@ class TransactionQueue:
             return
         self.end_at = self.end_at if self.reached.is_past(mark.id) else now
         self._begun.pop(mark.id, None)
-        if mark.id == self.reached.place.id:
+        if mark.id in self.reached.place.transactions:
             return
         if not is_known:
             not_before = now + DOUBT_SECONDS if times > 1 else None
@@ -178,15 +196,18 @@ class TransactionQueue:
                     raise _set_back(position)
                 self.snapshot.check(int(number), self.reached.place, position)
                 self.snapshot.check_statement(change)
-            self.reached.check_server([server], position)
-            if not is_of_snapshot:
-                self.reached.check_order(id_, int(number), self.reached.place.number, position)
+            self.reached.begin_at(server)
+            last = self.reached.place.number
+            why = "" if is_of_snapshot else self.reached.contradiction(server, id_, int(number), last, is_change=True)
+            if why:
+                self._doubt(id_, why, position, is_change=True)
             if any(one.id == id_ != NO_TRANSACTION and one.change.place != place for one in self._statements):
                 raise other_binlog(f"the schema change {told_id(id_)} has two places", position)
-            if int(number) <= self.reached.place.number and not is_of_snapshot:
+            is_again = self.reached.is_again(server, id_, is_change=True)
+            if not is_of_snapshot and not why and (is_again or int(number) <= last):
                 passed.append(change)
             elif all((change.place, change.statement_hash) != (o.place, o.statement_hash) for o in waiting):
-                self._statements.append(Statement(change, int(number), id_, where, offset, is_of_snapshot))
+                self._statements.append(Statement(change, int(number), id_, where, offset, server))
         return tuple(passed)
 
     def _take_rows(self, events: pa.Table) -> Mapping[PartitionId, int]:
@@ -195,9 +216,8 @@ class TransactionQueue:
         if events["place"].null_count:
             raise _unplaced("a row")
         rows = ToldRows.of(events)
-        where, codes = partitions_of(events)
+        where, codes = partitions_of(rows.table)
         offsets = rows.table["offset"].to_numpy()
-        self.reached.check_server(rows.table["server"].unique().to_pylist(), _position(where[codes[0]], offsets[0]))
         if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
             raise SourceError(
                 "a file of the upstream's binlog is larger than 4 GiB, and nothing tells the order of what lies beyond",
@@ -205,6 +225,8 @@ class TransactionQueue:
                 fix="apply without the topic of transactions, in a pipeline of another --name, and compare with bridge"
                 " verify --against upstream; smaller transactions keep the files below that size",
             )
+        for server in rows.servers:
+            self.reached.begin_at(server)
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = self._are_copies(rows, where, codes, offsets)
@@ -214,19 +236,21 @@ class TransactionQueue:
             self._rows = self._rows.to_disk()
         return {where[code]: int(copies[code]) for code in np.flatnonzero(copies).tolist()}
 
+    def _doubt(self, id_: str, why: str, position: str, *, is_change: bool = False) -> None:
+        """Notes what is not of the binlog that was read before.  Raises SourceError where no server tells whether it
+        has what was, where nothing was, and where it came again."""
+        may_wait = id_ == _LOOSE_ROWS or (has_gtid(id_) and not self.reached.is_past(id_, is_change=is_change))
+        if self.lacks is None or not (may_wait and self.reached.place.id):
+            raise other_binlog(why, position)
+        self._doubts.setdefault(id_, why)
+
     def _are_copies(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs, offsets: Longs) -> Bools:
         """Tells which rows are copies; raises SourceError for those that come too late, and out of order."""
         place = self.reached.place
-        is_copy = ~rows.is_loose & (rows.numbers <= place.number)
+        is_copy = self._are_of_due(rows, where, codes, offsets)
         if (is_late := is_copy & (rows.numbers > place.last)).any():
             topic, partition = where[codes[is_late][0]]
             raise before_change(topic, partition, offsets[is_late][0])
-        own = np.flatnonzero(~rows.is_loose)
-        own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
-        ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
-        for at in own[np.unique(np.concatenate([ends[:-1], ends[1:] - 1]))].tolist():
-            position = _position(where[codes[at]], offsets[at])
-            self.reached.check_order(rows.ids[rows.codes[at]], int(rows.numbers[at]), place.last, position)
         self.reached.gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         is_set_back = np.zeros(len(rows), np.bool_)
         if self.next_ts > _HOUR:  # ENDs may tell no time
@@ -242,6 +266,27 @@ class TransactionQueue:
             position = _position(where[codes[of_snapshot[at]]], offsets[of_snapshot[at]])
             self.snapshot.check(int(number), place, position)
         return is_copy
+
+    def _are_of_due(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs, offsets: Longs) -> Bools:
+        """Tells which rows are of transactions that were due; those in doubt are not, before the server was asked."""
+        reached, place, servers = self.reached, self.reached.place, rows.table["server"]
+        is_copy: Bools = ~rows.is_loose & (rows.numbers <= place.number)
+        if (foreign := np.flatnonzero(rows.is_loose & rows.are_of(reached.is_foreign))).size:
+            at = int(foreign[0])
+            self._doubt(_LOOSE_ROWS, f"a row is of {servers[at]}", _position(where[codes[at]], offsets[at]))
+        own = np.flatnonzero(~rows.is_loose)
+        own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
+        ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
+        again, doubted = list[int](), list[int]()
+        for at in own[np.unique(np.concatenate([ends[:-1], ends[1:] - 1]))].tolist():
+            id_, number = rows.ids[rows.codes[at]], int(rows.numbers[at])
+            if why := reached.contradiction(servers[at].as_py(), id_, number, place.last):
+                self._doubt(id_, why, _position(where[codes[at]], offsets[at]))
+            if id_ in self._doubts:
+                doubted.append(rows.codes[at])
+            elif reached.is_again(servers[at].as_py(), id_):
+                again.append(rows.codes[at])
+        return (is_copy | np.isin(rows.codes, again)) & ~np.isin(rows.codes, doubted)
 
     # --- what is due
 
@@ -274,27 +319,42 @@ class TransactionQueue:
         is_known = all(id_ in ids for id_, end in self._ends.items() if end.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         numbers = rows.numbers - rows.is_of_first_snapshot  # MariaDB's first transaction has the place of a snapshot
+        is_left = not whole and self._stands_in_doubt(settled, now, is_end=is_end)
+        if is_left:  # all that is of the binlog before
+            limit = told_below = math.inf
         is_loose = rows.is_loose & (numbers <= max(limit, last)) & (numbers < told_below)
+        if self._doubts:
+            is_loose &= ~rows.are_of(self.reached.is_foreign)
         loose_number = int(numbers[is_loose].max(initial=-1))
-        statements = [
-            one
-            for one in self._statements
-            if one.number < last
-            or one.is_of_snapshot
-            or (one.number < below and one.number <= limit and (is_idle or is_end or one.number <= loose_number))
-        ]
-        waiting = [one.number for one in self._statements if one not in statements]
+
+        def may_run(one: Statement) -> bool:
+            if one.id in self._doubts:
+                return False
+            if is_left and not one.is_of_snapshot:
+                return self._is_before_all(one.id)
+            is_behind = one.number < below and one.number <= limit
+            is_awaited = is_idle or is_end or one.number <= loose_number
+            return one.number < last or one.is_of_snapshot or (is_behind and is_awaited)
+
+        statements = [one for one in self._statements if may_run(one)]
+        waiting = [one.number for one in self._statements if one not in statements and one.id not in self._doubts]
         is_loose &= numbers < min(waiting, default=math.inf)
         items: list[tuple[int, int, Item]] = [(one.number - one.is_of_snapshot, _CHANGE, one) for one in statements]
         items += [(lasts[ids[end.id]], _WHOLE, end) for end in whole if end.id in ids]
         at = np.flatnonzero(is_loose)
         items += [(number, _LOOSE, at[numbers[at] == number]) for number in np.unique(numbers[at]).tolist()]
+        if is_left and not items:
+            self._go_over()
+            return self.due(settled, now, below if is_end else -1, is_idle=is_idle, is_end=is_end)
         items.sort(key=lambda item: item[:2])
         due = DueRows(rows, self.reached, self.start_ts, self.next_ts, self.topic[0])
         for number, _, item in items:
             due.add(item, number)
         self.next_ts = due.end
         self._drop(due_ids, statements, is_loose)
+        if self._doubts and self._doubted_at is None:
+            self.reason = f"a transaction of the next server lacks: {next(iter(self._doubts.values()))}"
+            self.is_short = True
         return due
 
     def _whole(self, transactions: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[End]:
@@ -310,6 +370,9 @@ class TransactionQueue:
             if one is None and self._is_copy(end, settled):
                 passed.append(end.id)
                 continue
+            if end.id in self._doubts:
+                self.reason = f"the server that has the transaction {told_id(end.id)} is asked for those before it"
+                break
             if one is not None and firsts[one] >> POSITION_BITS != lasts[one] >> POSITION_BITS:
                 raise other_binlog(f"rows of {told_id(end.id)} are in two files", self.topic[0])
             is_plain = one is not None and end.counts_all and transactions.are_all(one, end.marks[0])
@@ -330,6 +393,9 @@ class TransactionQueue:
                 self.reason = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
                 self.is_short = True
                 break
+            if firsts[one] <= last and self.lacks is not None and has_gtid(end.id):
+                self._doubts[end.id] = f"{told_id(end.id)} is before an earlier transaction in the binlog"
+                break
             if firsts[one] <= last:
                 raise SourceError(
                     f"the transaction {told_id(end.id)} comes behind a later one of the binlog",
@@ -344,6 +410,37 @@ class TransactionQueue:
         if not self.reason and without_end is not None:
             self.reason = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
+
+    def _stands_in_doubt(self, settled: int, now: float, *, is_end: bool) -> bool:
+        """Tells whether what is in doubt stands first, and everything that may come before it was read."""
+        head = next(iter(self._ends.values()), None)
+        if head is None or head.id not in self._doubts:
+            self._doubted_at = None
+            return False
+        self._doubted_at = now if self._doubted_at is None else self._doubted_at
+        return is_end or (head.batch <= settled and now >= self._doubted_at + DOUBT_SECONDS)
+
+    def _is_before_all(self, id_: str) -> bool:
+        """Tells whether a schema change is before all transactions that wait, as far as its GTID tells."""
+        ids = (other for other in {*self._rows.ids, *self._ends} if other[:-NUMBER_DIGITS] == id_[:-NUMBER_DIGITS])
+        return not has_gtid(id_) or all(id_ < other or self.reached.is_past(other) for other in ids)
+
+    def _go_over(self) -> None:
+        """Goes over to the binlog of the one other server that is told of, where places begin anew.
+
+        Raises SourceError where no other server is told of, or a transaction was left in its midst, and as
+        `Reached.go_over`.
+        """
+        assert self.lacks is not None
+        rows, head, topic = self._rows, next(iter(self._ends.values())), self.topic[0]
+        why = self._doubts[head.id]
+        begun = [told_id(id_) for id_, (first, _) in self._begun.items() if first < head.first_offset]
+        others = [server for server in rows.servers if self.reached.is_foreign(server)]
+        if begun or len(others) != 1:
+            raise other_binlog(f"{why}; {begun[0]} has no END" if begun else why, topic)
+        self.reached.go_over(others[0], self.lacks, why, topic)
+        self._doubts, self._doubted_at = {}, None
+        self.passed.clear()
 
     def _is_copy(self, end: End, settled: int) -> bool:
         """Tells whether an END without rows is of a transaction that was due, or that has none; or stands before the

@@ -1,13 +1,16 @@
-"""The upstream fails over: GTIDs are the same in the next binlog, and places are others.  The bridge stops."""
+"""The upstream fails over: GTIDs are the same in the next binlog, and places are others.  The bridge asks the next
+server, or stops."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from bridge.errors import SourceError
 from bridge.pipeline.by_transactions.reached import Place
+from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS
 from bridge.protocols.debezium.transactions import place_of_change
 from tests.pipeline.by_transactions.said import SERVER, Said, begin, change, end, row
 from tests.pipeline.by_transactions.test_transaction_queue import Fed, queue
@@ -92,3 +95,105 @@ def test_a_schema_change_before_lower_gtids() -> None:
     fed = Fed(queue())
     with pytest.raises(SourceError, match="lies behind"):
         fed(at(OLD, "1", 1, offset=1), end("1", 1, a=1), ddl("u:2", LOWER + 9, 2))
+
+
+NEXT = f"{SERVER[:-1]}2"
+"""The server that has committed what comes behind the failover."""
+
+
+class Next:
+    """The next server, which lacks this; and what it was asked for."""
+
+    def __init__(self, lack: str = "") -> None:
+        self.lack, self.asked = lack, list[tuple[str, list[str]]]()
+
+    def __call__(self, server_id: str, gtids: Sequence[str]) -> str:
+        self.asked.append((server_id, sorted(gtids)))
+        return self.lack
+
+
+def failed_over(asked: Next) -> Fed:
+    """A queue behind u:1 to u:3 and the schema change u:4, which reads on from a replica."""
+    fed = due_before()
+    fed.queue.lacks = asked
+    return fed
+
+
+BEHIND = [
+    *(begin("5", 12), at(LOWER, "5", 320, offset=11), end("5", 13, a=1)),
+    *(begin("v:1", 14), row("v:1", 1, LOWER + 400, offset=12, server=NEXT), end("v:1", 15, a=1)),
+]
+"""What the old server has committed last, and what the next one has, both from the binlog of the next one."""
+
+
+def test_a_server_that_has_all_is_gone_over_to() -> None:
+    """What waits comes when it was asked, in the order of the new binlog; a restart knows whose that is."""
+    asked = Next()
+    fed = failed_over(asked)
+    assert fed(*BEHIND) == []
+    assert fed(now=DOUBT_SECONDS - 1) == []
+    assert not asked.asked
+    assert fed(now=DOUBT_SECONDS) == []
+    assert asked.asked == [("2", ["u:3", "u:4"])]
+    assert fed() == ["11", "12"]
+    again = Fed(queue(Place.read(fed.queue.reached.place.text())))
+    for one in (fed, again):
+        assert one(*BEHIND) == []
+        assert one(row("v:2", 1, LOWER + 500, offset=13, server=NEXT), end("v:2", 16, a=1)) == ["13"]
+
+
+def test_a_server_that_lacks_what_was_read_stops_it() -> None:
+    """The target has what no server has any more."""
+    fed = failed_over(Next("it does not have all of u:3"))
+    assert fed(*BEHIND) == []
+    with pytest.raises(SourceError, match="it does not have all of u:3; nothing tells"):
+        fed(now=DOUBT_SECONDS)
+
+
+def test_no_other_server_has_committed_anything() -> None:
+    """It may be a replica whose workers commit out of order."""
+    fed = failed_over(Next())
+    assert fed(*BEHIND[:3]) == []
+    with pytest.raises(SourceError, match="u:5 and u:3 are in another order"):
+        fed(now=DOUBT_SECONDS)
+
+
+def test_a_transaction_that_was_left_in_its_midst_stops_it() -> None:
+    """Its rest would be of the next transaction (seen with connector 3.6.1)."""
+    fed = failed_over(Next())
+    assert fed(begin("5", 5), at(OLD, "5", 500, offset=5), *BEHIND[3:]) == []
+    with pytest.raises(SourceError, match="u:5 has no END"):
+        fed(now=DOUBT_SECONDS)
+
+
+def test_a_schema_change_of_the_next_server_waits_for_a_transaction_of_it() -> None:
+    """Alone it does not tell that everything before it has come."""
+    fed = failed_over(Next())
+    of_next = ddl("v:1", LOWER + 350, 11) | {"place": ddl("v:1", LOWER + 350, 11)["place"].replace(SERVER, NEXT)}
+    assert fed(of_next, idle=True) == []
+    assert fed.queue.is_short
+    assert fed.queue.reason.startswith("a transaction of the next server lacks")
+    assert fed(row("v:2", 1, LOWER + 400, offset=12, server=NEXT), end("v:2", 15, a=1)) == []
+    assert fed(now=DOUBT_SECONDS) == []
+    assert fed() == ["v:1", "12"]
+
+
+def test_a_schema_change_that_a_dead_server_sent_last_runs_before_the_failover() -> None:
+    """And one that comes again, from the new binlog, is looked up by its GTID."""
+    fed = failed_over(Next())
+    assert fed(ddl("u:5", OLD + 500, 5), *BEHIND[3:]) == []
+    assert fed(now=DOUBT_SECONDS) == ["u:5"]
+    assert fed(now=DOUBT_SECONDS) == []
+    assert fed() == ["12"]
+    assert fed(ddl("u:5", LOWER + 330, 6)) == []
+    assert fed.passed == ["u:5"]
+
+
+def test_a_row_that_a_dead_server_had_not_sent_comes_too_late_for_a_schema_change() -> None:
+    """It ran because nothing had come for long; by the number of its GTID alone the row would be a copy."""
+    fed = failed_over(Next())
+    assert fed(ddl("u:6", OLD + 600, 6), idle=True) == ["u:6"]
+    assert fed(*BEHIND, now=1.0) == []
+    assert fed(now=1.0 + DOUBT_SECONDS) == []
+    with pytest.raises(SourceError, match="u:5 lies behind u:6"):
+        fed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +16,7 @@ from bridge.events import Kind
 from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
@@ -116,10 +117,18 @@ class Connector:
         row, that is an END that counts nothing.  Another one goes on counting (Debezium 3.6, TransactionMonitor).
     failover: the number of the first item that another server has committed, and at which death of the connector it
         goes over to that one; its binlog has other positions, for the items before, too.
+    is_in_order: whether it is stopped in order then, and has sent all that it read.
     """
 
-    def __init__(self, draw: random.Random, *, is_old: bool, failover: tuple[int, int] | None = None) -> None:
-        self._draw, self._is_old, self._failover = draw, is_old, failover
+    def __init__(
+        self,
+        draw: random.Random,
+        *,
+        is_old: bool,
+        failover: tuple[int, int] | None = None,
+        is_in_order: bool = False,
+    ) -> None:
+        self._draw, self._is_old, self._failover, self._is_in_order = draw, is_old, failover, is_in_order
         self._binlog = 5 << 32 if failover else 0
         self.sent: list[Said] = []
         self.lives: list[int] = []
@@ -151,13 +160,15 @@ class Connector:
                     self.send(said)
                 return
             deaths -= 1
-            reach = self._draw.randint(0, len(records))
+            is_in_order = self._is_in_order and self._failover is not None and deaths == self._failover[1]
+            ends = [0, *(number for number, one in enumerate(records, 1) if is_mark(one[0]) and one[2] == 0)]
+            reach = self._draw.choice(ends) if is_in_order else self._draw.randint(0, len(records))
             lost: dict[tuple[str, int], int] = {}
-            are_rows_lost = self._draw.random() < 0.3  # and schema changes are not
+            are_rows_lost = self._draw.random() < 0.3 and not is_in_order  # and schema changes are not
             for partition in sorted({(said["topic"], said["partition"]) for said, _, _ in records[:reach]}):
                 if are_rows_lost:
                     lost[partition] = reach - 6 * (partition[0] != "p")
-                elif self._draw.random() < 0.5:
+                elif self._draw.random() < 0.5 and not is_in_order:
                     lost[partition] = reach - self._draw.randint(0, 12)
             first_lost = reach
             for number, (said, _, _) in enumerate(records[:reach]):
@@ -166,7 +177,8 @@ class Connector:
                 else:
                     self.send(said)
             self.lives.append(len(self.sent))
-            acknowledged = self._draw.randint(0, first_lost) if self._draw.random() < 0.8 else first_lost
+            is_repeated = self._draw.random() < 0.8 and not is_in_order
+            acknowledged = self._draw.randint(0, first_lost) if is_repeated else first_lost
             if acknowledged:
                 _, at, skipped = records[acknowledged - 1]
             if self._failover and deaths == self._failover[1]:
@@ -214,6 +226,11 @@ class Connector:
             behind = (number + 1, 0) if is_of_next else (number, len(item.rows))
             records.append((end(id_, 0, item.ts, **counts), *behind))
         return records
+
+
+def is_mark(said: Said) -> bool:
+    """Whether it is a BEGIN or an END."""
+    return said["topic"] == TOPIC[0]
 
 
 def is_of_chunk(said: Said) -> bool:
@@ -296,6 +313,7 @@ def order_of(
     ends: Callable[[], dict[PartitionId, int]],
     clock: Clock,
     most: Amount,
+    lacks: Lacks | None = None,
 ) -> TransactionOrder:
     """The order of a new process, of whose rows no more wait in memory than `most`."""
     progress = target.progress()
@@ -304,7 +322,7 @@ def order_of(
         starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
         TOPIC,
         target.changes_between,
-        ApplierConfig(idle=IdlePolicy(10, lambda _: ends()), grace_seconds=1e9, most=most, clock=clock),
+        ApplierConfig(idle=IdlePolicy(10, lambda _: ends()), grace_seconds=1e9, most=most, clock=clock, lacks=lacks),
         Counts(),
     )
 
@@ -318,6 +336,7 @@ def run_bridge(
     *,
     parallel: bool,
     may_lack_rows: bool,
+    lacks: Lacks | None = None,
 ) -> None:
     """Processes, the last of which comes to the end.  lives: where those of the connector end, if each time it is away
     for so long that a schema change no longer waits for it.
@@ -339,7 +358,7 @@ def run_bridge(
             if life == 0:
                 raise Died
 
-        order = order_of(target, feed.partitions, feed.sent, clock, Amount(draw.choice((0, 1000)), 1 << 20))
+        order = order_of(target, feed.partitions, feed.sent, clock, Amount(draw.choice((0, 1000)), 1 << 20), lacks)
         feed.begin({where: start.offset for where, start in order.positions.items()})
         try:
             while (batch := feed.next()) is not None:
@@ -371,9 +390,10 @@ def test_the_target_shows_states_of_the_upstream_alone(seed: int, *, parallel: b
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_the_upstream_fails_over(seed: int) -> None:
-    """The same, with GTIDs."""
-    come_to_the_end(seed, parallel=seed % 3 == 0, is_failover=True)
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_the_upstream_fails_over(seed: int, *, is_asked: bool) -> None:
+    """The same, with GTIDs; the new server may be asked."""
+    come_to_the_end(seed, parallel=seed % 3 == 0, is_failover=True, is_asked=is_asked)
 
 
 @pytest.mark.parametrize("seed", range(15))
@@ -382,7 +402,9 @@ def test_the_rows_of_a_transaction_have_one_place(seed: int) -> None:
     come_to_the_end(seed, parallel=seed % 3 == 0, is_mariadb=True)
 
 
-def come_to_the_end(seed: int, *, parallel: bool, is_failover: bool = False, is_mariadb: bool = False) -> None:
+def come_to_the_end(
+    seed: int, *, parallel: bool, is_failover: bool = False, is_mariadb: bool = False, is_asked: bool = False
+) -> None:
     """Draws a history and compares."""
     draw = random.Random(seed)
     start: State = {
@@ -394,10 +416,18 @@ def come_to_the_end(seed: int, *, parallel: bool, is_failover: bool = False, is_
     is_old = draw.random() < 0.6
     deaths = draw.choice([1, 3, 8] if is_failover else [0, 1, 3, 8])
     failover = (draw.randint(1, len(upstream.items)), draw.randrange(deaths)) if is_failover else None
-    connector = Connector(draw, is_old=is_old, failover=failover)
+    is_in_order = is_asked and draw.random() < 0.5
+    connector = Connector(draw, is_old=is_old, failover=failover, is_in_order=is_in_order)
     connector.snapshot({} if is_failover else start)
     connector.run(upstream.items, deaths)
     target, is_slow, count = Target(), draw.random() < 0.5, None
+
+    def lacks(server_id: str, gtids: Sequence[str]) -> str:
+        assert failover is not None
+        assert server_id == NEXT_SERVER[-1]
+        assert all(int(gtid[2:]) <= failover[0] for gtid in gtids if gtid.startswith("u:"))
+        return ""
+
     try:
         run_bridge(
             target,
@@ -407,6 +437,7 @@ def come_to_the_end(seed: int, *, parallel: bool, is_failover: bool = False, is_
             draw.choice([0, 2, 6]),
             parallel=parallel,
             may_lack_rows=is_mariadb and is_old,
+            lacks=lacks if is_asked else None,
         )
         assert target.state == upstream.states[-1]
         assert len(target.journal) == sum(bool(item.truncates) for item in upstream.items)

@@ -292,7 +292,7 @@ def test_rows_that_are_not_replicated_are_counted() -> None:
     fed = Fed(queue())
     assert fed(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2)) == ["100"]
     assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
-    assert fed.queue.reached.place == Place(SERVER, 20, 20, gtid("2"))
+    assert fed.queue.reached.place == Place(SERVER, 20, 20, gtid("2"), (gtid("2"),))
 
 
 def test_schema_changes_stand_between_transactions() -> None:
@@ -423,7 +423,8 @@ def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
     due = one.due(0, 0.0, is_idle=False)
     assert due.rows["commit_ts"].to_pylist() == [1000, 1001, 1002]
     assert due.starts.tolist() == [1000, 1002]
-    assert due.places == [(1002, Place(SERVER, 11, 11, gtid("1"))), (1003, Place(SERVER, 20, 20, gtid("2")))]
+    first, second = (Place(SERVER, number, number, id_, (id_,)) for number, id_ in ((11, gtid("1")), (20, gtid("2"))))
+    assert due.places == [(1002, first), (1003, second)]
     assert Place.read(due.places[1][1].text()) == due.places[1][1]
 
 
