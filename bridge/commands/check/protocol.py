@@ -37,6 +37,7 @@ from bridge.sources.source import KeyAndValue
 from bridge.sources.transaction_topic import transaction_topic
 from bridge.tso import tso_time
 
+_FAILOVER: Final = "; it stops after a failover, unless --upstream names the server that the connector reads"
 ZONE_FIX: Final = "give --timezone: the zone that the sender runs with, such as UTC or Asia/Shanghai"
 
 Events = Mapping[PartitionId, Sequence[Event]]
@@ -255,7 +256,7 @@ def _judge_transactions(facts: SourceFacts, found: Decoded, settings: Settings) 
     return ok(
         "order",
         f"{topic[0]} tells the upstream's transactions: a pipeline that begins with it applies them whole, in the order"
-        " of their commits, exactly once",
+        f" of their commits, exactly once{'' if settings.upstream.url else _FAILOVER}",
     )
 
 
