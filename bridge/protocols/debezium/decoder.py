@@ -19,7 +19,7 @@ import orjson
 from bridge.ddl.by_table.routing import with_told_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import TableName
-from bridge.protocols.debezium.columns import HandleKeys, column_reader, raw_literal
+from bridge.protocols.debezium.columns import column_reader, handle_names, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
 from bridge.protocols.debezium.transactions import mark_of, place_of_change, place_of_row
@@ -82,13 +82,11 @@ _NOT_AVAILABLE: Final = (
 class _TableState:
     """What the decoder knows of one kind of change of one table."""
 
-    __slots__ = ("image", "keys", "kind", "layout", "modes", "schema", "table", "wanted")
+    __slots__ = ("image", "kind", "layout", "modes", "schema", "table", "wanted")
 
-    def __init__(
-        self, kind: Kind, schema: str, table: str, wanted: bool, modes: DebeziumModes, keys: HandleKeys
-    ) -> None:
+    def __init__(self, kind: Kind, schema: str, table: str, wanted: bool, modes: DebeziumModes) -> None:
         self.kind, self.schema, self.table, self.wanted, self.modes = kind, schema, table, wanted, modes
-        self.keys, self.image = keys, _IMAGES.get(kind)
+        self.image = _IMAGES.get(kind)
         self.layout: Layout | None = None
 
 
@@ -165,14 +163,15 @@ class DebeziumDecoder(PlainDecoder):
         if len(self._states) >= MAX_CACHED:
             self._states.clear()
         modes = TICDC_MODES if connector == TICDC else self._modes
-        state = _TableState(_KINDS[op], schema, table, self.is_wanted(schema, table), modes, HandleKeys(self.envelopes))
+        state = _TableState(_KINDS[op], schema, table, self.is_wanted(schema, table), modes)
         self._states[connector, schema, table, op] = state
         return state
 
     def _row(
         self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, state: _TableState
     ) -> Event:
-        row, handle, kind, layout = payload[state.image or ""], state.keys.names(key), state.kind, state.layout
+        row, kind, layout = payload[state.image or ""], state.kind, state.layout
+        handle = handle_names(self.envelopes, key)
         if (
             layout is None
             or type(row) is not dict
