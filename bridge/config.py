@@ -374,8 +374,8 @@ class DebeziumSection(Section):
 
     decimal_handling_mode: DecimalMode | None = None
     """How DECIMAL values are written.  Without it a value that could mean two things stops the bridge."""
-    time_precision_mode: TimeMode = "adaptive_time_microseconds"
-    """How dates and times are written."""
+    time_precision_mode: TimeMode | None = None
+    """How dates and times are written.  Without it a value that could mean two things stops the bridge."""
     binary_handling_mode: BinaryMode | None = None
     """How binary values are written.  Without it a value that could mean two things stops the bridge."""
     without_boundaries: bool = False

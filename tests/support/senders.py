@@ -121,6 +121,7 @@ class Round:
             *(part for topic in self.topics for part in ("--topic", topic)),
             *("--protocol", self.kind.protocol, "--target", target, "--timezone", "UTC"),
             *("--set", f"ddl.source={self.kind.source}"),
+            *("--set", "debezium.time_precision_mode=adaptive_time_microseconds"),
         ]
 
 

@@ -128,6 +128,7 @@ def end_equal(upstream: MySQL, target: str, kafka: Kafka, folder: Path, form: st
             "debezium",
             "--set",
             "ddl.source=mysql-8",
+            *("--set", "debezium.time_precision_mode=adaptive_time_microseconds"),
             *(("--registry", registry) if registry else ()),
         ]
         with running(folder / "bridge", servers, prefix, target, *more) as process:

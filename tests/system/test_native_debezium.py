@@ -86,7 +86,7 @@ VARIANTS = {
         PRECISE | STRINGS,
         ("binary_handling_mode=hex",),
     ),
-    "no schemas, default modes": Variant(None, {}),
+    "no schemas, default modes": Variant(None, {}, ("time_precision_mode=adaptive_time_microseconds",)),
     "no schemas, precise, string, adaptive, hex": Variant(
         None,
         PRECISE | STRINGS,

@@ -15,11 +15,12 @@ class DebeziumModes:
     """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode.
 
     A Connect schema in the message tells more than these options, and so may a JSON number or string.  None means not
-    given: then the connector's default holds (precise, bytes), unless the value may just as well be of another mode.
+    given: then the connector's default holds (precise, adaptive_time_microseconds, bytes), unless the value may just as
+    well be of another mode.
     """
 
     decimal: DecimalMode | None = None
-    time: TimeMode = "adaptive_time_microseconds"
+    time: TimeMode | None = None
     binary: BinaryMode | None = None
 
     @classmethod

@@ -39,13 +39,15 @@ _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""
 
 _MICROS_DIGITS: Final = 6
-_FINER_TIME: Final = (
-    "{} as microseconds is a TIME with more than {} digits in its fraction, which the column cannot hold: set --set"
-    " debezium.time_precision_mode to the connector's time.precision.mode, or make the column as the upstream has it"
-)
+_DAY_MILLIS: Final = 86_400_000
+_MILLIS: Final = range(-62_167_219_200_000, 253_402_300_800_000)
+"""The milliseconds of the years 0 to 9999.  As microseconds they are moments of 1968 to 1978."""
+_EITHER_DIGITS: Final = 15
+"""Of those of `_MILLIS`."""
 _HEX: Final = re.compile("[0-9a-f]+")
 _EITHER: Final = (
-    "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{}"
+    "{} can be a {} value in two of the connector's modes: set the mode that the connector has with --set debezium.{},"
+    " or make the column as the upstream has it"
 )
 
 _TEXT_OF_BYTES: Final = (
@@ -160,13 +162,14 @@ def _real(literal: str) -> float:
     return float(literal)
 
 
-_TIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
+_TIMES: Final[dict[TimeMode | None, Callable[[int], str]]] = {
+    None: values.time_micros,
     "adaptive_time_microseconds": values.time_micros,
     "microseconds": values.time_micros,
     "connect": values.time_millis,
     "nanoseconds": values.time_nanos,
 }
-_DATETIMES: Final[dict[TimeMode, Callable[[int], str]]] = {
+_DATETIMES: Final[dict[TimeMode | None, Callable[[int], str]]] = {
     "connect": values.datetime_millis,
     "microseconds": values.datetime_micros,
     "nanoseconds": values.datetime_nanos,
@@ -176,19 +179,35 @@ fraction."""
 
 
 def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
+    """Makes the converter of a TIME.  Where the mode is not told, microseconds of less than 86.4 s may be milliseconds
+    of a day, and those of a day and more nanoseconds of it."""
     adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
     read, unit = _TIMES.get(modes.time, adaptive), 10 ** (_MICROS_DIGITS - column.precision)
 
     def convert(number: int) -> str:
-        if read is values.time_micros and number % unit:
-            raise DecodeError(_FINER_TIME.format(number, column.precision), Code.LOST_VALUE)
+        is_short, is_long = abs(number) < _DAY_MILLIS, abs(number) >= 1000 * _DAY_MILLIS
+        is_either = modes.time is None and number and (is_short or (is_long and number % (1000 * unit) == 0))
+        if is_either or (read is values.time_micros and number % unit):
+            raise DecodeError(_EITHER.format(number, "TIME", "time_precision_mode"), Code.LOST_VALUE)
         return read(number)
 
     return _temporal(convert)
 
 
 def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    return _with_zero_dates(column, _temporal(_datetime_unit(modes, column)), lost)
+    read = _datetime_unit(modes, column)
+
+    def convert(number: int) -> str:
+        if number in _MILLIS and number and _is_either(modes, column):
+            raise DecodeError(_EITHER.format(number, "DATETIME", "time_precision_mode"), Code.LOST_VALUE)
+        return read(number)
+
+    return _with_zero_dates(column, _temporal(convert), lost)
+
+
+def _is_either(modes: DebeziumModes, column: ColumnType) -> bool:
+    """Tells whether a DATETIME may come in milliseconds or in microseconds."""
+    return modes.time is None and column.precision > _MILLIS_DIGITS
 
 
 def _datetime_unit(modes: DebeziumModes, column: ColumnType) -> Callable[[int], str]:
@@ -295,7 +314,9 @@ def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
 
 def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
     if column.word == "datetime":
-        return _USUAL_DATETIMES.get(_datetime_unit(DebeziumModes.read(arguments), column))
+        modes = DebeziumModes.read(arguments)
+        usual_moment = _USUAL_DATETIMES.get(_datetime_unit(modes, column))
+        return usual_moment._replace(argument=_EITHER_DIGITS * _is_either(modes, column)) if usual_moment else None
     if column.word == "json":
         return usual.JSON_DOCUMENT
     if column.word in BINARY_WORDS:

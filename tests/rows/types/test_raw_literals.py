@@ -35,6 +35,8 @@ USUAL = [
     (JSON, "double", r"-?(0|[1-9][0-9]{0,10})\.(0|[0-9]{0,3}[1-9])e0"),
     (JSON, "datetime", "[1-9][0-9]{0,13}"),
     (JSON, "datetime(6)", "[1-9][0-9]{0,16}"),
+    ("json:,,", "datetime(6)", "[1-9][0-9]{15,16}"),
+    ("json:,,", "datetime(3)", "[1-9][0-9]{0,13}"),
     (JSON, "varbinary(20)", f"'{_BASE64}'"),
     (JSON, "json", r"'([\[ ]([0-9]{0,9}[a-z .:]|\\\\u00e9){0,20}\])?'|[0-9]{1,17}|0"),
     ("json:double,microseconds,base64", "datetime(3)", "[1-9][0-9]{0,16}"),
@@ -88,6 +90,7 @@ def test_images_may_begin_within_their_characters() -> None:
 LEFT = [
     (JSON, "datetime", ["0", "-5", "1" * 15, "'2024-01-02T03:04:05Z'", "1.5e0"]),
     (JSON, "datetime(6)", ["0", "1" * 18]),
+    ("json:,,", "datetime(6)", ["1" * 15, "1709210096789"]),
     (
         JSON,
         "decimal(20,4)",

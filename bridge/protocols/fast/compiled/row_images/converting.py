@@ -65,9 +65,11 @@ def _copied_literal(text: Bytes, at: Any, end: Any, behind: Any, out: Bytes, to:
 
 
 @inner
-def _moment(out: Bytes, at: Any, end: Any, kind: Any) -> Any:
+def _moment(out: Bytes, at: Any, end: Any, kind: Any, left: Any) -> Any:
+    """Makes a DATETIME of a number, unless that has no more digits than are left to the converter."""
     is_millis = kind == codes.MILLISECONDS
-    if end - at > (_MOST_MILLIS_DIGITS if is_millis else _MOST_MICROS_DIGITS) or not are_digits(out, at, end):
+    most = _MOST_MILLIS_DIGITS if is_millis else _MOST_MICROS_DIGITS
+    if end - at > most or end - at <= left or not are_digits(out, at, end):
         return codes.NOT_READ
     number = number_of(out, at, end)
     if number == 0:  # which may be a zero date
@@ -116,7 +118,7 @@ def _converted(out: Bytes, at: Any, end: Any, kind: Any, argument: Any, scratch:
     if kind == codes.TEXT_OF:
         return _of_text(out, at, end, argument, scratch)
     if kind == codes.MILLISECONDS or kind == codes.MICROSECONDS:
-        return _moment(out, at, end, kind)
+        return _moment(out, at, end, kind, argument)
     if kind == codes.DECIMAL_OF_DOUBLE:
         return _decimal(out, at, end, argument)
     if kind == codes.NATURAL_OF_NUMBER:
