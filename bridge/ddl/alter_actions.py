@@ -83,16 +83,12 @@ def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
     does not count."""
     actions: list[list[Token]] = []
     for part in filter(None, split_at_commas([token for token in found if token.text != ";"])):
-        if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and _goes_on(part):
+        goes_on = _prefix(part) is None  # one more name of a list: DROP PARTITION a, b; ORDER BY a, b
+        if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and goes_on:
             actions[-1].extend(part)
         else:
             actions.append(list(part))
     return [tuple(action) for action in actions]
-
-
-def _goes_on(part: Sequence[Token]) -> bool:
-    """Tells whether what follows the comma is one more name of a list: DROP PARTITION a, b; ORDER BY a, b."""
-    return _prefix(part) is None
 
 
 def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:

@@ -137,7 +137,7 @@ def typed_error(error: MySQLError) -> MySQLError:
 
 
 def _type_of(code: int, words: str) -> type[MySQLError] | None:
-    if code in READ_ONLY or (code == OPTION_PREVENTS and _names_read_only(words)):
+    if code in READ_ONLY or (code == OPTION_PREVENTS and "read-only" in words.lower().replace("_", "-")):
         return ReadOnlyError
     if code in TOO_MANY | BUSY_CLUSTER | {OFFLINE} or (code == NOT_PREPARED and "wsrep" in words.lower()):
         return UnavailableError
@@ -148,10 +148,6 @@ def _type_of(code: int, words: str) -> type[MySQLError] | None:
     if code in NO_ROOM or (code in _FILE_ERRORS and _NO_SPACE.search(words)):
         return NoRoomError
     return LockConflictError if code in LOCK_CONFLICT else None
-
-
-def _names_read_only(words: str) -> bool:
-    return "read-only" in words.lower().replace("_", "-")
 
 
 def trouble(error: BaseException) -> str:

@@ -255,7 +255,7 @@ class Assembly:
 
     def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:
-            return IdlePolicy(0, lambda _: _highs(extents))
+            return IdlePolicy(0, lambda _: {partition: extent.high for partition, extent in extents.items()})
         seconds = self.settings.stream.idle_seconds
         return IdlePolicy(seconds, self._ends_now, row_seconds=seconds)
 
@@ -293,7 +293,3 @@ def unused_partitions(
         if extent.high > 0:
             raise used(topic, partition)
     return frozenset(named)
-
-
-def _highs(extents: Extents) -> dict[PartitionId, int]:
-    return {partition: extent.high for partition, extent in extents.items()}

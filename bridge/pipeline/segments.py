@@ -57,7 +57,8 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
     held: list[SchemaChange] = []
     for change in changes:
         is_next = bool(held) and held[-1].commit_ts < change.commit_ts
-        if is_next and (_is_much(held) or _has_rows(row_ts, held[-1].commit_ts + 1, change.commit_ts + 1)):
+        is_much = sum(len(one.text) for one in held) > TOGETHER
+        if is_next and (is_much or _has_rows(row_ts, held[-1].commit_ts + 1, change.commit_ts + 1)):
             yield Segment(low, held[-1].commit_ts + 1, tuple(held))
             low, held = held[-1].commit_ts + 1, []
         held.append(change)
@@ -66,10 +67,6 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
         low = held[-1].commit_ts + 1
     if low < high:
         yield Segment(low, high)
-
-
-def _is_much(changes: Sequence[SchemaChange]) -> bool:
-    return sum(len(change.text) for change in changes) > TOGETHER
 
 
 def _has_rows(row_ts: Sequence[int], low: int, high: int) -> bool:

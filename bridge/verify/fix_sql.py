@@ -101,7 +101,8 @@ def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Diff
     if not shape.key:
         return _keyless(table, shape, differences)
     key = tuple(shape.actual[i].name.lower() for i in shape.key)
-    keys = [_key_literals(shape, d.actual) for d in differences if d.actual and _is_in_the_way(shape, d)]
+    in_the_way = [d.actual for d in differences if d.actual and _is_in_the_way(shape, d)]
+    keys = [SEP.join(literal_of(shape.actual[i], row[i]) for i in shape.key) for row in in_the_way]
     images: tuple[list[str], list[str]] = [], []
     has_others = table.writes_anew or bool(other_uniques(table, key))
     for difference in differences:
@@ -147,10 +148,6 @@ def _keyless(table: Table, shape: ComparedColumns, differences: Iterable[Differe
 def _image(shape: ComparedColumns, row: KeyValues) -> Image:
     names = SEP.join(column.name for column in shape.actual)
     return Image(names, SEP.join(map(literal_of, shape.actual, row)))
-
-
-def _key_literals(shape: ComparedColumns, row: KeyValues) -> str:
-    return SEP.join(literal_of(shape.actual[i], row[i]) for i in shape.key)
 
 
 class FixFile:

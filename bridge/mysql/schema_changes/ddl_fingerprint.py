@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -153,9 +153,12 @@ def evidence(session: Session, target: Capabilities, classified: Classified) -> 
     if classified.swaps is not Swap.TABLES:
         return look
     ids = [_table_ids(session, target, name) for name in classified.tables]
-    if any(_is_table(shape) and not of_table for shape, of_table in zip(shapes, ids, strict=True)):
+    are_tables = [(shape or "").startswith("CREATE TABLE") for shape in shapes]
+    if any(is_table and not of_table for is_table, of_table in zip(are_tables, ids, strict=True)):
         return look
-    where = "" if target.flavour is Flavour.TIDB else _server(variables)  # in TiDB, ids belong to the cluster
+    # MariaDB has no id that a copy of its files would not share; in TiDB, ids belong to the cluster
+    server = variables.get("server_uuid") or f"{variables.get('hostname')}:{variables.get('port')}"
+    where = "" if target.flavour is Flavour.TIDB else server
     only_ids = sorted(str(number) for of_table in ids for _, number in of_table)
     return look._replace(order=_digest([where, *ids], 8), ids=_digest([where, *only_ids], 8))
 
@@ -168,19 +171,10 @@ def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaCha
     return bool(sent) or any(one and one.state is JournalState.DONE for one in entries)
 
 
-def _is_table(shape: str | None) -> bool:
-    return shape is not None and shape.startswith("CREATE TABLE")
-
-
 def _variables(session: Session) -> dict[str, str]:
     """Reads the variables that decide how definitions are printed, and those that identify the server."""
     names = ", ".join(f"'{name}'" for name in (*_PRINTING, *_SERVER))
     return dict(session.rows(f"SHOW VARIABLES WHERE variable_name IN ({names})"))
-
-
-def _server(variables: Mapping[str, str]) -> str:
-    """Identifies the server.  MariaDB has no id that a copy of its files would not share."""
-    return variables.get("server_uuid") or f"{variables.get('hostname')}:{variables.get('port')}"
 
 
 def _digest(parts: Iterable[object], length: int) -> str:

@@ -86,7 +86,10 @@ class ControlTable:
             f"SELECT kind, value, set_by, UNIX_TIMESTAMP(set_at) FROM {self._table} WHERE name = %s ORDER BY kind",
             (self._name,),
         )
-        found = (Control(ControlKind(kind), value, by, _utc(at)) for kind, value, by, at in rows)
+        found = (
+            Control(ControlKind(kind), value, by, datetime.fromtimestamp(float(at), UTC))
+            for kind, value, by, at in rows
+        )
         return {control.kind: control for control in found}
 
     def set(self, session: Session, kind: ControlKind, value: str, by: str) -> None:
@@ -101,7 +104,3 @@ class ControlTable:
     def lift(self, session: Session, kind: ControlKind) -> bool:
         """Lifts one kind; gives False when it was not set."""
         return session.execute(f"DELETE FROM {self._table} WHERE name = %s AND kind = %s", (self._name, kind.value)) > 0
-
-
-def _utc(seconds: Any) -> datetime:
-    return datetime.fromtimestamp(float(seconds), UTC)

@@ -19,6 +19,7 @@ import orjson
 from bridge.ddl.by_table.routing import with_told_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import TableName
+from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import column_reader, handle_names, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
@@ -82,11 +83,11 @@ _NOT_AVAILABLE: Final = (
 class _TableState:
     """What the decoder knows of one kind of change of one table."""
 
-    __slots__ = ("image", "kind", "layout", "modes", "schema", "table", "wanted")
+    __slots__ = ("image", "is_read", "kind", "layout", "modes", "schema", "table", "wanted")
 
-    def __init__(self, kind: Kind, schema: str, table: str, wanted: bool, modes: DebeziumModes) -> None:
-        self.kind, self.schema, self.table, self.wanted, self.modes = kind, schema, table, wanted, modes
-        self.image = _IMAGES.get(kind)
+    def __init__(self, op: str, schema: str, table: str, wanted: bool, modes: DebeziumModes) -> None:
+        self.kind, self.schema, self.table, self.wanted, self.modes = _KINDS[op], schema, table, wanted, modes
+        self.image, self.is_read = _IMAGES.get(self.kind), op == "r"
         self.layout: Layout | None = None
 
 
@@ -115,6 +116,7 @@ class DebeziumDecoder(PlainDecoder):
         source, op = payload.get("source"), payload.get("op")
         if type(source) is not dict or op is None:
             return self._without_row(payload)
+        op = _op_of(op, source)
         state = self._states.get((source.get("connector"), source["db"], source["table"], op))
         if state is None:
             if op == "m":
@@ -130,7 +132,7 @@ class DebeziumDecoder(PlainDecoder):
 
     def layout_of(self, source: dict[str, Any], op: str) -> Layout:
         """Gives the layout of the last parsed row of a table, by `source`, and operation."""
-        layout = self._states[source.get("connector"), source["db"], source["table"], op].layout
+        layout = self._states[source.get("connector"), source["db"], source["table"], _op_of(op, source)].layout
         assert layout is not None
         return layout
 
@@ -163,7 +165,7 @@ class DebeziumDecoder(PlainDecoder):
         if len(self._states) >= MAX_CACHED:
             self._states.clear()
         modes = TICDC_MODES if connector == TICDC else self._modes
-        state = _TableState(_KINDS[op], schema, table, self.is_wanted(schema, table), modes)
+        state = _TableState(op, schema, table, self.is_wanted(schema, table), modes)
         self._states[connector, schema, table, op] = state
         return state
 
@@ -179,7 +181,7 @@ class DebeziumDecoder(PlainDecoder):
             or layout.names != tuple(row)
             or layout.handle != handle
         ):
-            layout = state.layout = _layout(row, schema, handle, state.modes)
+            layout = state.layout = _layout(row, schema, handle, state)
         after: str | None = image_of(layout, row)
         before: str | None = None
         if kind is Kind.DELETE:
@@ -252,6 +254,11 @@ class DebeziumDecoder(PlainDecoder):
         return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=text, by_time=by_time, place=place)
 
 
+def _op_of(op: str, source: dict[str, Any]) -> str:
+    """Gives the operation of a row; one of an incremental snapshot is an insert."""
+    return "c" if op == "r" and source.get("snapshot") == _INCREMENTAL else op
+
+
 def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
     """Removes from an update the columns whose values the connector did not have: they did not change.
 
@@ -272,7 +279,8 @@ def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[st
     return {**payload, "before": was, state.image or "": available}
 
 
-def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes) -> Layout:
+def _layout(row: Any, schema: Any, handle: list[str] | None, state: _TableState) -> Layout:
+    modes, keys = state.modes, (handle or () if state.is_read else ())
     if type(row) is not dict or not row:
         raise DecodeError(f"the row is {shown(row)}, not an object with columns")
     if "" in row:
@@ -281,12 +289,16 @@ def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumMode
     without_names = "" if handle is None else NO_KEY if modes is TICDC_MODES else NO_PRIMARY_KEY
     if schema is None:
         layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row], without_names)
-        return layout.raw(with_forms(layout.columns, [f"json:{modes}"]))
+        forms = [f"read:{modes}" if name in keys else f"json:{modes}" for name in row] if keys else [f"json:{modes}"]
+        return layout.raw(with_forms(layout.columns, forms))
     fields = _row_fields(schema)
     readers = [column_reader(name, _field(fields, name), modes) for name in row]
     columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
     layout = make_layout(schema, handle, columns, without_names)
-    forms = [reader.form for reader in readers]
+    forms = [
+        "read" if name in keys and reader.convert is values.bits else reader.form
+        for name, reader in zip(row, readers, strict=True)
+    ]
     if "avro" in schema and modes is not TICDC_MODES and "" in forms and "_" in layout.columns:
         forms[forms.index("")] = "avro"
     with_all = with_forms(layout.columns, forms)

@@ -226,7 +226,9 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
         case StatementKind.DROP_TABLE:
             for name in tables:
                 coverage.put(name, cut, is_there=False)
-        case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if _empties_database(classified):
+        case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if (
+            ChangeClass.DROP_DATABASE in classified.classes
+        ):
             for one in list(coverage.tables.values()):
                 if one.name.schema.lower() == classified.database.lower():
                     coverage.put(one.name, cut, is_there=False)
@@ -248,11 +250,6 @@ def _rename(coverage: Coverage, old: TableName, new: TableName, change: LoggedCh
     is_there = coverage.of(old).is_there or None
     coverage.put(old, _cut(change), is_there=False)
     coverage.begin(new, change, is_there=is_there)
-
-
-def _empties_database(classified: Classified) -> bool:
-    """Tells whether the statement empties a database: DROP, or CREATE OR REPLACE."""
-    return ChangeClass.DROP_DATABASE in classified.classes
 
 
 def _if_not_exists(text: str) -> bool:
