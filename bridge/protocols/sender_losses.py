@@ -183,7 +183,7 @@ def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Itera
         yield Loss(
             "Canal without GTIDs does not always tell whether a TRUNCATE, DROP or RENAME came before rows of other"
             " partitions: it is held then; and where partitions are chosen by key, a row whose key changed may come"
-            " back",
+            " back, and one whose key was there in another spelling ('A' for 'a') may be lost",
             "set canal.instance.gtidon=true, with GTIDs on the server; nothing to do where topics have one partition",
         )
     if not is_filtered:
