@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from random import Random
 from typing import Any, Final
 
@@ -162,14 +163,14 @@ class Upstream:
             return self._create(self.random.choice(free))
         table = self.random.choice(sorted(self.types))
         if self._by_start and self.random.random() < 0.4:
-            self._wait(table)
+            self._wait(table, self._ms)
         undone = (self._truncate, self._swap)  # by what is sent again, where the bridge does not see that it is
         kind = self.random.choice((*undone, *undone, self._drop, self._rename, self._add, self._drop_column))
         return kind(table, free)
 
-    def _wait(self, table: str) -> None:
-        """A schema change has begun, and waits for those who write into its table."""
-        began = self._ms
+    def _wait(self, table: str, began: int) -> None:
+        """A schema change has begun, and waits for those who write into its table, maybe for longer than a second."""
+        self._ms += self.random.choice((0, 1500))
         for _ in range(self.random.randrange(1, 4)):
             self._change_row(table)
         self._waits_since = began
@@ -198,10 +199,11 @@ class Upstream:
 
     def _truncate(self, table: str, _free: Sequence[str]) -> None:
         """Perhaps once more within the second: the same statement, with rows between.  It may have waited for them."""
-        for number in range(self.random.choice((1, 2))):
-            if number and self._by_start and self.random.random() < 0.5:
-                self._wait(table)
-            self.rows[table] = {}
+        first = 0
+        for number in range(self.random.choice((1, 2, 2))):
+            if number and self._by_start and self.random.random() < 0.8:
+                self._wait(table, self.random.choice((self.done[first].ms, self._ms)))
+            self.rows[table], first = {}, len(self.done)
             self.say(f"TRUNCATE TABLE {table}")
             for _ in range(self.random.randrange(3)):
                 self._change_row(table)
@@ -327,11 +329,16 @@ def with_snapshots(sender: Sender, history: Sequence[Happened], messages: list[S
     return found
 
 
-def values_behind(history: Sequence[Happened], one: Happened) -> set[Any]:
-    """The values that came first behind something that happened."""
+def values_behind(history: Sequence[Happened], one: Happened, messages: Sequence[Sent]) -> set[Any]:
+    """The values that came first behind something that happened, and were not sent before it, as by a sender that was
+    killed in the midst of a batch."""
+    sent_before = {sent.number for sent in takewhile(lambda sent: sent.number != one.number, messages)}
     told: dict[bool, set[Any]] = {False: set(), True: set()}
     for other in history:
-        told[other.number > one.number] |= {*(other.after or {}).values(), *(other.before or {}).values()}
+        told[other.number > one.number and other.number not in sent_before] |= {
+            *(other.after or {}).values(),
+            *(other.before or {}).values(),
+        }
     return {value for value in told[True] - told[False] if isinstance(value, int) and value > FIRST_VALUE}
 
 
@@ -427,7 +434,7 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
     stop = _applied(url, events, cuts, random, **options)
     if stop is not None:
         is_told = ends_at is not None and sender.tells_order and not is_uneven  # or rows may be read before it
-        behind = values_behind(upstream.done, ends_at) if ends_at and is_told else set[Any]()
+        behind = values_behind(upstream.done, ends_at, messages) if ends_at and is_told else set[Any]()
         early = behind & {value for _, rows in state_of(url).values() for row in rows for value in row}
         assert not early, f"{told}: {early} came behind a schema change that cannot be read: {stop}"
         is_unclear = isinstance(stop, HeldError) and (is_uneven or not sender.tells_order)  # it may come too late
