@@ -67,8 +67,9 @@ class Target:
             self._url,
             poolclass=NullPool,
             pool_reset_on_return=None,  # every connection is closed; a ROLLBACK on a lost one would log a traceback
+            _initialize=False,  # nobody asks its dialect, which would send eight statements on the first connection
             connect_args={
-                **{"charset": "utf8mb4", "program_name": "bridge"},
+                **{"charset": "utf8mb4", "program_name": "bridge", "autocommit": None},
                 **{"connect_timeout": LOGIN_SECONDS, "read_timeout": LOGIN_SECONDS, "write_timeout": self._timeout},
                 "password": str(self._url.password or "").encode(),  # PyMySQL would send it as latin1
                 # PyMySQL's local_infile is off: with it, the driver would send any file that a server asks for.
