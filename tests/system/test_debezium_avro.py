@@ -59,7 +59,7 @@ def right(folder: Path, script: str) -> list[Expected]:
     ("server", "script"),
     [
         ("target", "bank"),
-        ("target", "my_types"),
+        pytest.param("target", "my_types", marks=pytest.mark.soak),  # the tests below end with it
         ("mysql_target", "all_types"),
         *(pytest.param("target", script, marks=pytest.mark.soak) for script in ("keys", "all_types", "ddl")),
         *(pytest.param("mysql_target", script, marks=pytest.mark.soak) for script in SCRIPTS if script != "all_types"),

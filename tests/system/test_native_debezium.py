@@ -14,7 +14,7 @@ from tests.support.command import bridge
 from tests.support.debezium_wire import NATIVE_SOURCE, TS_MS
 from tests.support.golden import Reader
 from tests.support.pipelines import sql
-from tests.system.test_verify import found as differences
+from tests.system.test_golden_replay import found as differences
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -21,11 +21,13 @@ MYSQL = ("--set", "ddl.source=mysql-8", "--timezone", "UTC")
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.mark.parametrize("server", ["target", pytest.param("mysql_target", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
 def test_a_connector_that_restarts_again_and_again(
     real_senders: Path, server: str, request: pytest.FixtureRequest
 ) -> None:
-    """Debezium sends rows again after each of its restarts: every table ends with the upstream's rows."""
+    """Debezium sends rows again after each of its restarts: every table ends with the upstream's rows, as in the suite
+    by test_transactions.py, from Kafka."""
     target = request.getfixturevalue(server)
     folder = real_senders / "debezium-restarts"
     ended = bridge("replay", "--input", str(folder), "--protocol", "debezium", "--target", target, *MYSQL)

@@ -306,12 +306,6 @@ def test_killed_connections_are_opened_again(bridge_at_work: Running) -> None:
     assert second.code == 5, second.err
 
 
-def test_a_restart_of_kafka_is_lived_through(bridge_at_work: Running) -> None:
-    """The same process goes on."""
-    bridge_at_work.kafka.restart()
-    bridge_at_work.catches_up()
-
-
 def test_a_partition_added_meanwhile_is_read(bridge_at_work: Running) -> None:
     """Until it has a boundary nothing more is complete; then everything goes on."""
     admin_client = AdminClient({"bootstrap.servers": bridge_at_work.kafka.bootstrap_servers})

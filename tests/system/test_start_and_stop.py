@@ -117,9 +117,7 @@ def test_messages_that_are_dropped_while_it_runs_stop_it_with_3(
             process.wait_for(lambda: applied_ts(target) == end, "the end")
             process.signal_group(signal.SIGSTOP)
             feed.go_on(beats=20)
-            admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-            for future in admin.delete_records([TopicPartition(name, 0, -1)]).values():
-                future.result(30)
+            drop_records(kafka, TopicPartition(name, 0, -1))
             feed.go_on(beats=5)
             process.signal_group(signal.SIGCONT)
             assert process.wait() == 3, process.end_of_log
@@ -164,7 +162,8 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 def test_replay_brings_a_topic_to_its_end(target: str, kafka: Kafka, topic: Topics) -> None:
-    """Whatever protocol is found in it; a second time there is nothing to do; later messages come on top."""
+    """Whatever protocol is found in it; a second time there is nothing to do; later messages come on top.  What was
+    still needed and is gone stops it with 3, and the line names partition and offsets."""
     name = topic(PARTITIONS)
     arguments = kafka_arguments("replay", kafka.bootstrap_servers, name, target, "--protocol", "auto")
     with Feed(kafka.bootstrap_servers, name, protocol="open-protocol") as feed:
@@ -188,6 +187,27 @@ def test_replay_brings_a_topic_to_its_end(target: str, kafka: Kafka, topic: Topi
         assert bridge(*arguments).code == 0
         assert_equal(target, feed.bank)
         assert_ran_once(target, feed.schema_changes)
+        feed.go_on(beats=20)
+    drop_records(kafka, TopicPartition(name, 2, -1))
+    ended = bridge(*arguments)
+    assert ended.code == 3
+    assert "Kafka no longer holds the messages from offset" in ended.last_line
+    assert f"{name}/2" in ended.last_line
+
+
+def drop_records(kafka: Kafka, below: TopicPartition) -> None:
+    """As retention does."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.delete_records([below]).values():
+        future.result(30)
+
+
+def add_partition(kafka: Kafka, feed: Feed, name: str, count: int) -> None:
+    """Of so many, and has rows come in it."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+    feed.add_partition()
+    feed.go_on(beats=20)
 
 
 def test_replay_of_an_empty_topic(target: str, kafka: Kafka, topic: Topics) -> None:
@@ -210,40 +230,11 @@ def replayed(kafka: Kafka, name: str, target: str, partitions: int) -> Iterator[
         yield feed, arguments
 
 
-def test_messages_that_kafka_has_dropped_stop_it_with_3(target: str, kafka: Kafka, topic: Topics) -> None:
-    """What was still needed is gone: the line names partition and offsets."""
-    name = topic(PARTITIONS)
-    with replayed(kafka, name, target, PARTITIONS) as (feed, arguments):
-        feed.go_on(beats=20)
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        for future in admin.delete_records([TopicPartition(name, 2, -1)]).values():
-            future.result(30)
-        ended = bridge(*arguments)
-    assert ended.code == 3
-    assert "Kafka no longer holds the messages from offset" in ended.last_line
-    assert f"{name}/2" in ended.last_line
-
-
-def test_a_partition_added_meanwhile_has_to_be_whole(target: str, kafka: Kafka, topic: Topics) -> None:
-    """What Kafka has dropped of a partition that was never read is missing as much as of one that was."""
-    name = topic(1)
-    with replayed(kafka, name, target, 1) as (feed, arguments):
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
-        feed.add_partition()
-        feed.go_on(beats=20)
-    for future in admin.delete_records([TopicPartition(name, 1, 1)]).values():
-        future.result(30)
-    ended = bridge(*arguments)
-    assert ended.code == 3
-    assert "no longer holds the messages from offset 0 on, only 1 to" in ended.last_line
-    assert f"{name}/1" in ended.last_line
-
-
 def test_a_partition_added_while_it_starts(
     target: str, kafka: Kafka, topic: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look at the offsets and the planner's own: it is read from its beginning."""
+    """Between the look at the offsets and the planner's own: it is read from its beginning.  Of one that comes later
+    Kafka has dropped something: it is missing as much as of a partition that was read."""
     name = topic(1)
     look = KafkaSource.extents
 
@@ -251,14 +242,18 @@ def test_a_partition_added_while_it_starts(
         return {where: extent for where, extent in look(self).items() if where[1] == 0}
 
     with replayed(kafka, name, target, 1) as (feed, arguments):
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
-        feed.add_partition()
-        feed.go_on(beats=20)
-    monkeypatch.setattr(KafkaSource, "extents", before_it_was_added)
+        add_partition(kafka, feed, name, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(KafkaSource, "extents", before_it_was_added)
+            ended = bridge(*arguments)
+        assert ended.code == 0, ended.err
+        assert_equal(target, feed.bank)
+        add_partition(kafka, feed, name, 3)
+    drop_records(kafka, TopicPartition(name, 2, 1))
     ended = bridge(*arguments)
-    assert ended.code == 0, ended.err
-    assert_equal(target, feed.bank)
+    assert ended.code == 3
+    assert "no longer holds the messages from offset 0 on, only 1 to" in ended.last_line
+    assert f"{name}/2" in ended.last_line
 
 
 def made_anew(kafka: Kafka, name: str) -> Feed:

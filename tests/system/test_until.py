@@ -20,11 +20,9 @@ from tests.support.captures import (
     read_lines,
     write_lines,
 )
-from tests.support.command import bridge
+from tests.support.command import Ended, bridge
 from tests.support.golden import Reader, capture, differences, replay_arguments
-from tests.support.pipelines import sql
-
-pytestmark = pytest.mark.usefixtures("spark")
+from tests.support.pipelines import decoded, run_all, sql
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +59,43 @@ def moments(lines: list[Line]) -> list[int]:
     )  # fmt: skip
 
 
+@pytest.mark.server
 def test_each_until_is_a_state_of_the_upstream(target: str, golden: Path, bank: list[Line]) -> None:
-    """One pipeline, moved from one moment to the next; exit 0 each time; at last without an end."""
+    """One pipeline, moved from one moment to the next; at last without an end."""
+    events = decoded(capture(golden, "canal-ext", "bank"), "canal-json")
     for ts in moments(bank):
-        ended = bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", str(ts)))
-        assert ended.code == 0, ended.err
+        run_all(target, events, until=ts)
         assert_is(target, bank_below(bank, ts))
         assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(ts,)]
-    assert bridge(*replay_arguments(golden, "canal-ext", "bank", target)).code == 0
+    run_all(target, events)
     assert differences(target, golden, "bank") == []
 
 
+@pytest.mark.usefixtures("spark")
+def test_until_in_the_command(target: str, golden: Path, bank: list[Line]) -> None:
+    """Exit 0, the same again too.  The target cannot go back: it is not as the upstream was below an earlier --until,
+    and nobody is told that it is.  Exit 4 beyond the input: everything complete is in the target all the same, and a
+    line says that it was not reached."""
+
+    def until(ts: int) -> Ended:
+        return bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", str(ts)))
+
+    middle = moments(bank)[5]
+    for _ in range(2):
+        ended = until(middle)
+        assert ended.code == 0, ended.err
+        assert_is(target, bank_below(bank, middle))
+    ended = until(middle - 1)
+    assert (ended.code, str(middle) in ended.last_line, "cannot go back" in ended.last_line) == (2, True, True)
+    beyond = max(canal(line)["_tidb"]["watermarkTs"] for line in bank if is_watermark(line)) + 1
+    ended = until(beyond)
+    assert ended.code == 4
+    assert f"--until {beyond}" in ended.last_line
+    assert "was not reached" in ended.last_line
+    assert differences(target, golden, "bank") == []
+
+
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("driver_rows", [pytest.param(500_000, marks=pytest.mark.soak), 0])
 def test_a_fresh_pipeline_ends_where_until_says(target: str, golden: Path, bank: list[Line], driver_rows: int) -> None:
     """In one go, in small transactions, on driver or executors; the rows above it are reported as waiting.  A time
@@ -84,16 +108,7 @@ def test_a_fresh_pipeline_ends_where_until_says(target: str, golden: Path, bank:
     assert "lie at or above the last boundary, or above --until, and wait for it" in ended.out
 
 
-def test_until_beyond_the_input_is_not_reached(target: str, golden: Path, bank: list[Line]) -> None:
-    """Exit 4; everything complete is in the target all the same, and a line says that it was not reached."""
-    beyond = max(canal(line)["_tidb"]["watermarkTs"] for line in bank if is_watermark(line)) + 1
-    ended = bridge(*replay_arguments(golden, "canal-ext", "bank", target, "--until", str(beyond)))
-    assert ended.code == 4
-    assert f"--until {beyond}" in ended.last_line
-    assert "was not reached" in ended.last_line
-    assert differences(target, golden, "bank") == []
-
-
+@pytest.mark.usefixtures("spark")
 def test_a_rest_above_the_last_boundary_is_reported(target: str, bank: list[Line], tmp_path: Path) -> None:
     """Changes at or above the lowest last boundary wait, are counted, and are no failure."""
     cut = [line for line in bank if line["offset"] < 500 or (line["partition"] == 2 and not is_watermark(line))]
@@ -108,6 +123,7 @@ def test_a_rest_above_the_last_boundary_is_reported(target: str, bank: list[Line
     assert_is(target, bank_below(cut, boundary))
 
 
+@pytest.mark.usefixtures("spark")
 def test_what_was_left_out_is_not_read_again(target: str, tmp_path: Path) -> None:
     """A start with another filter ends with 2 and says how to go on; with the flag it goes on, from what comes then."""
     sql(target, "CREATE DATABASE m", *(f"CREATE TABLE m.{name} (id INT PRIMARY KEY)" for name in "tu"))

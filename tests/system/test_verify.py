@@ -16,7 +16,7 @@ from bridge.local import Kafka
 from bridge.verify.source import historical_rows
 from tests.support.bridges import applied_ts, kafka_arguments, running
 from tests.support.captures import Line, read_lines, write_lines
-from tests.support.command import Ended, bridge
+from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.golden import CUT_ROWS, PROTOCOLS, capture, replay_arguments
 from tests.support.pipelines import admin, contents, ran_with, sql
@@ -24,60 +24,10 @@ from tests.support.verify_servers import execute
 from tests.system.test_ckafka_replay import SCRIPTS as CKAFKA_SCRIPTS
 from tests.system.test_ckafka_replay import as_ckafka_capture
 from tests.system.test_cut_rows import StandIn
-from tests.system.test_golden_replay import SCRIPTS
+from tests.system.test_golden_replay import SCRIPTS, assert_verified, found, own_state_folder
 
+__all__ = ["own_state_folder"]  # of the tests here too
 pytestmark = pytest.mark.usefixtures("spark")
-
-EQUAL = [
-    ("canal-ext", "all_types_tz8"),
-    ("open", "bank"),
-    ("canal-ext", "ddl"),
-    ("canal", "keys_raw"),
-    ("debezium-ext", "all_types"),
-]
-
-
-@pytest.fixture(autouse=True)
-def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def replayed(golden: Path, variant: str, script: str, target: str) -> list[str]:
-    """Replays a capture; gives the arguments to verify it."""
-    arguments = replay_arguments(golden, variant, script, target)
-    ended = bridge(*arguments)
-    assert ended.code == (4 if script == "ddl" else 0), ended.err  # MariaDB cannot bring a dropped table back
-    return ["verify", *arguments[1:]]
-
-
-def found(ended: Ended) -> set[tuple[Any, ...]]:
-    """(table, finding, key, differing columns) of every row in the report, and (table, words) of schemas."""
-    said: set[tuple[Any, ...]] = set()
-    for table in json.loads(ended.out)["tables"]:
-        said |= {(table["table"], words) for words in table["schema"]}
-        for row in table["first_rows"]:
-            columns = [c["column"] for c in row["columns"]] if row["finding"] == "different" else []
-            said.add((table["table"], row["finding"], *row["key"].values(), *columns))
-    return said
-
-
-UNCOVERED = {"ks.nokey", "ks.uk_null", "ks.ci"}
-"""Tables without a key, and one with a key that was written in two ways."""
-
-
-@pytest.mark.parametrize(("variant", "script"), EQUAL)
-def test_no_false_alarm(target: str, golden: Path, variant: str, script: str) -> None:
-    """What the bridge itself has written is equal, table by table, and all of it is covered where no column changed."""
-    verify = replayed(golden, variant, script, target)
-    ended = bridge(*verify, "--json")
-    assert found(ended) == set()
-    assert ended.code == 0, ended.err
-    report = json.loads(ended.out)
-    counted = {t["table"]: t["rows"] + t["not_covered"] for t in report["tables"]}
-    there = {name: execute(target, f"SELECT COUNT(*) FROM {name}")[0][0] for name in counted}
-    assert counted == there
-    assert sum(counted.values()) > 10
-    assert script in {"bank", "ddl"} or {t["table"] for t in report["tables"] if t["not_covered"]} <= UNCOVERED
 
 
 def test_other_routes_than_those_of_the_pipeline_are_refused(target: str, tmp_path: Path) -> None:
@@ -173,10 +123,11 @@ DROP TABLE two_uk;
 
 
 def test_tables_with_other_names_on_the_target(target: str, golden: Path) -> None:
-    """With routes the target holds the same under the other names, and nothing else; verify finds it equal, and what
-    is damaged by the target's name."""
+    """With routes the target holds the same under the other names, and nothing else; verify finds it equal, as it does
+    without."""
     arguments = replay_arguments(golden, "canal-ext", "ddl", target)
-    assert bridge(*arguments).code == 4
+    assert bridge(*arguments).code == 4  # MariaDB cannot bring a dropped table back
+    assert_verified(arguments, target, set())
     with admin(target) as session:
         plain = contents(session)
         for schema in ("app", "app2", "_bridge"):
@@ -197,7 +148,9 @@ def test_tables_with_other_names_on_the_target(target: str, golden: Path) -> Non
 def test_damage_is_found_and_fixed(target: str, golden: Path, tmp_path: Path) -> None:
     """Rows are named, with the position of their last message; after the fix SQL all is equal but what only a person
     can bring back."""
-    verify = replayed(golden, "canal-ext", "keys", target)
+    arguments = replay_arguments(golden, "canal-ext", "keys", target)
+    assert bridge(*arguments).code == 0
+    verify = ["verify", *arguments[1:]]
     execute(target, DAMAGE)
     fix = tmp_path / "fix.sql"
     ended = bridge(*verify, "--json", "--fix-sql", str(fix))

@@ -35,14 +35,14 @@ SQL_MODE: Final = "STRICT_TRANS_TABLES,ALLOW_INVALID_DATES,NO_AUTO_VALUE_ON_ZERO
 """Strict, so that nothing is truncated in silence; zero and partly-zero dates are valid values upstream (internals,
 15)."""
 SESSION_SETTINGS: Final = (
-    f"SET SESSION sql_mode = '{SQL_MODE}', "
-    "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     # Whatever the server has set for others: a SELECT gives all its rows, a statement without a key runs, a COMMIT
     # begins nothing, values of unique keys are looked for, a table that names no engine has transactions, a statement
     # reads as many rows as it must, and there are notes of values that a column has cut (`Session.write`).
-    "SET SESSION sql_select_limit = 18446744073709551615, sql_safe_updates = 0, completion_type = 0,"
+    f"SET SESSION sql_mode = '{SQL_MODE}', "
+    "time_zone = '+00:00', foreign_key_checks = 0, innodb_lock_wait_timeout = 50, wait_timeout = 31536000,"
+    " sql_select_limit = 18446744073709551615, sql_safe_updates = 0, completion_type = 0,"
     " unique_checks = 1, default_storage_engine = InnoDB, sql_big_selects = 1, sql_notes = 1",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
 _NOTES: Final = ("max_error_count = 65535", "note_verbosity = 'basic'")
 """What else keeps such notes: the former needs a privilege in MySQL 8, the latter came with later versions of
@@ -90,7 +90,7 @@ class Session:
         # PyMySQL would ask the greeting, in which MySQL says that it is on though the server's default is off.
         self.execute(f"SET SESSION autocommit = {int(autocommit)}")
         # Between here and the server may be something that greets in its own name.
-        connection_id, version = self.rows("SELECT CONNECTION_ID(), VERSION()")[0]
+        connection_id, version, server = self.rows(f"SELECT CONNECTION_ID(), VERSION(), {WHICH_SERVER}")[0]
         self.connection_id, self.is_tidb = int(connection_id), tidb.is_tidb(str(version))
         for setting in SESSION_SETTINGS:
             self.execute(setting)
@@ -98,7 +98,7 @@ class Session:
             tidb.prepare(self)
         for setting in _NOTES[: 1 + ("mariadb" in str(version).lower())]:
             self._try_to_set(setting)
-        self.server = ""
+        self.server = str(server)
 
     def _try_to_set(self, setting: str) -> None:
         try:
@@ -113,7 +113,6 @@ class Session:
         why_lost: is asked each time that nothing has come for so many seconds; it tells why the connection is lost, ""
             when it is not.
         """
-        self.server = str(self.value(f"SELECT {WHICH_SERVER}"))
         peer = self._raw._sock
         self._raw._read_timeout = seconds
         self._raw._rfile = io.BufferedReader(PatientReader(peer, lambda: why_lost(self, seconds)))
