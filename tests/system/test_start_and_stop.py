@@ -6,6 +6,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
 from tests.support.proxy import Proxy, port_of
 from tests.support.topics import delete_topic
+from tests.support.waiting import wait_for
 
 Topics = Callable[..., str]
 Extents = dict[PartitionId, Extent]
@@ -79,29 +81,56 @@ def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
         assert "Traceback" not in process.log
 
 
-def test_a_topic_without_messages_is_waited_for_and_an_unused_partition_until_one_comes(
+def test_a_topic_without_messages_is_waited_for_and_one_made_anew_is_noticed(
     target: str, kafka: Kafka, topic: Topics, tmp_path: Path
 ) -> None:
-    """It says once that it waits, recognises the first messages and begins.  The topic has a partition more than the
-    changefeed writes to; one that it does write to stops the bridge, and a start refuses it."""
-    name = topic(PARTITIONS + 1)
-    more = ("--protocol", "auto", "--set", f"source.unused_partitions={name}/{PARTITIONS}")
-    with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target, *more) as process:
+    """It says once that it waits, recognises the first messages and begins.  The topic is made anew between two looks
+    at it, and with as much in it: nothing of the new one reaches the target."""
+    name = topic(1)
+    with (
+        running(tmp_path / "bridge", kafka.bootstrap_servers, name, target, "--protocol", "auto") as process,
+        Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed,
+    ):
         process.says("there is no message yet")
-        with Feed(kafka.bootstrap_servers, name) as feed:
-            feed.open_bank()
-            feed.go_on(beats=1)
+        feed.open_bank()
+        end = feed.go_on(beats=20)
         process.says(r"protocol canal-json: \d+ of \d+ messages")
-        process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
+        process.wait_for(lambda: applied_ts(target) == end, "the end")
         assert process.log.count("there is no message yet") == 1
+        process.signal_group(signal.SIGSTOP)
+        made_anew(kafka, name)
+        process.signal_group(signal.SIGCONT)
+        assert process.wait() == 3, process.end_of_log
+        assert "was deleted and created again" in process.last_line
+        assert "Traceback" not in process.log
+    assert applied_ts(target) == end
+    assert_equal(target, feed.bank)
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_unused_partition_is_not_waited_for_until_a_message_comes(target: str, kafka: Kafka, topic: Topics) -> None:
+    """The topic has a partition more than the changefeed writes to; one that it does write to stops the bridge, and a
+    start refuses it."""
+    name = topic(PARTITIONS + 1)
+    unused = f"the partition {name}/{PARTITIONS} is said to be unused"
+    with Feed(kafka.bootstrap_servers, name) as feed:
+        feed.open_bank()
+        feed.go_on(beats=1)
+
+    def meanwhile() -> None:
+        wait_for(lambda: applied_ts(target) > 0, "no first transaction")
         producer = ordered_producer(kafka.bootstrap_servers)
         producer.produce(name, b"{}", partition=PARTITIONS)
         producer.flush()
-        assert process.wait() == 3, process.end_of_log
-        assert f"the partition {name}/{PARTITIONS} is said to be unused" in process.last_line
-    again = bridge(*kafka_arguments("run", kafka.bootstrap_servers, name, target))  # it is kept in the progress
-    assert again.code == 3, again.err
-    assert f"the partition {name}/{PARTITIONS} is said to be unused" in again.last_line
+
+    arguments = kafka_arguments("run", kafka.bootstrap_servers, name, target)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(meanwhile)
+        ended = bridge(*arguments, "--set", f"source.unused_partitions={name}/{PARTITIONS}")
+        done.result()
+    assert (ended.code, unused in ended.last_line) == (3, True), ended.err
+    again = bridge(*arguments)  # it is kept in the progress
+    assert (again.code, unused in again.last_line) == (3, True), again.err
 
 
 @pytest.mark.soak
@@ -284,24 +313,6 @@ def test_a_topic_made_anew_with_more_in_it_is_noticed(target: str, kafka: Kafka,
     assert bridge("reset", "--target", target, "--yes").code == 0
     assert bridge(*arguments, "--from", str(at)).code == 0
     assert_equal(target, new.bank)
-
-
-def test_a_topic_made_anew_while_it_runs_is_noticed(target: str, kafka: Kafka, topic: Topics, tmp_path: Path) -> None:
-    """Between two looks at it, and with as much in it: nothing of the new one reaches the target."""
-    name = topic(1)
-    with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
-        feed.open_bank()
-        end = feed.go_on(beats=20)
-    with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
-        process.wait_for(lambda: applied_ts(target) == end, "the end")
-        process.signal_group(signal.SIGSTOP)
-        made_anew(kafka, name)
-        process.signal_group(signal.SIGCONT)
-        assert process.wait() == 3, process.end_of_log
-        assert "was deleted and created again" in process.last_line
-        assert "Traceback" not in process.log
-    assert applied_ts(target) == end
-    assert_equal(target, feed.bank)
 
 
 def fails_once(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, error: Exception) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from bridge.demo.encode import CanalJsonEncoder, EncodedMessage
 from bridge.demo.model import BankSchemaChange, Transaction
 from bridge.local import Kafka
 from bridge.sources.kafka.source import KafkaSource
-from tests.support.bridges import PARTITIONS, assert_equal, assert_ran_once, running, status
+from tests.support.bridges import PARTITIONS, assert_equal, assert_ran_once, kafka_arguments, running, status
 from tests.support.captures import Line, canal, read_lines, write_lines
 from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
@@ -66,6 +65,7 @@ def live(process: Process, target: str, seconds: float) -> None:
     process.wait_for(lambda: time.monotonic() >= until, "the kill")
 
 
+@pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(600)
 def test_a_killed_bridge_loses_and_repeats_nothing(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
@@ -84,10 +84,9 @@ def test_a_killed_bridge_loses_and_repeats_nothing(
             feed.schedule(feed.bank.create_table)
             time.sleep(chance.uniform(0, 2))
         feed.finish()
-        with running(folder, *arguments) as process:
-            process.wait_for(lambda: unread(target, kafka.bootstrap_servers, name) == 0, "the end")
-            process.signal(signal.SIGTERM)
-            assert process.wait() == 0, process.end_of_log
+    ended = bridge(*kafka_arguments("replay", *arguments))
+    assert ended.code == 0, ended.err
+    assert unread(target, kafka.bootstrap_servers, name) == 0
     assert_equal(target, feed.bank)
     assert_ran_once(target, feed.schema_changes)
 

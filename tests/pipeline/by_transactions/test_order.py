@@ -76,8 +76,7 @@ class Reader:
     def __call__(self, step: str) -> None:
         with self._alone:  # several connections write
             self._session.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-            if self._session.value("SELECT applied_ts = applying_ts FROM _bridge.progress"):
-                self.totals.append(bank_total(self._session))
+            self.totals.append(bank_total(self._session, "(SELECT applied_ts = applying_ts FROM _bridge.progress)"))
             self._session.rollback()
         self._inner(step)
 
