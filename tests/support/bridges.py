@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pymysql
 from pymysql.constants import ER
-from sqlalchemy import URL, make_url
 
 from bridge.commands.status import PipelineStatus, read_status
 from bridge.demo.bank import SCHEMA, Bank
@@ -17,10 +16,9 @@ from bridge.demo.compare import compare
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from tests.support.command import PROGRAM, Process
-from tests.support.pipelines import admin, sql
+from tests.support.pipelines import admin, connected, sql
 
 PARTITIONS = 4
-SECONDS = 30.0
 _NOT_THERE: Final = {ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE}
 
 
@@ -61,7 +59,7 @@ def status(url: str, name: str = "bridge") -> PipelineStatus | None:
 def applied_ts(url: str) -> int:
     """How far the pipeline is, 0 before it is known.  Tests that wait ask many times a second: one query, where
     `status` has a dozen."""
-    with closing(_connect(make_url(url))) as connection, connection.cursor() as cursor:
+    with closing(connected(url)) as connection, connection.cursor() as cursor:
         try:
             cursor.execute("SELECT applied_ts FROM _bridge.progress WHERE name = 'bridge'")
         except pymysql.MySQLError as error:
@@ -70,18 +68,6 @@ def applied_ts(url: str) -> int:
             return 0
         found = cursor.fetchone()
     return int(found[0]) if found else 0
-
-
-def _connect(url: URL) -> pymysql.connections.Connection[Any]:
-    return pymysql.connect(
-        host=url.host,
-        port=url.port or 3306,
-        user=url.username,
-        password=url.password or "",
-        connect_timeout=SECONDS,
-        read_timeout=SECONDS,
-        ssl_disabled=True,
-    )
 
 
 def assert_equal(url: str, bank: Bank) -> None:
