@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from bridge.ddl.by_table.column_changes import column_changes
-from bridge.ddl.classes import StatementKind
-from bridge.ddl.parser import Classified, classify
+from bridge.ddl.classes import LEAVES_ROWS, ChangeClass
+from bridge.ddl.parser import Refused, classify
 from bridge.events import Event, Position
-from bridge.model import Table
+from bridge.model import Table, TableName
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso, tso_ms
-from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
+from bridge.verify.log.coverage import LoggedChange, name_key
+
+_LEAVES_ROW: Final = LEAVES_ROWS | {ChangeClass.ADD_COLUMN}
 
 
 def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:
@@ -20,26 +22,22 @@ def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[
     change: with the names of the target; position: of its message.  table: the table of that name as it is now.
     ran: the schema changes that have run on the target, in order, with the names of the target.
     """
-    later = [one for one in ran if _is_before(change, position, one)]
-    reason = ""
-    if coverage_of([table.name], later, only_tables=True).of(table.name).cut:
-        reason = (
-            f"the rows that {table.name} had then are gone, or in another table: it was emptied, dropped, renamed or"
-            " replaced"
-        )
-    elif any(_changes_values(one, table) for one in later):
-        reason = f"columns of {table.name} were changed since, or partitions emptied, and the row may be another now"
-    return f"{reason}; `bridge ddl list` shows the schema changes since" if reason else ""
+    later = (one for one in ran if _is_before(change, position, one) and _touches(one, table.name))
+    if (one := next(later, None)) is None:
+        return ""
+    return f"the row may be gone, or another one now, since {table.name} was changed: {one.text}"
 
 
-def _changes_values(one: LoggedChange, table: Table) -> bool:
-    """Tells whether a schema change of the table may have made something else of a row, or taken it away."""
-    classified = classify(one.text, one.schema)
-    if not isinstance(classified, Classified) or classified.kind is not StatementKind.ALTER_TABLE:
+def _touches(one: LoggedChange, name: TableName) -> bool:
+    """Tells whether a schema change may have made something else of a table's rows, or taken them away."""
+    found = classify(one.text, one.schema, is_certain=not one.is_unclear)
+    known = found.known if isinstance(found, Refused) else found
+    if known is None:
         return False
-    done = column_changes(one.text, classified)
-    is_of_table = name_key(table.name) in map(name_key, classified.tables)
-    return is_of_table and bool(done.renamed or done.dropped or done.retyped or done.converts_texts or done.loses_rows)
+    if ChangeClass.DROP_DATABASE in known.classes:
+        return known.database.lower() == name.schema.lower()
+    is_named = any(name_key(each) in {name_key(name), ("", name.table.lower())} for each in known.tables)
+    return is_named and (one.is_unclear or not _LEAVES_ROW.issuperset(known.classes))
 
 
 def _is_before(change: Event, position: Position, one: LoggedChange) -> bool:

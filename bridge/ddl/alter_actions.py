@@ -18,6 +18,16 @@ class ColumnNames(NamedTuple):
     freed: set[str]
     given: set[str]
 
+    @property
+    def gone(self) -> set[str]:
+        """The names that no column has any more."""
+        return self.freed - self.given
+
+    @property
+    def dropped(self) -> set[str]:
+        """The columns that are gone; one of that name may come again with other values."""
+        return self.freed - {old for old, _ in self.renamed}
+
 
 def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
     """Tells whether a column gets the name that another one had, while its own name is given again: CHANGE a b ...,

@@ -163,3 +163,12 @@ CONSTRAINTS: Final[dict[str, ChangeClass]] = {
 
 RUNS_ON: Final = frozenset({C.DROP_PARTITION, C.TRUNCATE_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING, C.NOTHING})
 """Actions that take lists of names: what follows a comma may still belong to them."""
+
+OF_INDEXES: Final = frozenset({C.ADD_INDEX, C.DROP_INDEX, C.DROP_CONSTRAINT})
+"""What may make or drop a unique key besides the primary key."""
+LEAVES_ROWS: Final = OF_INDEXES | {
+    *(C.COLUMN_DEFAULT, C.RENAME_INDEX, C.INDEX_VISIBILITY, C.ADD_FOREIGN_KEY, C.DROP_FOREIGN_KEY, C.ADD_CHECK),
+    *(C.ALTER_CHECK, C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING, C.TABLE_COMMENT, C.AUTO_ID),
+    *(C.TABLE_OPTION, C.TTL, C.REMOVE_TTL, C.NOTHING),
+}
+"""What leaves the rows of a table as they are, with its columns, their types and its primary key."""

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.ddl.alter_actions import action_class, alter_actions, split_at_commas, without_if
+from bridge.ddl.alter_actions import (
+    ColumnNames,
+    action_class,
+    alter_actions,
+    column_names,
+    split_at_commas,
+    without_if,
+)
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens
@@ -224,3 +231,9 @@ def _database_options(found: tuple[Token, ...]) -> tuple[Token, ...]:
     while at(found, i).word in {"IF", "NOT", "EXISTS"}:
         i += 1
     return found[i + (not begins_database_option(at(found, i), at(found, i + 1))) :]
+
+
+def column_names_in(text: str, classified: Classified) -> ColumnNames:
+    """Tells which names of columns an ALTER TABLE takes away, and which it gives."""
+    actions = next(iter(statement_parts(text, classified, tidb=False).lists), ())
+    return column_names([item.tokens for item in actions])

@@ -7,10 +7,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final
 
-from bridge.ddl.alter_actions import ColumnNames, column_names
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, statement_parts
+from bridge.ddl.clauses import (
+    ADDS_COLUMN,
+    ADDS_KEY,
+    Item,
+    StatementParts,
+    at,
+    closing,
+    column_names_in,
+    statement_parts,
+)
 from bridge.ddl.lexer import Token, tokens
 from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.rule import former_name
@@ -116,7 +124,7 @@ def wrong_without_unclear(classified: Classified) -> str:
 
 def _kept_in_its_columns(text: str, classified: Classified, definition_of: DefinitionOf) -> str:
     """Says which column that it makes is there already, whatever rows hold in it; "" without any."""
-    given = sorted(_column_names(text, classified).given)
+    given = sorted(column_names_in(text, classified).given)
     there = next((name for name in given if definition_of(classified.tables[0], name) is not None), "")
     return f"the target has {there} already, where rows may hold another value" if there else ""
 
@@ -132,7 +140,7 @@ def removed_names(text: str, classified: Classified, earlier_text: str, earlier:
     is_one = _may_share(earlier.tables[:1], classified.tables[:1])
     if {classified.kind, earlier.kind} != {StatementKind.ALTER_TABLE} or not is_one:
         return frozenset()
-    return frozenset(_column_names(earlier_text, earlier).freed & _column_names(text, classified).given)
+    return frozenset(column_names_in(earlier_text, earlier).freed & column_names_in(text, classified).given)
 
 
 def _moves_tables(classified: Classified) -> bool:
@@ -150,11 +158,6 @@ def _may_share(some: Sequence[TableName], others: Sequence[TableName]) -> bool:
 
 def _lower(names: Sequence[TableName]) -> set[tuple[str, str]]:
     return {(schema.lower(), table.lower()) for schema, table in names}
-
-
-def _column_names(text: str, classified: Classified) -> ColumnNames:
-    actions, *_ = statement_parts(text, classified, tidb=False).lists
-    return column_names([item.tokens for item in actions])
 
 
 KeysOf = Callable[[TableName], Mapping[str, tuple[str, ...]]]

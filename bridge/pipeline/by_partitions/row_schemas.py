@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.ddl.by_table.column_changes import column_changes
 from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.clauses import column_names_in
 from bridge.ddl.parser import Classified, classify
 from bridge.events import RAW, SEP, Kind
 from bridge.model import SchemaChange, TableName
@@ -59,7 +59,7 @@ class RowsAhead:
             return False
         if not self.columns or known.kind is not StatementKind.ALTER_TABLE:
             return True
-        return not self.columns.isdisjoint(column_changes(change.text, known).come)
+        return not self.columns.isdisjoint(column_names_in(change.text, known).given)
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class ColumnsTell:
             return None
         if known.kind is not StatementKind.ALTER_TABLE:
             return None
-        changes = column_changes(change.text, known)
-        come = changes.come - changes.dropped
-        return cls(_lower(known.tables[0]), changes.gone, come, moment) if changes.gone or come else None
+        names = column_names_in(change.text, known)
+        gone, come = frozenset(names.gone), frozenset(names.given - names.dropped)
+        return cls(_lower(known.tables[0]), gone, come, moment) if gone or come else None
 
     def may_be_undone_by(self, change: SchemaChange) -> bool:
         """Tells whether a column of such a name may come or go with a later schema change."""
@@ -102,8 +102,8 @@ class ColumnsTell:
             return False
         if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:
             return known.kind not in _OF_NO_COLUMN
-        changes = column_changes(change.text, known)
-        return not (self.gone.isdisjoint(changes.come) and self.come.isdisjoint(changes.gone))
+        names = column_names_in(change.text, known)
+        return not (self.gone.isdisjoint(names.given) and self.come.isdisjoint(names.gone))
 
     def bounds(self, runs: Iterable[pa.Table]) -> tuple[int, int]:
         """Tells how many events of a partition (EVENT_SCHEMA, in order, in parts) are surely before the schema change,

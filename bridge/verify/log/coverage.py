@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from bridge.ddl.by_table.column_changes import column_changes
-from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.classes import LEAVES_ROWS, OF_INDEXES, ChangeClass, StatementKind
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import PartitionId, TableName
@@ -21,7 +20,7 @@ from bridge.rows.moments import Moment, is_of_sending
 from bridge.tso import ms_tso, tso_ms
 
 NameKey = tuple[str, str]
-_INDEXES: Final = frozenset({StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
+_ALTERS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 WAITS_MS: Final = 600_000
 """For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
 whoever runs the statement hardly does."""
@@ -104,13 +103,11 @@ class Coverage:
 
     since: up to this commit_ts (TSO) the log may have lost messages.
     primary: tables that have a primary key now: no other unique key identifies their rows.
-    only_tables: what happens to columns and keys counts for nothing.
     """
 
     tables: dict[NameKey, TableCoverage]
     since: int = 0
     primary: Container[NameKey] = frozenset()
-    only_tables: bool = False
 
     def of(self, name: TableName) -> TableCoverage:
         """Gives what the log tells of a name."""
@@ -139,16 +136,14 @@ def coverage_of(
     changes: Sequence[LoggedChange],
     since: int = 0,
     primary: Container[NameKey] = frozenset(),
-    *,
-    only_tables: bool = False,
 ) -> Coverage:
     """Gives what the log tells of all tables.
 
     names: the tables that rows name.
     changes: schema changes in order, each once.
-    since, primary, only_tables: as of `Coverage`.
+    since, primary: as of `Coverage`.
     """
-    coverage = Coverage({}, since, primary, only_tables)
+    coverage = Coverage({}, since, primary)
     for name in names:
         coverage.of(name)
     for change in changes:
@@ -193,21 +188,12 @@ def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
     return [*(name for name in tables if name.schema), *(name for name in others if name.table.lower() in bare)]
 
 
-def _changes_rows(coverage: Coverage, classified: Classified, text: str) -> bool:
-    """Tells whether an ALTER TABLE touches the key, the types or the columns of its table, or takes rows away."""
-    if coverage.only_tables:
-        return False
-    effects = column_changes(text, classified)
+def _changes_rows(coverage: Coverage, classified: Classified) -> bool:
+    """Tells whether a statement touches the rows of its table, the key by which they are told apart, its columns or
+    their types."""
     has_primary = name_key(classified.tables[0]) in coverage.primary
-    return bool(
-        effects.made
-        or effects.renamed
-        or effects.dropped
-        or effects.retyped
-        or effects.loses_rows
-        or effects.converts_texts
-        or (effects.changes_keys and not (has_primary and "PRIMARY" not in {token.word for token in tokens(text)}))
-    )
+    leaves = LEAVES_ROWS if has_primary else LEAVES_ROWS - OF_INDEXES
+    return not leaves.issuperset({*classified.classes} - {ChangeClass.RENAME_TABLE})
 
 
 def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> None:
@@ -235,14 +221,11 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
         case StatementKind.RENAME_TABLE:
             for old, new in list(pairwise(tables))[::2]:
                 _rename(coverage, old, new, change)
-        case StatementKind.ALTER_TABLE:
-            if _changes_rows(coverage, classified, change.text):
+        case kind if kind in _ALTERS:
+            if _changes_rows(coverage, classified):
                 coverage.begin(tables[0], change, is_there=True, is_made=coverage.of(tables[0]).is_made)
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(coverage, tables[0], tables[-1], change)
-        case kind if kind in _INDEXES and not (coverage.only_tables or name_key(tables[0]) in coverage.primary):
-            before = coverage.of(tables[0])
-            coverage.begin(tables[0], change, is_there=before.is_there, is_made=before.is_made)
 
 
 def _rename(coverage: Coverage, old: TableName, new: TableName, change: LoggedChange) -> None:

@@ -27,7 +27,9 @@ def told(*statements: str, names: tuple[TableName, ...] = (), **known: Any) -> C
 
 CUTS = [
     (["ALTER TABLE t ADD COLUMN a INT"], 1),
-    (["ALTER TABLE t ADD INDEX (a)"], 0),
+    (["ALTER TABLE t ADD INDEX (a)"], 1),
+    (["ALTER TABLE t DEFAULT CHARSET latin1"], 1),
+    (["ALTER TABLE t COMMENT 'x', ADD PARTITION (PARTITION p VALUES IN (1))"], 0),
     (["TRUNCATE TABLE t"], 1),
     (["DROP TABLE t"], 1),
     (["DROP TABLE app.x, app.t"], 1),
@@ -52,6 +54,21 @@ def test_rows_count_behind_the_last_statement_that_touched_their_table(case: tup
     statements, last = case
     cut = told(*statements, names=(T,)).of(T).cut
     assert (cut.moment.last if cut else 0) == last
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_cut"),
+    [
+        ("ALTER TABLE t ADD UNIQUE (a), DROP KEY b, DROP CONSTRAINT c", False),
+        ("CREATE UNIQUE INDEX a ON t (a)", False),
+        ("ALTER TABLE t DROP PRIMARY KEY", True),
+        ("ALTER TABLE t ADD PRIMARY KEY (a)", True),
+        ("ALTER TABLE t ADD COLUMN b INT UNIQUE", True),
+    ],
+)
+def test_other_keys_than_the_primary_one_tell_no_rows_apart(statement: str, is_cut: bool) -> None:
+    """Where a table has a primary key, indexes come and go without a cut."""
+    assert (told(statement, names=(T,), primary={("app", "t")}).of(T).cut is not None) is is_cut
 
 
 WHOLE = [
