@@ -95,7 +95,7 @@ class Section(BaseModel):
     def _no_truth_for_a_number(cls, value: object, about: ValidationInfo) -> object:
         """Refuses `true` where a number is meant: pydantic would take it for 1."""
         if isinstance(value, bool) and cls.model_fields[about.field_name or ""].annotation in {int, float}:
-            raise PydanticCustomError("int_type", "no number")
+            raise PydanticCustomError("int_type", "it is no number")
         return value
 
 

@@ -143,11 +143,12 @@ SAID = [
      "unknown setting BRIDGE_STREAM_TRIGER_MS; did you mean BRIDGE_STREAM_TRIGGER_MS? (the environment)"),
     ({"assignments": ("verify.worker=3",)}, "unknown setting verify.worker; did you mean verify.workers? (--set)"),
     ({"environment": {"BRIDGE_STREAM_TRIGGER_MS": "soon"}},
-     "stream.trigger_ms is wrong (given: 'soon'): it has to be a whole number, at least 0 (BRIDGE_STREAM_TRIGGER_MS)"),
+     "stream.trigger_ms is wrong (given: 'soon'): input should be a valid integer, unable to parse string as an"
+     " integer (BRIDGE_STREAM_TRIGGER_MS)"),
     ({"flags": {"consistency": "loose"}},
-     "consistency is wrong (given: 'loose'): it has to be one of atomic, parallel (--consistency)"),
+     "consistency is wrong (given: 'loose'): input should be 'atomic' or 'parallel' (--consistency)"),
     ({"toml": "[verify]\nmax_load = 7"},
-     "verify.max_load is wrong (given: 7): it has to be a list of texts (bridge.toml)"),
+     "verify.max_load is wrong (given: 7): input should be a list (bridge.toml)"),
     ({"toml": 'source = "kafka:9092"'},
      "source is a section of settings, not a setting; fix: set one of its settings, source.<setting> (bridge.toml)"),
     ({"flags": {"timezone": "Mars/Base"}},
@@ -156,7 +157,7 @@ SAID = [
     ({"toml": '[[event_filters]]\nmatcher = ["a.*"]\nignore-evnt = ["delete"]'},
      "unknown setting event_filters.ignore-evnt; did you mean event_filters.ignore-event? (bridge.toml)"),
     ({"toml": '[[event_filters]]\nmatcher = 3'},
-     "event_filters.matcher is wrong (given: 3): it has to be a list of texts (bridge.toml)"),
+     "event_filters.matcher is wrong (given: 3): input should be a list (bridge.toml)"),
     ({"assignments": ("source.kafka.security.protcol=SSL",)},
      "unknown setting source.kafka.security.protcol; librdkafka's CONFIGURATION.md lists them all (--set)"),
     ({"toml": '[source.kafka]\n"no.such" = "1"'},
@@ -167,8 +168,8 @@ SAID = [
     ({"toml": '[source.kafka]\n"error_cb" = "x"'},
      "source.kafka.error_cb is wrong: it is a function, not a text (bridge.toml)"),
     ({"toml": "[stream]\nrows_per_transaction = true"},
-     "stream.rows_per_transaction is wrong (given: True): it has to be a whole number, at least 1 (bridge.toml)"),
-    ({"toml": '[target]\nurl = ["s3cret"]'}, "target.url is wrong: it has to be a text (bridge.toml)"),
+     "stream.rows_per_transaction is wrong (given: True): it is no number (bridge.toml)"),
+    ({"toml": '[target]\nurl = ["s3cret"]'}, "target.url is wrong: input should be a valid string (bridge.toml)"),
 ]  # fmt: skip
 
 

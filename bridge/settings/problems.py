@@ -1,5 +1,5 @@
 """The names of settings: their places in the file, their variables and flags, and the known one closest to another; and
-what is wrong with settings: the key, the value unless it may be secret, what is allowed, and its origin."""
+what is wrong with settings: the key, the value unless it may be secret, what pydantic says of it, and its origin."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
-from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Final, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -128,24 +127,6 @@ def shown_place(place: Iterable[str]) -> str:
     return ".".join(map(shown_name, place))
 
 
-_KINDS: Final[Mapping[Any, str]] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a text",
-    tuple: "a list of texts",
-    dict: "a section of texts",
-}
-_BOUNDS: Final[Mapping[str, str]] = {
-    "ge": "at least {}",
-    "gt": "more than {}",
-    "le": "at most {}",
-    "min_length": "at least {} character",
-    "max_length": "at most {} characters",
-    "pattern": "that matches {}",
-}
-
-
 def unknown(place: Place, origin: str, candidates: Collection[str] | None = None) -> str:
     """Says that there is no such setting, and which one is closest."""
     name = shown_place(place)
@@ -176,7 +157,8 @@ def problem(details: ErrorDetails, origins: Mapping[Place, str]) -> str:
         return f"{name}: {details['ctx']['error']} ({origin})"
     if isinstance(details["input"], dict):
         return f"{name} is wrong; fix: put the whole name of a property, with its dots, in quotes ({origin})"
-    return f"{name} is wrong{_given(place, details['input'])}: {_allowed_at(place)} ({origin})"
+    what = (details["msg"][:1].lower() + details["msg"][1:]).replace("valid tuple", "list")
+    return f"{name} is wrong{_given(place, details['input'])}: {what} ({origin})"
 
 
 def _setting_of(place: Place) -> Place:
@@ -193,36 +175,6 @@ def _origin_of(place: Place, origins: Mapping[Place, str]) -> str:
     if above is not None:
         return above
     return next((origin for inner, origin in origins.items() if inner[: len(place)] == place), "a default")
-
-
-def _allowed_at(place: Place) -> str:
-    field = fields().get(place)
-    inside = item_model(above) if (above := fields().get(place[:1])) else None
-    if inside is not None:
-        field = next((each for name, each in inside.model_fields.items() if (each.alias or name) == place[-1]), field)
-    return f"it has to be {', '.join(allowed(field))}" if field else "it has to be a text"
-
-
-def allowed(field: FieldInfo) -> Iterator[str]:
-    """Describes the values of a setting: their kind, and its bounds."""
-    yield " or ".join(_kinds(field.annotation))
-    for bound in field.metadata:
-        for name, words in _BOUNDS.items():
-            if (limit := getattr(bound, name, None)) is not None:
-                yield words.format(limit)
-
-
-def _kinds(annotation: Any) -> Iterator[str]:
-    origin = get_origin(annotation)
-    if origin in {Union, UnionType}:
-        for each in get_args(annotation):
-            yield from () if each is type(None) else _kinds(each)
-    elif origin is Literal:
-        yield f"one of {', '.join(map(str, get_args(annotation)))}"
-    elif origin is tuple and get_origin(get_args(annotation)[0]) is Literal:
-        yield f"a list of {', '.join(map(str, get_args(get_args(annotation)[0])))}"
-    else:
-        yield _KINDS.get(origin or annotation, "a text")
 
 
 def _given(place: Place, value: object) -> str:

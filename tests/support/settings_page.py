@@ -42,7 +42,7 @@ allowed, and the file, variable or flag that gave it:
 
 ```
 bridge: unknown setting stream.triger_ms; did you mean stream.trigger_ms? (bridge.toml)
-bridge: stream.messages_per_batch is wrong (given: '0'): it has to be a whole number, at least 1 (--set)
+bridge: stream.messages_per_batch is wrong (given: '0'): input should be greater than or equal to 1 (--set)
 ```
 
 Passwords are never taken from the file: use the variables below, or a file of their own (`password_file`).
