@@ -27,7 +27,6 @@ from tests.support.pipelines import admin, run_all, sql
 
 RUNS: Final = 6
 """Of each sender."""
-UP: Final = "upstream"
 MOST_STOPS: Final = 0.5
 """Of the runs of a sender: more would say that nothing is tested."""
 UNREADABLE: Final = "ALTER TABLE {} FROBNICATE COLUMN v"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,9 +115,3 @@ def bank_below(lines: Iterable[Line], ts: int) -> BankState:
     ):
         state.apply(message)
     return state
-
-
-def first_offset(lines: Iterable[Line], wanted: Callable[[Line], bool]) -> tuple[int, int]:
-    """Partition and offset of the first line of a kind."""
-    line = next(line for line in lines if wanted(line))
-    return line["partition"], line["offset"]
