@@ -243,6 +243,20 @@ def compared_by_sending(numbers: Longs, number: int) -> tuple[Bools, Bools]:
     return is_later | is_earlier, is_later
 
 
+def are_of_another_server(events: pa.Table, ts: int, place: str) -> Bools:
+    """Tells which events a place's reader has of another server, at its time (TSO), which may be a whole second.
+
+    Nothing tells which of them are behind the place.
+    """
+    reader = place.partition(" ")[2].partition("/")[0]
+    of_reader = pc.fill_null(pc.match_substring(events["place"], f" {reader}/"), False).to_numpy()
+    is_at_once: Bools = (events["commit_ts"].to_numpy() == ts) & of_reader & bool(reader)
+    if is_at_once.any():
+        is_comparable, _ = Places.of(events["place"]).compared(place, np.zeros(events.num_rows, np.bool_))
+        is_at_once &= ~is_comparable
+    return is_at_once
+
+
 def is_of_sending(place: str) -> bool:
     """Tells whether a place (`Event.place`) is that of a sending."""
     return place.startswith(f"{SENT} ")

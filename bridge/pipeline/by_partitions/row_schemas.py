@@ -27,7 +27,15 @@ from bridge.events import RAW, SEP, Kind
 from bridge.model import SchemaChange, TableName
 from bridge.protocols.values.event_time import BATCH_BITS, SENT
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.moments import Moment, Places, compared_by_sending, coordinates_of, is_of_sending, is_whole_second
+from bridge.rows.moments import (
+    Moment,
+    Places,
+    are_of_another_server,
+    compared_by_sending,
+    coordinates_of,
+    is_of_sending,
+    is_whole_second,
+)
 from bridge.tso import ms_tso
 
 _NEVER: Final = 1 << 62
@@ -241,7 +249,7 @@ class UnclearRows:
         if not found.any():
             return found
         if self.place:
-            return found & self._are_of_another_server(events)
+            return found & are_of_another_server(events, self.ts, self.place)
         is_other = events["topic"].to_numpy(zero_copy_only=False) != self.topic
         return found & self._are_unclear(events["commit_ts"].to_numpy(), _sendings(events), is_other)
 
@@ -265,16 +273,6 @@ class UnclearRows:
         is_sure, is_later = compared_by_sending(numbers, self.sent)
         is_late = is_sure & is_later & (times >= self.ts)
         return bool((is_late | self._are_unclear(times, numbers, np.array([topic != self.topic])))[0])
-
-    def _are_of_another_server(self, events: pa.Table) -> Bools:
-        """Tells which events its reader has of another server, at its time, which may be a whole second."""
-        reader = self.place.partition(" ")[2].partition("/")[0]
-        of_reader = pc.fill_null(pc.match_substring(events["place"], f" {reader}/"), False).to_numpy()
-        is_at_once: Bools = (events["commit_ts"].to_numpy() == self.ts) & of_reader & bool(reader)
-        if is_at_once.any():
-            is_comparable, _ = Places.of(events["place"]).compared(self.place, np.zeros(events.num_rows, np.bool_))
-            is_at_once &= ~is_comparable
-        return is_at_once
 
     def _are_unclear(self, times: Longs, numbers: Longs, is_other_topic: Bools) -> Bools:
         is_sure, is_later = compared_by_sending(numbers, self.sent)

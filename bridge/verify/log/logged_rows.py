@@ -21,6 +21,7 @@ from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked
 from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
 from bridge.rows.literal_offsets import TEXT, Cells, whole
+from bridge.rows.moments import are_of_another_server
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.verify.log.coverage import Cut, NameKey, TableCoverage, name_key
@@ -117,6 +118,7 @@ class RowGroup(NamedTuple):
 
     is_covered: whether they are behind the table's cut.  columns: with the forms of their values (`untyped`).
     has_images: whether some change is more than a delete.
+    is_unclear: whether nothing tells on which side of the cut they are.
     """
 
     table: TableName
@@ -124,6 +126,7 @@ class RowGroup(NamedTuple):
     columns: str
     key: str
     has_images: bool = True
+    is_unclear: bool = False
 
     def names(self, table: Table) -> list[str]:
         """Gives the columns by the table's own names, in lower case, where Debezium has changed them."""
@@ -148,32 +151,36 @@ def _grouped(plan: LogPlan, changes: pa.Table) -> tuple[list[RowGroup], Longs]:
     All tables are handled together: to filter the rows of each of 1,000 tables took 20 times as long as all other work.
     """
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
-    are_covered = _are_covered(plan, changes)
-    numbers = numbered(kind_of * 2 + are_covered)
+    are_covered, are_unclear = _are_covered(plan, changes)
+    numbers = numbered(kind_of * 4 + are_covered * 2 + are_unclear)
     first = ends(numbers)[0]
     is_image = changes["kind"].to_numpy() != int(Kind.DELETE)
     have_images = np.bincount(numbers[is_image], minlength=len(first)).astype(np.bool_)
     groups = []
-    for kind, is_covered, has_images in zip(kind_of[first], are_covered[first], have_images, strict=True):
+    of_groups = kind_of[first].tolist(), are_covered[first].tolist(), have_images.tolist(), are_unclear[first].tolist()
+    for kind, is_covered, has_images, is_unclear in zip(*of_groups, strict=True):
         schema, table, columns, key = kinds[kind]
-        groups.append(RowGroup(TableName(schema, table), bool(is_covered), columns, key or "", bool(has_images)))
+        groups.append(RowGroup(TableName(schema, table), is_covered, columns, key or "", has_images, is_unclear))
     return groups, numbers
 
 
-def _are_covered(plan: LogPlan, changes: pa.Table) -> Bools:
-    """Tells which row changes are behind the cut of their table."""
+def _are_covered(plan: LogPlan, changes: pa.Table) -> tuple[Bools, Bools]:
+    """Tells which row changes are behind the cut of their table, and of which nothing tells that."""
     names, name_of = distinct(changes, ("schema", "table"))
     cuts = [plan.cut(TableName(*name)) for name in names]
-    are_covered = np.ones(changes.num_rows, np.bool_)
+    are_covered, are_unclear = np.ones(changes.num_rows, np.bool_), np.zeros(changes.num_rows, np.bool_)
     if not any(cuts):
-        return are_covered
+        return are_covered, are_unclear
     order = np.argsort(name_of, kind="stable")
     sorted_changes = changes.select(_WHEN).take(pa.array(order))
     starts = np.cumsum([0, *np.bincount(name_of)]).tolist()
     for cut, start, end in zip(cuts, starts, starts[1:], strict=False):
         if cut:
-            are_covered[order[start:end]] = _is_behind(cut, sorted_changes.slice(start, end - start))
-    return are_covered
+            part = sorted_changes.slice(start, end - start)
+            are_covered[order[start:end]] = _is_behind(cut, part)
+            for place in cut.moment.places:
+                are_unclear[order[start:end]] |= are_of_another_server(part, cut.moment.ts, place)
+    return are_covered, are_unclear
 
 
 def _is_behind(cut: Cut, changes: pa.Table) -> Bools:

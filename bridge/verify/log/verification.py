@@ -191,6 +191,7 @@ class LogVerification:
 
         present: the target's tables."""
         coverages = coverage.tables
+        self._unclear = {name_key(group.table) for group in groups if group.is_unclear}
         have_earlier_rows = {name_key(group.table) for group in groups if not group.is_covered}
         covered: dict[NameKey, list[RowGroup]] = {}
         for group in sorted(group for group in groups if group.is_covered):
@@ -234,6 +235,8 @@ class LogVerification:
         """Tells why no row of a table is compared, "" where some are."""
         if name_key(name) in self._ambiguous:
             return "another table has its name but for the case of letters"
+        if name_key(name) in self._unclear:
+            return "in the second of its last schema change, another server wrote rows: nothing tells which came first"
         if len(self._filters(name)) > 1:
             return "event filters leave out some of its changes, and were others before"
         return ""
