@@ -214,18 +214,17 @@ def test_a_time_that_its_column_cannot_hold_is_of_another_mode(column: str, raw:
     ("column", "raw"),
     [
         ("time(6)", "45296123"), ("time(3)", "45296000"), ("time", "30000000"), ("time(6)", "-1"),
-        ("time", "90000000000"), ("time", "86399000000000"),
-        ("time(6)", "1800000000000"), ("datetime(6)", "1709210096789"), ("datetime(4)", "-1"),
+        ("datetime(6)", "1709210096789"), ("datetime(4)", "-1"),
         ("datetime(6) not null", "253402300799999"), ("datetime(5)", "-62167219200000"),
     ],
 )  # fmt: skip
 def test_a_moment_in_two_units_is_refused_until_the_mode_is_told(column: str, raw: str) -> None:
-    """Milliseconds of `connect`, read as microseconds, are times of less than 86.4 s, and moments of 1968 to 1978;
-    nanoseconds are times of a day and more, or none.  What is told is read so."""
+    """Milliseconds of `connect`, read as microseconds, are times of less than 86.4 s, and moments of 1968 to 1978.
+    What is told is read so."""
     kind = column_type(column, nullable="not null" not in column)
     with pytest.raises(DecodeError, match="time_precision_mode"):
         converted("json:,,", kind, raw)
-    converted("json:,connect,", kind, raw.replace("000000000", ""))
+    converted("json:,connect,", kind, raw)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +233,7 @@ def test_a_moment_in_two_units_is_refused_until_the_mode_is_told(column: str, ra
         ("time(6)", "45296123456", "'12:34:56.123456'"), ("time", "45296000000", "'12:34:56'"),
         ("time(6)", "0", "'00:00:00'"), ("datetime(6)", "0", "'1970-01-01 00:00:00'"),
         ("time(3)", "86400000", "'00:01:26.400000'"), ("time(6)", "-86399999999", "'-23:59:59.999999'"),
-        ("time", "93600000000", "'26:00:00'"), ("time(6)", "-3020398999999", "'-838:59:58.999999'"),
+        ("time", "108000000000", "'30:00:00'"), ("time(6)", "-3020398999999", "'-838:59:58.999999'"),
         ("datetime(6)", "1709210096789012", "'2024-02-29 12:34:56.789012'"),
         ("datetime(6)", "253402300800000", "'1978-01-11 21:31:40.800000'"),
         ("datetime(4)", "-62167219200100", "'1968-01-12 11:19:40.799900'"),

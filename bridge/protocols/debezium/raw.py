@@ -185,13 +185,12 @@ fraction."""
 
 def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
     """Makes the converter of a TIME.  Where the mode is not told, microseconds of less than 86.4 s may be milliseconds
-    of a day, and those of a day and more nanoseconds of it."""
+    of a day."""
     adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
     read, unit = _TIMES.get(modes.time, adaptive), 10 ** (_MICROS_DIGITS - column.precision)
 
     def convert(number: int) -> str:
-        is_short, is_long = abs(number) < _DAY_MILLIS, abs(number) >= 1000 * _DAY_MILLIS
-        is_either = modes.time is None and number and (is_short or (is_long and number % (1000 * unit) == 0))
+        is_either = modes.time is None and 0 < abs(number) < _DAY_MILLIS
         if is_either or (read is values.time_micros and number % unit):
             raise DecodeError(_EITHER.format(number, "TIME", "time_precision_mode"), Code.LOST_VALUE)
         return read(number)
