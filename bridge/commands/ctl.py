@@ -25,7 +25,6 @@ OFF: Final = "off"
 TAKE_UP_SECONDS: Final = 5.0
 """How long a command waits for the bridge that runs, which looks once a second."""
 _LOOK_SECONDS: Final = 0.05
-LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class Steered(NamedTuple):
@@ -96,12 +95,6 @@ class Steerer:
             for name in limits.keys() - {REPLICA_LAG}:
                 _require_number(session, name)
         return self._change(ControlKind.THROTTLE, ",".join(f"{name}={limit:.10g}" for name, limit in limits.items()))
-
-    def log_level(self, level: str) -> Steered:
-        """Sets the level of the log; `off` lifts it.  UsageError for a level that does not exist."""
-        if level.lower() not in (*LEVELS, OFF):
-            raise UsageError(f"{level!r} is no log level", fix=f"give one of {', '.join(LEVELS)}, or {OFF}")
-        return self._change(ControlKind.LOG_LEVEL, None if level.lower() == OFF else level.lower())
 
     def _change(self, kind: ControlKind, value: str | None) -> Steered:
         with self._session() as session:

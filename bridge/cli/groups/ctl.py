@@ -1,4 +1,4 @@
-"""`bridge ctl`: pause, resume, rate, throttle, log-level, show."""
+"""`bridge ctl`: pause, resume, rate, throttle, show."""
 
 from __future__ import annotations
 
@@ -98,19 +98,6 @@ def throttle(
 ) -> None:
     """Waits before each transaction while the target, or a replica of it, is above a limit."""
     _print(settings, _steerer(settings).throttle(limits), as_json=as_json)
-
-
-@command(app, "log-level", example="bridge ctl log-level debug --config bridge.toml", exits=_UNKNOWN)
-@takes_settings("level", *TARGET)
-def log_level(
-    settings: Settings,
-    level: Annotated[
-        str, typer.Argument(metavar="LEVEL|off", help="debug, info, warning or error; off for the usual one.")
-    ],
-    as_json: JsonFlag = False,
-) -> None:
-    """Sets the level of the log of the bridge that runs."""
-    _print(settings, _steerer(settings).log_level(level), as_json=as_json)
 
 
 def _steerer(settings: Settings) -> Steerer:

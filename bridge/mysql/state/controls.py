@@ -16,7 +16,7 @@ from bridge.quoting import quote_name
 
 CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.controls (
         name VARCHAR(128) COLLATE utf8mb4_bin NOT NULL,
-        kind VARCHAR(16) CHARACTER SET ascii NOT NULL COMMENT 'pause, rate, throttle, log-level',
+        kind VARCHAR(16) CHARACTER SET ascii NOT NULL COMMENT 'pause, rate, throttle',
         value TEXT NOT NULL,
         set_by VARCHAR(255) NOT NULL,
         set_at TIMESTAMP(3) NOT NULL,
@@ -30,14 +30,13 @@ class ControlKind(StrEnum):
     PAUSE = "pause"
     RATE = "rate"
     THROTTLE = "throttle"
-    LOG_LEVEL = "log-level"
 
 
 @dataclass(frozen=True)
 class Control:
     """What is set.
 
-    value: row changes a second, limits as `Name=N,Name=N`, or a level; "" for a pause.
+    value: row changes a second, or limits as `Name=N,Name=N`; "" for a pause.
     by: user and machine.
     since: when it was set (UTC), by the target's clock.
     """
@@ -54,7 +53,6 @@ class Control:
             ControlKind.PAUSE: "paused",
             ControlKind.RATE: f"at most {self.value} row changes a second, set",
             ControlKind.THROTTLE: f"throttled above {self.value.replace(',', ', ')}, set",
-            ControlKind.LOG_LEVEL: f"log level {self.value}, set",
         }[self.kind]
         return f"{what} by {self.by} since {self._since()}"
 
@@ -83,8 +81,9 @@ class ControlTable:
     def read(self, session: Session) -> Controls:
         """Reads what is set."""
         rows = session.rows(
-            f"SELECT kind, value, set_by, UNIX_TIMESTAMP(set_at) FROM {self._table} WHERE name = %s ORDER BY kind",
-            (self._name,),
+            f"SELECT kind, value, set_by, UNIX_TIMESTAMP(set_at) FROM {self._table} WHERE name = %s AND kind IN %s"
+            " ORDER BY kind",
+            (self._name, [kind.value for kind in ControlKind]),
         )
         found = (
             Control(ControlKind(kind), value, by, datetime.fromtimestamp(float(at), UTC))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
@@ -11,7 +10,7 @@ import structlog
 
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_load import parse_limits
-from bridge.mysql.state.controls import Control, ControlKind, Controls, ControlTable, as_document
+from bridge.mysql.state.controls import ControlKind, Controls, ControlTable, as_document
 from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.load_watch import KeptSession, LoadWatch, Lookout
 
@@ -22,7 +21,7 @@ log = structlog.get_logger()
 
 
 class Steering:
-    """Reads what is set once a second, and sets the gate and the log level by it, while the block lasts.
+    """Reads what is set once a second, and sets the gate by it, while the block lasts.
 
     Nothing passes the gate before the first reading.  When the target does not answer, what was read last counts on.
     Servers are measured on a thread of its own: one that does not answer must not delay a pause.
@@ -43,7 +42,6 @@ class Steering:
         self.gate = Gate(Limits(paused=BEING_READ))
 
     def __enter__(self) -> Steering:
-        self._wrapper = structlog.get_config()["wrapper_class"]
         self._threads = ExitStack()
         self._threads.enter_context(Lookout("steering", self.read, self._session.close))
         self._threads.enter_context(Lookout("load", self.measure, self._load.close))
@@ -51,7 +49,6 @@ class Steering:
 
     def __exit__(self, *_: object) -> None:
         self._threads.close()
-        structlog.configure(wrapper_class=self._wrapper)
 
     def read(self) -> None:
         """Reads what is set, and takes up what has changed."""
@@ -60,8 +57,6 @@ class Steering:
         self._log_changes(controls)
         if self._throttle(controls) != self._throttle(self._known):
             self.gate.busy = BEING_MEASURED if self._throttle(controls) else ""
-        if controls.get(ControlKind.LOG_LEVEL) != self._known.get(ControlKind.LOG_LEVEL):
-            self._set_log_level(controls.get(ControlKind.LOG_LEVEL))
         self._known = controls
         pause, rate = controls.get(ControlKind.PAUSE), controls.get(ControlKind.RATE)
         self.gate.limits = Limits(
@@ -77,11 +72,6 @@ class Steering:
         busy = self._load.busy(parse_limits([limits], "throttle")) if limits else ""
         if limits == self._throttle(self._known):  # otherwise it was measured by limits that count no more
             self.gate.busy = busy
-
-    def _set_log_level(self, control: Control | None) -> None:
-        level = logging.getLevelNamesMapping()[control.value.upper()] if control else None
-        wrapper = self._wrapper if level is None else structlog.make_filtering_bound_logger(level)
-        structlog.configure(wrapper_class=wrapper)
 
     def _log_changes(self, controls: Controls) -> None:
         for kind, control in controls.items():

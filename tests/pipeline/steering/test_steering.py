@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import structlog
 from pymysql.err import MySQLError
 
 from bridge.commands.ctl import TAKE_UP_SECONDS
@@ -56,9 +55,7 @@ def steering_of(target: str, *replicas: str, tell: Callable[[Mapping[str, Any]],
     """What follows `bridge ctl`, without its threads."""
     server, table = Target(target), ProgressTable("bridge")
     load = LoadWatch(server, table, [Target(url) for url in replicas])
-    steering = Steering(server, ControlTable("bridge"), load, tell)
-    steering._wrapper = structlog.get_config()["wrapper_class"]
-    return steering
+    return Steering(server, ControlTable("bridge"), load, tell)
 
 
 def test_what_is_set_is_shown_and_lifted(known: str) -> None:
@@ -67,10 +64,8 @@ def test_what_is_set_is_shown_and_lifted(known: str) -> None:
     assert ctl(known, "pause").out.endswith("no bridge runs this pipeline now; the next one takes it up at its start\n")
     first = json.loads(ctl(known, "pause", "--json").out)["pause"]
     ctl(known, "rate", "500")
-    ctl(known, "throttle", "Threads_running=40", "replica_lag=2.5")
-    shown = ctl(known, "log-level", "DEBUG").out.splitlines()
+    shown = ctl(known, "throttle", "Threads_running=40", "replica_lag=2.5").out.splitlines()
     assert [line.split(" by ")[0] for line in shown[:-1]] == [
-        "bridge: log level debug, set",
         "bridge: paused",
         "bridge: at most 500 row changes a second, set",
         "bridge: throttled above Threads_running=40, replica_lag=2.5, set",
@@ -81,10 +76,9 @@ def test_what_is_set_is_shown_and_lifted(known: str) -> None:
         "pause": "",
         "rate": "500",
         "throttle": "Threads_running=40,replica_lag=2.5",
-        "log-level": "debug",
     }
     assert "steered  " in bridge("status", "--target", known).out.replace("         ", "  ")
-    for lifting in (("resume",), ("rate", "0"), ("throttle", "off"), ("log-level", "off")):
+    for lifting in (("resume",), ("rate", "0"), ("throttle", "off")):
         assert ctl(known, *lifting).code == 0
     assert ctl(known, "show").out == "bridge: nothing is set\n"
 
@@ -97,7 +91,6 @@ def test_what_is_set_is_shown_and_lifted(known: str) -> None:
         (("throttle", "Threads_runing=40"), "the closest are Threads_running"),
         (("throttle", "Threads_running"), "write it as Threads_running=25"),
         (("throttle", "Slave_running=1"), "is 'OFF', no number"),
-        (("log-level", "loud"), "give one of debug, info, warning, error, or off"),
         (("--name", "x", "pause"), "pause"),
         (("stop",), "stop"),
     ],
@@ -347,20 +340,6 @@ def test_a_throttle_while_the_target_is_away(known: str) -> None:
         assert steering.gate.busy == ""
         steering._session.close()
         steering._load.close()
-
-
-def test_the_log_level_follows(known: str) -> None:
-    """And is the usual one again when it is lifted."""
-    usual = structlog.get_config()["wrapper_class"]
-    steering = steering_of(known)
-    ctl(known, "log-level", "error")
-    steering._wrapper = usual = structlog.get_config()["wrapper_class"]
-    steering.read()
-    assert structlog.get_config()["wrapper_class"] is structlog.make_filtering_bound_logger(40)
-    ctl(known, "log-level", "off")
-    steering._wrapper = usual
-    steering.read()
-    assert structlog.get_config()["wrapper_class"] is usual
 
 
 def test_it_is_followed_while_the_block_lasts(known: str) -> None:
