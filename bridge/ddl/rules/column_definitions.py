@@ -186,6 +186,6 @@ def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit 
             if fills and item.change is C.ADD_COLUMN:
                 raise UnsupportedError(
                     f"the target takes no expression as a default, and its rows would not get that of {column[0].text}:"
-                    " add the column with another default, fill it as it is upstream, then skip the statement"
+                    " add the column with another default, fill it as it is upstream, then say bridge ddl done"
                 )
             yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")

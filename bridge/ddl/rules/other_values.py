@@ -125,8 +125,8 @@ def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _
     return _OtherValues(
         where,
         f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are there: add"
-        " the column with the values that the upstream's rows have, then skip the statement; or approve it if they will"
-        " be the same",
+        " the column with the values that the upstream's rows have, then say bridge ddl done; or approve it if they"
+        " will be the same",
     )
 
 
@@ -145,8 +145,8 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
     return _OtherValues(
         "TRUE",
         f"the target gives the rows that are there other values of {column[0].text} than the upstream: add the column"
-        " with the values that the upstream's rows have, then skip the statement; or approve it, and have bridge verify"
-        " --against upstream fix what differs",
+        " with the values that the upstream's rows have, then say bridge ddl done; or approve it, and have bridge"
+        " verify --against upstream fix what differs",
     )
 
 
@@ -169,7 +169,7 @@ def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _Oth
     return _OtherValues(
         where.replace("{0}", quote_name(former_name(item))),
         f"the target may make other values of {column[0].text} than the upstream when it becomes {column[1].word}:"
-        " alter the table by hand, with the upstream's values, and skip the statement; or approve it, and have bridge"
+        " alter the table by hand, with the upstream's values, and say bridge ddl done; or approve it, and have bridge"
         " verify --against upstream fix what differs",
     )
 

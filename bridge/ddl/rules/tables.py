@@ -49,7 +49,7 @@ def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
         raise UnsupportedError(
             "the target cannot bring a dropped table back; make the table by hand with the rows that the upstream has"
-            " at this commit ts, then skip the statement"
+            " at this commit ts, then say bridge ddl done"
         )
     yield from ()
 
@@ -162,7 +162,7 @@ def hashed_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | 
     if "KEY" in method or "LINEAR" in method:
         raise UnsupportedError(
             f"by {method} the target has other rows in a partition than the upstream: change them as it did by hand,"
-            " then skip the statement; or approve it if the rows are the same"
+            " then say bridge ddl done; or approve it if the rows are the same"
         )
     yield from ()
 
