@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from pymysql.err import MySQLError
+
 from bridge.errors import UnansweredError
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, server_words
@@ -15,7 +17,7 @@ Lacks = Callable[[str, Sequence[str]], str]
 
 def lacks(upstream: Target, server_id: str, gtids: Sequence[str]) -> str:
     """Asks the upstream, which must be that server.  Raises UnansweredError when it does not answer, TargetError when
-    it refuses the login, MySQLError when it refuses the question.
+    it refuses the login.
 
     Source of the rules: MySQL, "Functions Used with Global Transaction Identifiers"; MariaDB, "gtid_binlog_state".
     """
@@ -37,6 +39,8 @@ def lacks(upstream: Target, server_id: str, gtids: Sequence[str]) -> str:
             where=str(upstream),
             fix="check --upstream: it must be the server that the connector reads",
         ) from error
+    except MySQLError as error:
+        return f"{upstream} does not tell: {server_words(error)}"
     return f"{upstream} does not have all of {', '.join(missing)}" if missing else ""
 
 

@@ -64,18 +64,14 @@ class Reached:
         last = self._last(id_, is_change=True)
         if last and has_gtid(id_) and id_ <= last:
             raise other_binlog(f"{told_id(id_)} lies behind {told_id(last)} there", topic)
-        if not id_[:-NUMBER_DIGITS]:
-            self.place = place
-            return
-        ids = place.changes if is_change else place.transactions
-        ids = (*(one for one in ids if one[:-NUMBER_DIGITS] != id_[:-NUMBER_DIGITS]), id_)
+        ids, own = place.changes if is_change else place.transactions, (id_,) if id_[:-NUMBER_DIGITS] else ()
+        ids = (*(one for one in ids if one[:-NUMBER_DIGITS] != id_[:-NUMBER_DIGITS]), *own)
         self.place = place._replace(changes=ids) if is_change else place._replace(transactions=ids)
 
     def is_past(self, id_: str, *, is_change: bool = False) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
-        head = id_[:-NUMBER_DIGITS]
-        is_before = bool(head) and id_ <= self._last(id_, is_change=is_change)
+        is_before = bool(id_[:-NUMBER_DIGITS]) and id_ <= self._last(id_, is_change=is_change)
         return id_ in self.gone or id_ == self.place.id or is_before
 
     def begin_at(self, server: str) -> None:

@@ -28,6 +28,12 @@ def test_a_server_that_lacks_a_transaction(server: str, gtid: str, why: str, req
     assert "is not the one that the messages come from" in lacks(Target(url), f"{id_}1", [gtid])
 
 
+def test_a_server_of_another_kind(target: str) -> None:
+    """It does not know the question."""
+    ((id_,),) = sql(target, "SELECT @@GLOBAL.server_id")
+    assert "does not tell: 1193" in lacks(Target(target), str(id_), [f"{UUID}:5"])
+
+
 def test_a_server_that_does_not_answer() -> None:
     """It is asked again, as a source that is away is read again."""
     with pytest.raises(UnansweredError, match="the upstream does not answer, which is asked after a failover"):
