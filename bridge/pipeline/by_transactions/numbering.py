@@ -12,7 +12,7 @@ from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapshot
 from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, partitions_of
-from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark
+from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.rows.gathering import masked, taken
 
 _NONE = np.empty(0, np.int64)
@@ -119,9 +119,7 @@ class DueRows:
             self.changes.append(replace(item.change, commit_ts=ts))
         self.marks.append(Mark(item.where, np.array([ts]), np.array([item.offset + 1])))
         if not item.is_of_snapshot:
-            place = self._reached.place
-            id_ = place.id if item.id == NO_TRANSACTION else item.id
-            self._reached.move(place._replace(number=number, id=id_), item.id, self._topic, is_change=True)
+            self._reached.move(number, item.id, self._topic, item.server, is_change=True)
         self.end = ts + 1
 
     def _add_transaction(self, item: End, number: int) -> None:
@@ -132,11 +130,8 @@ class DueRows:
         self._at.append(at)
         self._numbers.append(np.arange(ts, ts + len(at)))
         self._starts.append(np.array([ts]))
-        place = self._reached.place
-        if place.before and len(at) and self._waiting.table["server"][at[0]].as_py() == place.server:
-            place = place._replace(before="")
-        place = place._replace(number=number, last=number, id=item.id)
-        self._reached.move(place, item.id, self._topic)
+        server = self._waiting.table["server"][at[0]].as_py() if self._reached.place.before and len(at) else ""
+        self._reached.move(number, item.id, self._topic, server)
         self.end = ts + max(1, len(at))
 
     def _add_loose(self, at: Longs, number: int) -> None:

@@ -52,27 +52,34 @@ class Reached:
         is_of_former_version = bool(place.id) and not (place.transactions or place.changes)
         self.place = place._replace(transactions=(place.id,)) if is_of_former_version else place
         self.gone: set[str] = set()
+        self._transactions = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.transactions}
+        self._changes = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.changes}
 
     def _last(self, id_: str, *, is_change: bool) -> str:
         """Gives the last id with which an id compares, "" for none: of transactions alone for that of one, since a
         schema change may have run before rows that a connector then sends."""
-        ids = self.place.transactions + self.place.changes * is_change
-        return max((one for one in ids if one[:-NUMBER_DIGITS] == id_[:-NUMBER_DIGITS]), default="")
+        head = id_[:-NUMBER_DIGITS]
+        last = self._transactions.get(head, "")
+        return max(last, self._changes.get(head, "")) if is_change else last
 
-    def move(self, place: Place, id_: str, topic: str, *, is_change: bool = False) -> None:
-        """Notes what is due next.  Raises SourceError where its GTID is behind one that was due before."""
-        last = self._last(id_, is_change=True)
+    def move(self, number: int, id_: str, topic: str, server: str, *, is_change: bool = False) -> None:
+        """Notes what is due next: its file and position, and who has committed it.  Raises SourceError where its GTID
+        is behind one that was due before."""
+        was, head, last = self.place, id_[:-NUMBER_DIGITS], self._last(id_, is_change=True)
         if last and has_gtid(id_) and id_ <= last:
             raise other_binlog(f"{told_id(id_)} lies behind {told_id(last)} there", topic)
-        ids, own = place.changes if is_change else place.transactions, (id_,) if id_[:-NUMBER_DIGITS] else ()
-        ids = (*(one for one in ids if one[:-NUMBER_DIGITS] != id_[:-NUMBER_DIGITS]), *own)
-        self.place = place._replace(changes=ids) if is_change else place._replace(transactions=ids)
+        if head:
+            (self._changes if is_change else self._transactions)[head] = id_
+        ids = tuple(self._transactions.values()), tuple(self._changes.values())
+        before = was.before if is_change or server != was.server else ""
+        reached = (was.last, id_ if head else was.id) if is_change else (number, id_)
+        self.place = Place(was.server, number, *reached, *ids, before)
 
     def is_past(self, id_: str, *, is_change: bool = False) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
         is_before = bool(id_[:-NUMBER_DIGITS]) and id_ <= self._last(id_, is_change=is_change)
-        return id_ in self.gone or id_ == self.place.id or is_before
+        return is_before or id_ in self.gone or id_ == self.place.id
 
     def begin_at(self, server: str) -> None:
         """Notes whose binlog is read at first."""

@@ -255,17 +255,15 @@ class ToldRows:
 
     def are_of(self, is_one: Callable[[str], bool]) -> Bools:
         """Tells which rows are of a server of which `is_one` is true."""
-        are_of: Bools = np.array([is_one(name) for name in self.servers], np.bool_)[self._of_server[1]]
+        names, codes = self.of_servers
+        are_of: Bools = np.array([is_one(name) for name in names], np.bool_)[codes]
         return are_of
 
     @cached_property
-    def _of_server(self) -> tuple[list[tuple[str, ...]], Longs]:
-        return distinct(self.table, ("server",))
-
-    @cached_property
-    def servers(self) -> list[str]:
-        """Those in whose binlogs they are."""
-        return [name for (name,) in self._of_server[0]]
+    def of_servers(self) -> tuple[list[str], Longs]:
+        """The servers in whose binlogs they are, and for each row the number of its own."""
+        servers, codes = distinct(self.table, ("server",))
+        return [name for (name,) in servers], codes
 
     @cached_property
     def _is_again(self) -> Bools:

@@ -225,7 +225,7 @@ class TransactionQueue:
                 fix="apply without the topic of transactions, in a pipeline of another --name, and compare with bridge"
                 " verify --against upstream; smaller transactions keep the files below that size",
             )
-        for server in rows.servers:
+        for server in rows.of_servers[0]:
             self.reached.begin_at(server)
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
@@ -269,22 +269,22 @@ class TransactionQueue:
 
     def _are_of_due(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs, offsets: Longs) -> Bools:
         """Tells which rows are of transactions that were due; those in doubt are not, before the server was asked."""
-        reached, place, servers = self.reached, self.reached.place, rows.table["server"]
-        is_copy: Bools = ~rows.is_loose & (rows.numbers <= place.number)
+        reached, last, (servers, of_server) = self.reached, self.reached.place.last, rows.of_servers
+        is_copy: Bools = ~rows.is_loose & (rows.numbers <= reached.place.number)
         if (foreign := np.flatnonzero(rows.is_loose & rows.are_of(reached.is_foreign))).size:
             at = int(foreign[0])
-            self._doubt(_LOOSE_ROWS, f"a row is of {servers[at]}", _position(where[codes[at]], offsets[at]))
+            self._doubt(_LOOSE_ROWS, f"a row is of {servers[of_server[at]]}", _position(where[codes[at]], offsets[at]))
         own = np.flatnonzero(~rows.is_loose)
         own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
         ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
         again, doubted = list[int](), list[int]()
         for at in own[np.unique(np.concatenate([ends[:-1], ends[1:] - 1]))].tolist():
-            id_, number = rows.ids[rows.codes[at]], int(rows.numbers[at])
-            if why := reached.contradiction(servers[at].as_py(), id_, number, place.last):
+            id_, number, server = rows.ids[rows.codes[at]], int(rows.numbers[at]), servers[of_server[at]]
+            if why := reached.contradiction(server, id_, number, last):
                 self._doubt(id_, why, _position(where[codes[at]], offsets[at]))
             if id_ in self._doubts:
                 doubted.append(rows.codes[at])
-            elif reached.is_again(servers[at].as_py(), id_):
+            elif reached.is_again(server, id_):
                 again.append(rows.codes[at])
         return (is_copy | np.isin(rows.codes, again)) & ~np.isin(rows.codes, doubted)
 
@@ -435,7 +435,7 @@ class TransactionQueue:
         rows, head, topic = self._rows, next(iter(self._ends.values())), self.topic[0]
         why = self._doubts[head.id]
         begun = [told_id(id_) for id_, (first, _) in self._begun.items() if first < head.first_offset]
-        others = [server for server in rows.servers if self.reached.is_foreign(server)]
+        others = [server for server in rows.of_servers[0] if self.reached.is_foreign(server)]
         if begun or len(others) != 1:
             raise other_binlog(f"{why}; {begun[0]} has no END" if begun else why, topic)
         self.reached.go_over(others[0], self.lacks, why, topic)
