@@ -52,6 +52,7 @@ class Reached:
         is_of_former_version = bool(place.id) and not (place.transactions or place.changes)
         self.place = place._replace(transactions=(place.id,)) if is_of_former_version else place
         self.gone: set[str] = set()
+        # the ids of `place` by what stands before their numbers: to look through them took twice as long (measured)
         self._transactions = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.transactions}
         self._changes = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.changes}
 

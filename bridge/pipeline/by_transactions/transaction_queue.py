@@ -319,24 +319,16 @@ class TransactionQueue:
         is_known = all(id_ in ids for id_, end in self._ends.items() if end.count)
         limit: float = min(others, default=math.inf) - 1 if is_known else last
         numbers = rows.numbers - rows.is_of_first_snapshot  # MariaDB's first transaction has the place of a snapshot
-        is_left = not whole and self._stands_in_doubt(settled, now, is_end=is_end)
+        is_left = self._stands_in_doubt(settled, now, is_end=is_end) and not whole
         if is_left:  # all that is of the binlog before
             limit = told_below = math.inf
         is_loose = rows.is_loose & (numbers <= max(limit, last)) & (numbers < told_below)
         if self._doubts:
             is_loose &= ~rows.are_of(self.reached.is_foreign)
         loose_number = int(numbers[is_loose].max(initial=-1))
-
-        def may_run(one: Statement) -> bool:
-            if one.id in self._doubts:
-                return False
-            if is_left and not one.is_of_snapshot:
-                return self._is_before_all(one.id)
-            is_behind = one.number < below and one.number <= limit
-            is_awaited = is_idle or is_end or one.number <= loose_number
-            return one.number < last or one.is_of_snapshot or (is_behind and is_awaited)
-
-        statements = [one for one in self._statements if may_run(one)]
+        end = math.inf if is_idle or is_end else loose_number + 1
+        end = min(end, below, limit + 1)
+        statements = [one for one in self._statements if self._may_run(one, last, end, is_left=is_left)]
         waiting = [one.number for one in self._statements if one not in statements and one.id not in self._doubts]
         is_loose &= numbers < min(waiting, default=math.inf)
         items: list[tuple[int, int, Item]] = [(one.number - one.is_of_snapshot, _CHANGE, one) for one in statements]
@@ -352,9 +344,6 @@ class TransactionQueue:
             due.add(item, number)
         self.next_ts = due.end
         self._drop(due_ids, statements, is_loose)
-        if self._doubts and self._doubted_at is None:
-            self.reason = f"a transaction of the next server lacks: {next(iter(self._doubts.values()))}"
-            self.is_short = True
         return due
 
     def _whole(self, transactions: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[End]:
@@ -412,18 +401,28 @@ class TransactionQueue:
         return whole
 
     def _stands_in_doubt(self, settled: int, now: float, *, is_end: bool) -> bool:
-        """Tells whether what is in doubt stands first, and everything that may come before it was read."""
+        """Tells whether what is in doubt stands first, and everything that may come before it was read; else notes what
+        lacks."""
         head = next(iter(self._ends.values()), None)
         if head is None or head.id not in self._doubts:
+            if self._doubts and not self.is_short:
+                self.reason = f"a transaction of the next server lacks: {next(iter(self._doubts.values()))}"
+                self.is_short = True
             self._doubted_at = None
             return False
         self._doubted_at = now if self._doubted_at is None else self._doubted_at
         return is_end or (head.batch <= settled and now >= self._doubted_at + DOUBT_SECONDS)
 
-    def _is_before_all(self, id_: str) -> bool:
-        """Tells whether a schema change is before all transactions that wait, as far as its GTID tells."""
-        ids = (other for other in {*self._rows.ids, *self._ends} if other[:-NUMBER_DIGITS] == id_[:-NUMBER_DIGITS])
-        return not has_gtid(id_) or all(id_ < other or self.reached.is_past(other) for other in ids)
+    def _may_run(self, one: Statement, last: int, end: float, *, is_left: bool) -> bool:
+        """Tells whether a schema change may run: before `last`, the last transaction that is due, or before `end`; and
+        where all that is left of a binlog is due, before all transactions that wait, as far as its GTID tells."""
+        if one.id in self._doubts:
+            return False
+        if not is_left or one.is_of_snapshot:
+            return one.is_of_snapshot or one.number < max(last, end)
+        head = one.id[:-NUMBER_DIGITS]
+        ids = (other for other in {*self._rows.ids, *self._ends} if other[:-NUMBER_DIGITS] == head)
+        return not has_gtid(one.id) or all(one.id < other or self.reached.is_past(other) for other in ids)
 
     def _go_over(self) -> None:
         """Goes over to the binlog of the one other server that is told of, where places begin anew.

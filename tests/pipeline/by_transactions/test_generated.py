@@ -127,9 +127,11 @@ class Connector:
         is_old: bool,
         failover: tuple[int, int] | None = None,
         is_in_order: bool = False,
+        is_mariadb: bool = False,
     ) -> None:
         self._draw, self._is_old, self._failover, self._is_in_order = draw, is_old, failover, is_in_order
         self._binlog = 5 << 32 if failover else 0
+        self._heads = ("0-1-", "0-2-") if is_mariadb else ("u:", "v:")
         self.sent: list[Said] = []
         self.lives: list[int] = []
         self._offsets: dict[tuple[str, int], int] = {}
@@ -192,13 +194,13 @@ class Connector:
         for number in range(first, len(items)):
             item = items[number]
             server = NEXT_SERVER if self._failover and number >= self._failover[0] else SERVER
-            id_ = item.id.replace("u:", "v:") if server == NEXT_SERVER else item.id
+            id_ = item.id.replace("u:", "v:").replace("0-1-", "0-2-") if server == NEXT_SERVER else item.id
             if item.truncates:
                 text = f"TRUNCATE {item.truncates}"
                 said = change(text, self._binlog + item.positions[0], ts=item.ts, server=server)
                 if self._failover:
                     said["place"] = said["place"].replace(
-                        NO_TRANSACTION, gtid(f"{'uv'[server == NEXT_SERVER]}:{number + 1}")
+                        NO_TRANSACTION, gtid(f"{self._heads[server == NEXT_SERVER]}{number + 1}")
                     )
                 records.append((said, number + 1, 0))
                 continue
@@ -396,6 +398,12 @@ def test_the_upstream_fails_over(seed: int, *, is_asked: bool) -> None:
     come_to_the_end(seed, parallel=seed % 3 == 0, is_failover=True, is_asked=is_asked)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_mariadb_fails_over(seed: int) -> None:
+    """Rows of one place, and another binlog."""
+    come_to_the_end(seed, parallel=seed % 3 == 0, is_failover=True, is_mariadb=True, is_asked=True)
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_the_rows_of_a_transaction_have_one_place(seed: int) -> None:
     """The same of MariaDB; where rows are not told from their copies, it may stand still."""
@@ -417,7 +425,7 @@ def come_to_the_end(
     deaths = draw.choice([1, 3, 8] if is_failover else [0, 1, 3, 8])
     failover = (draw.randint(1, len(upstream.items)), draw.randrange(deaths)) if is_failover else None
     is_in_order = is_asked and draw.random() < 0.5
-    connector = Connector(draw, is_old=is_old, failover=failover, is_in_order=is_in_order)
+    connector = Connector(draw, is_old=is_old, failover=failover, is_in_order=is_in_order, is_mariadb=is_mariadb)
     connector.snapshot({} if is_failover else start)
     connector.run(upstream.items, deaths)
     target, is_slow, count = Target(), draw.random() < 0.5, None
