@@ -197,3 +197,17 @@ def test_a_row_that_a_dead_server_had_not_sent_comes_too_late_for_a_schema_chang
     assert fed(now=1.0 + DOUBT_SECONDS) == []
     with pytest.raises(SourceError, match="u:5 lies behind u:6"):
         fed()
+
+
+def test_a_server_that_comes_back_is_asked_again() -> None:
+    """It may lack what the other one has committed meanwhile."""
+    asked = Next()
+    fed = failed_over(asked)
+    assert fed(*BEHIND) == []
+    assert fed(now=DOUBT_SECONDS) == []
+    assert fed() == ["11", "12"]
+    back = [row("u:6", 1, OLD + 900, offset=20), end("u:6", 20, a=1)]
+    assert fed(*back) == []
+    assert fed(now=DOUBT_SECONDS) == []
+    assert asked.asked[1:] == [("1", ["u:4", "u:5", "v:1"])]
+    assert fed() == ["20"]
