@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from bridge.ddl.rewrite import RewriteStep
     from bridge.mysql.state.ddl_journal import JournalEntry
     from bridge.mysql.state.quarantine import StoredEntry
-    from bridge.pipeline.watching.outcome import Outcome
-    from bridge.pipeline.watching.status import Status
+    from bridge.pipeline.watching.status import Outcome, Status
     from bridge.verify.report import Report, TableResult
 
 _VERIFY_WIDTH = 132

@@ -114,7 +114,7 @@ def protocol_of(
     wait: called again and again while the source holds no message; None: an empty source is an error.
     Raises UsageError for settings that the decoder refuses, SourceError when the source cannot be read.
     """
-    from bridge.sources.plain_sample import plain_sample
+    from bridge.sources.source import plain_sample
 
     protocol, options = settings.protocol, settings.decode_options()
     if protocol == "auto":

@@ -25,9 +25,9 @@ from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
+from bridge.mysql.schema_changes.ddl_plan import OnTarget
 from bridge.mysql.schema_changes.ddl_session import UTC, known_zone
 from bridge.mysql.schema_changes.existing_objects import skipped_before
-from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder

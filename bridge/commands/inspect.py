@@ -16,14 +16,12 @@ from bridge.events import SEP, Event, Kind, Position, key_names
 from bridge.filters.table_filter import TableFilter
 from bridge.foreign_text import visible
 from bridge.protocols import DecodeError, Decoder, in_json, make_decoder, recognise
-from bridge.protocols.decode import bad_message
+from bridge.protocols.decode import bad_message, check_times, highest_ts
 from bridge.protocols.detect import recognise_message
-from bridge.protocols.plausible_times import check_times, highest_ts
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
-from bridge.sources.plain_sample import plain_sample
-from bridge.sources.source import Message, Source
+from bridge.sources.source import Message, Source, plain_sample
 from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 100

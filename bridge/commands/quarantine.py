@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
@@ -11,15 +11,16 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 from pymysql.err import MySQLError
 
-from bridge.commands.outdated_changes import why_outdated
 from bridge.config import Settings
+from bridge.ddl.classes import LEAVES_ROWS, ChangeClass
+from bridge.ddl.parser import Refused, classify
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
 from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Table, TableName
 from bridge.mysql.apply.run_statement import refused_changes
-from bridge.mysql.catalog import load_tables
+from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.schema_changes.ddl_fingerprint import may_be_ahead
@@ -28,7 +29,6 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
@@ -37,14 +37,17 @@ from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
 from bridge.quoting import quote_name
 from bridge.registry.client import KeptSchemas
+from bridge.rows.moments import Moment
 from bridge.rows.net_changes import Image, OrderedChanges, fold
 from bridge.rows.sql.conditions import binary_match
 from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.tso import tso_time
+from bridge.tso import ms_tso, tso_ms, tso_time
 from bridge.verify.log.applied_changes import as_run
-from bridge.verify.log.coverage import LoggedChange
+from bridge.verify.log.coverage import LoggedChange, name_key
+
+_LEAVES_ROW: Final = LEAVES_ROWS | {ChangeClass.ADD_COLUMN}
 
 
 @dataclass(frozen=True)
@@ -389,3 +392,38 @@ def _no_answer(target: Target, error: Exception) -> TargetError:
         where=str(target),
         fix="check --target, and that the server runs",
     )
+
+
+def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:
+    """Gives the reason why a row change must not be applied any more, "" where it may.
+
+    change: with the names of the target; position: of its message.  table: the table of that name as it is now.
+    ran: the schema changes that have run on the target, in order, with the names of the target.
+    """
+    later = (one for one in ran if _is_before(change, position, one) and _touches(one, table.name))
+    if (one := next(later, None)) is None:
+        return ""
+    return f"the row may be gone, or another one now, since {table.name} was changed: {one.text}"
+
+
+def _touches(one: LoggedChange, name: TableName) -> bool:
+    """Tells whether a schema change may have made something else of a table's rows, or taken them away."""
+    found = classify(one.text, one.schema, is_certain=not one.is_unclear)
+    known = found.known if isinstance(found, Refused) else found
+    if known is None:
+        return False
+    if ChangeClass.DROP_DATABASE in known.classes:
+        return known.database.lower() == name.schema.lower()
+    is_named = any(name_key(each) in {name_key(name), ("", name.table.lower())} for each in known.tables)
+    return is_named and (one.is_unclear or not _LEAVES_ROW.issuperset(known.classes))
+
+
+def _is_before(change: Event, position: Position, one: LoggedChange) -> bool:
+    """Whether a row change may be from before a schema change.  Event times are moments in milliseconds: within a
+    partition its order counts, between partitions an equal time, or second, is before."""
+    if any(ts != ms_tso(tso_ms(ts)) for ts in (change.commit_ts, one.commit_ts)):
+        return change.commit_ts <= one.commit_ts
+    offset = one.offsets.get((position.topic, position.partition))
+    if offset is not None:
+        return position.offset < offset
+    return change.commit_ts <= Moment.of_change(one.commit_ts, by_time=True, place=None).last

@@ -21,8 +21,8 @@ from bridge.sources.source import Source
 from bridge.spark.starting_session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows
-from bridge.watch.address import parse_address, write_address
 from bridge.watch.lookups import Lookups
+from bridge.watch.server import parse_address, write_address
 
 if TYPE_CHECKING:
     from bridge.watch.watch import Watch

@@ -1,14 +1,27 @@
-"""Loads the target's tables as they are now: columns, keys, generated columns."""
+"""Loads the target's tables as they are now: columns, keys, generated columns; and what they would change
+by themselves when rows are written, by triggers, and by foreign keys that cascade (internals, decision 15).
+
+The upstream's triggers have run there, and the log holds the rows that they wrote; on the target they would run a
+second time.  Cascades run inside MySQL's storage engine, below the binlog, which lacks the rows that they changed.  The
+target would keep these rows, since the bridge's sessions do not follow foreign keys.  TiCDC sends them as ordinary
+rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+from unicodedata import combining, normalize
 
 from bridge.errors import ApplyError, TargetError
 from bridge.model import Table, TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import load_objects
 from bridge.quoting import quote_name
+
+_SHOWN: Final = 5
+_FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
 
 
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
@@ -59,3 +72,88 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
 
 def _folded(name: TableName) -> TableName:
     return TableName(name.schema.lower(), name.table.lower())
+
+
+class SideEffect(NamedTuple):
+    """A trigger or a foreign key of a table.  what: its description in words."""
+
+    table: TableName
+    what: str
+    fix: str
+
+
+def find_side_effects(
+    session: Session, names: Collection[TableName] | None = None, *, cascades: bool
+) -> list[SideEffect]:
+    """Finds the side effects of the named tables, or of all tables with None; of foreign keys only with `cascades`.
+    These are those of the tables, and those that refer to them, by which a change of a row changes rows of others.
+
+    Only a user with the TRIGGER privilege on a table sees its triggers.
+    """
+    found: list[SideEffect] = []
+    for part in [None] if names is None else _none_alike(names):
+        found += _triggers(session, part)
+        if cascades:
+            found += _cascades(session, part)
+    return found
+
+
+def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str], bool] | None = None) -> None:
+    """Raises TargetError when a wanted table (None: any) has side effects."""
+    mine = [effect for effect in found if wanted is None or wanted(*effect.table)]
+    if mine:
+        more = f", and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+        raise TargetError(
+            f"the target would change rows by itself: {'; '.join(effect.what for effect in mine[:_SHOWN])}{more}",
+            where=f"table {mine[0].table}",
+            fix=f"{mine[0].fix}; or leave the table out with --filter",
+        )
+
+
+def _none_alike(names: Iterable[TableName]) -> Collection[list[TableName]]:
+    """Divides names so that none differ only in case or accents: MariaDB takes such names in a list for one."""
+    seen, parts = Counter[str](), dict[int, list[TableName]]()
+    for name in names:
+        folded = "".join(c for c in normalize("NFKD", str(name)) if not combining(c)).casefold()
+        parts.setdefault(seen[folded], []).append(name)
+        seen[folded] += 1
+    return parts.values()
+
+
+def _triggers(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+    rows = session.rows(
+        "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers"
+        " WHERE event_object_schema NOT IN ('mysql', 'sys')"
+        + _among("event_object_schema", "event_object_table", names, " AND "),
+        _parts(names),
+    )
+    fix = "drop it: what the upstream's own triggers wrote is in the log already"
+    return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", fix) for s, t, trigger in rows]
+
+
+def _cascades(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+    own = _among("constraint_schema", "table_name", names, " AND (")
+    referring = _among("unique_constraint_schema", "referenced_table_name", names, " OR ")
+    rows = session.rows(
+        "SELECT constraint_schema, table_name, constraint_name, referenced_table_name, update_rule, delete_rule"
+        " FROM information_schema.referential_constraints"
+        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}){own}{referring}{')' * (names is not None)}",
+        _parts(names) * 2,
+    )
+    fix = "drop the foreign key on the target: MySQL's binlog does not hold the rows that a cascade changed upstream"
+    return [
+        SideEffect(
+            TableName(schema, table),
+            f"foreign key {constraint} of {schema}.{table} to {parent} (on update {update}, on delete {delete})",
+            fix,
+        )
+        for schema, table, constraint, parent, update, delete in rows
+    ]
+
+
+def _among(schema: str, table: str, names: Collection[TableName] | None, head: str) -> str:
+    return "" if names is None else f"{head}({schema}, {table}) IN ({','.join(['(%s,%s)'] * len(names))})"
+
+
+def _parts(names: Collection[TableName] | None) -> list[str]:
+    return [part for name in names or () for part in name]

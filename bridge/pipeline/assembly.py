@@ -17,19 +17,21 @@ from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_partition, goes_by_transactions
 from bridge.mysql.apply.writer import Writer
+from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.parallel_writer import writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.applier_factory import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
 from bridge.pipeline.by_boundaries.frontier import used
+from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_partitions.order import PartitionOrder
 from bridge.pipeline.by_transactions.next_server import lacks
-from bridge.pipeline.order import first_offsets
+from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.order import Order, first_offsets, starts_of
 from bridge.pipeline.query import Reading
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.status import attempts_to_start
@@ -37,10 +39,8 @@ from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_b
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
-from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries
-from bridge.sources.plain_sample import plain_sample
-from bridge.sources.source import Extent, Source
-from bridge.sources.transaction_topic import transaction_topic
+from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries, transaction_topic
+from bridge.sources.source import Extent, Source, plain_sample
 from bridge.spark.kept_rows.executors import Executors
 
 _BEGIN_ANEW = (
@@ -293,3 +293,41 @@ def unused_partitions(
         if extent.high > 0:
             raise used(topic, partition)
     return frozenset(named)
+
+
+def make_applier(
+    writer: Writer,
+    progress: Progress,
+    lows: Mapping[PartitionId, int],
+    config: ApplierConfig,
+    counts: Counts,
+    *,
+    by_partition: bool,
+    cascades_are_lost: bool = False,
+    transactions: PartitionId | None = None,
+) -> Applier:
+    """Makes an applier that continues from progress.
+
+    lows: the first offset of every partition of the source.
+    counts: the counts of the applier before it, which this one continues.
+    cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
+    transactions: the partition of the topic of transactions, if their order is applied.
+    """
+    settled = writer.unreadable().settled
+    config = replace(config, on_bad_message=replace(config.on_bad_message, settled=settled))
+    by_boundaries = not by_partition and transactions is None
+    starts = starts_of(
+        progress,
+        lows,
+        by_partition=by_partition and transactions is None,
+        begins=config.begins,
+        unused=config.unused if by_boundaries else (),
+    )
+    order: Order
+    if transactions is not None:
+        order = TransactionOrder(progress, starts, transactions, writer.changes_between, config, counts)
+    elif by_partition:
+        order = PartitionOrder(progress, starts, writer.changes_between, config, counts)
+    else:
+        order = BoundaryOrder(progress, starts, config, counts)
+    return Applier(writer, order, counts, config, cascades_are_lost=cascades_are_lost)

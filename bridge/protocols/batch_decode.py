@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from bridge.errors import BridgeError
 from bridge.events import EVENT_FIELDS, EVENT_SCHEMA, Event
-from bridge.protocols.decode import decode_message
+from bridge.protocols.decode import decode_message, highest_ts, numbers_above
 from bridge.protocols.decoder import MAX_COMMIT_TS, Decoder, RowEvents
 from bridge.protocols.fast.texts import Numbers
-from bridge.protocols.plausible_times import highest_ts, numbers_above
 from bridge.protocols.ruled_rows import ruled
 
 _LARGE: Final = 32 << 10

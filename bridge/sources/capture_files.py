@@ -20,7 +20,7 @@ from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.schema_headers import SUFFIXES, with_ids
-from bridge.sources.message_lots import joined_lots, latest_ms
+from bridge.sources.part_size import joined_lots, latest_ms
 from bridge.sources.source import (
     Extent,
     Guard,

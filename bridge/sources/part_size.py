@@ -1,9 +1,14 @@
-"""How many messages of a micro-batch are decoded and applied at a time."""
+"""How many messages of a micro-batch are decoded and applied at a time, and how those that are read are
+joined to lots that are worth decoding."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
+from bridge.protocols.batch_decode import Messages
 from bridge.rows.amount import Amount
 
 FEW: Final = 2_000
@@ -22,6 +27,9 @@ FIRST_AT_ONCE: Final = 20_000
 _NO_LIMIT: Final = 1 << 40
 _FILLED: Final = 0.75
 _GROWTH: Final = 4
+READ_AT_ONCE: Final = 10_000
+LOT_BYTES: Final = 8 << 20
+"""Messages whose values have so many bytes are passed on without waiting for more."""
 
 
 class PartSize:
@@ -60,3 +68,36 @@ class PartSize:
     def did_not_fit(self, messages: int, decoded: Amount) -> None:
         """Notes that `messages` took too many bytes.  decoded: the rows and bytes that were decoded until then."""
         self.by_memory = max(1, min(messages // 2, int(_FILLED * self._most_bytes * decoded.rows // decoded.bytes)))
+
+
+def latest_ms(kafka_ms: int) -> int:
+    """Returns the latest moment that messages read now can be of, in milliseconds since 1970: now, or Kafka's timestamp
+    where the clock of this machine is behind.  kafka_ms: that of the last message, not above 0 without one."""
+    return max(kafka_ms, round(time.time() * 1000))
+
+
+def joined_lots(
+    messages_read: Iterable[Messages], on_size: Callable[[int, int], None] = lambda *_: None
+) -> Iterator[Messages]:
+    """Joins messages to larger lots, as long as they take little memory: decoding few messages costs nearly as much
+    as decoding many.
+
+    on_size: is called with the number of messages in the present lot, and the bytes of their values.
+    """
+    held: list[Messages] = []
+    count = size = 0
+    for messages in messages_read:
+        held.append(messages)
+        count, size = count + len(messages.value), size + sum(map(len, filter(None, messages.value)))
+        on_size(count, size)
+        if count >= READ_AT_ONCE // 2 or size >= LOT_BYTES:
+            yield _join(held)
+            held, count, size = [], 0, 0
+    if held:
+        yield _join(held)
+
+
+def _join(lots: list[Messages]) -> Messages:
+    if len(lots) == 1:
+        return lots[0]
+    return Messages(*(list(chain.from_iterable(columns)) for columns in zip(*lots, strict=True)))

@@ -10,7 +10,7 @@ import pytest
 from bridge.commands.connections import protocol_of
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.sources.kafka.read_errors import unknown_topic_error
+from bridge.sources.kafka.client import unknown_topic_error
 from bridge.sources.source import Source
 from tests.support.wire import canal
 

@@ -20,9 +20,10 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.mysql.parallel import parallel_writer
 from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.pipeline import applier
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
-from bridge.rows import folded_ahead, grains
+from bridge.rows import grains
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql import conditions, render, statement
@@ -152,7 +153,7 @@ class Process:
         """Statements, loads and parts as small as they can be."""
         now = self._history.now
         with ExitStack() as stack:
-            stack.enter_context(patch.object(folded_ahead, "LEAST_ROWS", 1))
+            stack.enter_context(patch.object(applier, "LEAST_ROWS", 1))
             if self._case.seed % GRAIN_FORCED_ONE_IN == 0:
                 stack.enter_context(patch.object(grains, "FORCED", "transaction"))
             if now["messages"] == "read by forms":

@@ -10,9 +10,9 @@ import pytest
 from bridge.errors import TargetError
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
+from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import load_definitions
-from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.protocols import is_mysql_born
 from bridge.quoting import quote_name
 from tests.pipeline.test_bad_messages import capture, row, watermark

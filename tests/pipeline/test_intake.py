@@ -35,7 +35,7 @@ from bridge.pipeline.order import Order
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.sources.kafka.batches import KafkaBatch
+from bridge.sources.kafka.offset_planner import KafkaBatch
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard

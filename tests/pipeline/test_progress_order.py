@@ -6,8 +6,7 @@ import pytest
 
 from bridge.model import Advance, ProgressOrderError
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
-from bridge.pipeline.order import Due
-from bridge.pipeline.segments import Segment
+from bridge.pipeline.order import Due, Segment
 from bridge.rows.order_and_slices import RowChanges
 from tests.support.pipelines import admin, contents, journal, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change

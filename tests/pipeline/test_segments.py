@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model import SchemaChange
-from bridge.pipeline.segments import TOGETHER, Segment, cut_window, fold_copies
+from bridge.pipeline.order import TOGETHER, Segment, cut_window, fold_copies
 from bridge.rows.order_and_slices import cut_transactions
 
 STAMPS = st.lists(st.integers(0, 20)).map(sorted)

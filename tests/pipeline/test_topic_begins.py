@@ -10,7 +10,7 @@ from bridge.model import PartitionStart, Positions, goes_by_partition
 from bridge.mysql.state.progress import Progress, ProgressTable, dump_positions, load_positions
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.applier_factory import make_applier
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.watching.counts import Counts
 from bridge.sources.kafka.topic_guard import begins_of
 from bridge.tso import ms_tso

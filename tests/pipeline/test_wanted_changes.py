@@ -6,7 +6,7 @@ import pytest
 
 from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange
-from bridge.pipeline.wanted_changes import is_wanted
+from bridge.pipeline.control_events import is_wanted
 
 ORDERS = TableFilter(("shop.orders",))
 WANTED = [

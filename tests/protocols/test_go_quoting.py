@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols import DecodeError
-from bridge.protocols.open_protocol.raw import unescaped
+from bridge.protocols.open_protocol.types import unescaped
 from tests.support.wire import go_quoted
 
 

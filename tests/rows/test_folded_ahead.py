@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
 from bridge.model import Column, Table, TableName
+from bridge.pipeline import applier
+from bridge.pipeline.applier import FoldedAhead
 from bridge.protocols.values.untyped import with_types
-from bridge.rows import folded_ahead
-from bridge.rows.folded_ahead import FoldedAhead
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering
 from tests.support.upstreams import events_table, row_change
@@ -35,7 +35,7 @@ def table(key_type: str = "bigint", collation: str | None = None) -> Table:
 
 @pytest.fixture(autouse=True)
 def few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folded_ahead, "LEAST_ROWS", 1)
+    monkeypatch.setattr(applier, "LEAST_ROWS", 1)
 
 
 def change(ts: int, key: object, value: int | None) -> Event:

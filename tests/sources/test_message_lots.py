@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.message_lots import READ_AT_ONCE, joined_lots
+from bridge.sources.part_size import READ_AT_ONCE, joined_lots
 
 
 def _nobody(messages: int, size: int) -> None:

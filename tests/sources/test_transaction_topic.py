@@ -7,7 +7,7 @@ import pytest
 from bridge.errors import UsageError
 from bridge.model import PartitionId
 from bridge.protocols import DecodeOptions
-from bridge.sources.transaction_topic import transaction_topic
+from bridge.sources.boundary_probe import transaction_topic
 from tests.support.debezium_wire import CUSTOMER, native
 from tests.support.wire import compact
 

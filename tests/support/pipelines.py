@@ -31,7 +31,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy, RowsOf
-from bridge.pipeline.applier_factory import make_applier
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.pipeline.order import OrderChanged

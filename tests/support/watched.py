@@ -17,8 +17,8 @@ from bridge.pipeline.watching.counts import RowCounts
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import Sample, StatusReporter
 from bridge.tso import ms_tso
-from bridge.watch.address import parse_address
 from bridge.watch.lookups import Lookups, TargetLook
+from bridge.watch.server import parse_address
 from bridge.watch.watch import Watch
 
 TABLES = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import UsageError
-from bridge.watch.address import Address, may_ask, parse_address
+from bridge.watch.server import Address, may_ask, parse_address
 
 
 @pytest.mark.parametrize(

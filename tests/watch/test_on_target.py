@@ -16,8 +16,8 @@ from bridge.ends.end import End, Ends
 from bridge.model import PartitionId
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
-from bridge.watch.address import parse_address
 from bridge.watch.lookups import Lookups
+from bridge.watch.server import parse_address
 from bridge.watch.watch import Watch
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.scenarios import T, t_row

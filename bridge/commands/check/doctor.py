@@ -27,7 +27,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import server_words
 from bridge.sources.source import Source
 from bridge.tso import parse_moment
-from bridge.watch.address import parse_address
+from bridge.watch.server import parse_address
 
 T = TypeVar("T")
 

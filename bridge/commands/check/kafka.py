@@ -13,7 +13,7 @@ from bridge.events import Event, Kind
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
-from bridge.sources.kafka.read_errors import NEEDED, Acls, lacking
+from bridge.sources.kafka.client import NEEDED, Acls, lacking
 from bridge.sources.kafka.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
 from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
 

@@ -27,14 +27,13 @@ from bridge.protocols import (
     recognise,
 )
 from bridge.protocols.debezium.avro.schemas import framed, is_framed
+from bridge.protocols.decode import highest_ts
 from bridge.protocols.decoder import SchemaId
 from bridge.protocols.detect import is_other, recognise_message
-from bridge.protocols.plausible_times import highest_ts
 from bridge.protocols.sender_losses import losses
 from bridge.registry.client import SchemaRegistry
-from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events
+from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events, transaction_topic
 from bridge.sources.source import KeyAndValue
-from bridge.sources.transaction_topic import transaction_topic
 from bridge.tso import tso_time
 
 _FAILOVER: Final = "; it stops after a failover, unless --upstream names the server that the connector reads"

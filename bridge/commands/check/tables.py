@@ -13,12 +13,11 @@ from bridge.config import Settings
 from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
-from bridge.mysql.catalog import load_tables
+from bridge.mysql.catalog import SideEffect, find_side_effects, load_tables
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
-from bridge.mysql.triggers_and_cascades import SideEffect, find_side_effects
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.types.type_check import is_changed_to

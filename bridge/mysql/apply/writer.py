@@ -31,7 +31,7 @@ from bridge.mysql.apply.run_statement import (
     refused_changes,
     refused_transaction,
 )
-from bridge.mysql.catalog import load_tables, refuse_without_transactions
+from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects, refuse_without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner, Unreadable
@@ -47,7 +47,6 @@ from bridge.mysql.server_errors import (
 )
 from bridge.mysql.state.ownership import Ownership, mark_connection
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.triggers_and_cascades import find_side_effects, refuse_side_effects
 from bridge.rows.net_changes import OrderedChanges
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering, Statement

@@ -24,7 +24,7 @@ from bridge.model import SchemaChange
 from bridge.mysql import tidb
 from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
-from bridge.mysql.schema_changes.ddl_plan import Planner, StatementToRun, log_outcome, where_of
+from bridge.mysql.schema_changes.ddl_plan import OnTarget, Planner, StatementToRun, log_outcome, where_of
 from bridge.mysql.schema_changes.ddl_session import (
     NO_SUCH_DATABASE,
     DdlSession,
@@ -32,7 +32,6 @@ from bridge.mysql.schema_changes.ddl_session import (
     reset_session,
 )
 from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
-from bridge.mysql.schema_changes.rewrite_context import OnTarget
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 

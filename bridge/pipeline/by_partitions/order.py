@@ -15,15 +15,12 @@ from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableNam
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, unread_topics
+from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, NEAR, second_run, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
-from bridge.pipeline.by_partitions.repeated_changes import NEAR, second_run
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
-from bridge.pipeline.control_events import without_left_out
-from bridge.pipeline.order import Due, Handover, Starts
-from bridge.pipeline.segments import Segment
-from bridge.pipeline.wanted_changes import is_wanted
+from bridge.pipeline.control_events import is_wanted, without_left_out
+from bridge.pipeline.order import Due, Handover, Segment, Starts
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges

@@ -24,10 +24,10 @@ from functools import lru_cache
 from typing import Final
 
 from bridge.events import RAW, SEP
-from bridge.protocols.canal.raw import CANAL_FORMS
+from bridge.protocols.canal.types import CANAL_FORMS
 from bridge.protocols.ckafka.raw import CKAFKA_FORMS, CKAFKA_USUAL
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS, DEBEZIUM_USUAL
-from bridge.protocols.open_protocol.raw import OPEN_FORMS
+from bridge.protocols.open_protocol.types import OPEN_FORMS
 from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter
 from bridge.protocols.values.usual_values import NONE, Usual
 

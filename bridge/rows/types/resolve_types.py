@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from bridge.errors import RefusedRowsError
 from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
 from bridge.model import Table, TableName
-from bridge.protocols.canal.raw import REPLACED, REPLACEMENT, UTF8_FORM
+from bridge.protocols.canal.types import REPLACED, REPLACEMENT, UTF8_FORM
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.fast.compiled.codes import NOT_READ, READY
 from bridge.protocols.fast.compiled.room import room

@@ -1,23 +1,128 @@
 """Makes clients of Kafka from the settings, which use librdkafka's names (librdkafka, CONFIGURATION.md).
 
-One of them tells Kafka how far a consumer group is.
+One of them tells Kafka how far a consumer group is.  Tells, too, which errors of Kafka end a reading.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridge.errors import SourceError, UsageError
+from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId
-from bridge.sources.kafka.read_errors import NEEDED_ON_GROUP, Acls
+from bridge.sources.kafka.offset_ranges import OffsetRange
 
+NEEDED: Final = frozenset({"READ", "DESCRIBE"})
+"""On topics.  In Kafka's own authorizer Read implies Describe."""
+NEEDED_ON_GROUP: Final = frozenset({"READ"})
+"""On the consumer group to which offsets are committed.  Reading needs none."""
 _Client = TypeVar("_Client")
 
 _WITH_USERNAME: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The mechanisms that use sasl.username and sasl.password (librdkafka, CONFIGURATION.md)."""
+
+
+@dataclass(frozen=True)
+class Acls:
+    """The ACLs of the bridge's user.
+
+    servers: the brokers.  user: its name where the settings tell it; that of a certificate they do not.
+    """
+
+    servers: str = "HOST:PORT"
+    user: str = "NAME"
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> Acls:
+        """Takes them from the properties of a Kafka client."""
+        return cls(properties.get("bootstrap.servers", cls.servers), properties.get("sasl.username", cls.user))
+
+    def grant(self, operations: Iterable[str], kind: str, name: str) -> str:
+        """Gives the command that allows these operations.  kind: topic or group."""
+        allowed = " ".join(f"--operation {operation.title()}" for operation in sorted(operations))
+        return (
+            f"kafka-acls --bootstrap-server {self.servers} --command-config ADMIN.properties --add"
+            f" --allow-principal User:{self.user} {allowed} --{kind} {name}"
+        )
+
+
+def may_not(operations: Collection[str], topic: str, acls: Acls) -> SourceError:
+    """Makes the error of operations that are not allowed on a topic."""
+    return SourceError(
+        f"the Kafka user may not {' and '.join(sorted(operations)).lower()} the topic {topic}",
+        where=acls.servers,
+        fix=acls.grant(operations, "topic", topic),
+    )
+
+
+def lacking(allowed: Collection[str], needed: frozenset[str]) -> list[str]:
+    """Gives what is needed and not allowed; nothing where the broker does not say what is allowed."""
+    return [] if not allowed or "ALL" in allowed else sorted(needed.difference(allowed))
+
+
+AWAY: Final = frozenset(
+    {
+        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TIMED_OUT),
+        *(KafkaError._WAIT_COORD, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION),
+        *(KafkaError.BROKER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION),
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR),
+        *(KafkaError.KAFKA_STORAGE_ERROR, KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+        *(KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.PREFERRED_LEADER_NOT_AVAILABLE),
+    }
+)
+"""Brokers that are gone, names that are not known, leaders that change, coordinators that load: Kafka is away, and may
+answer later."""
+UNKNOWN_TOPIC: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+HARMLESS: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED, *AWAY})
+"""Errors after which reading continues: the end of a partition, what the client itself waits for, and that it may not
+use the consumer group that it has to name, which it does not use."""
+
+_DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+
+
+def silence_error(wanted: OffsetRange, next_offset: int, seconds: float) -> UnansweredError:
+    return UnansweredError(
+        f"no message came for {seconds:g} s",
+        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        fix="check that Kafka answers and that the partition has a leader; then start the bridge again",
+    )
+
+
+def dropped_error(partition: PartitionId, offset: int, held: str = "") -> SourceError:
+    """Makes the error of messages that are still needed, and that Kafka has dropped.  held: what it holds, in words."""
+    topic, number = partition
+    return SourceError(
+        f"Kafka no longer holds the messages from offset {offset} on{held}",
+        where=f"{topic}/{number}",
+        fix="the missing changes are lost, or the topic was created again: copy the upstream's tables to the"
+        " target, `bridge reset`, and start with --from the moment of the copy",
+    )
+
+
+def unknown_topic_error(topic: str, topics: Iterable[str]) -> SourceError:
+    """Makes the error of a topic that does not exist.  topics: those that do, as far as the user may see them."""
+    near = get_close_matches(topic, topics, 1, cutoff=0.7)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return SourceError(
+        f"Kafka has no topic {topic!r}",
+        fix=f"check --topic, and that it is this Kafka; a topic has to be made before the bridge starts{hint}",
+    )
+
+
+def refusal_error(wanted: OffsetRange, next_offset: int, error: Any, acls: Acls) -> SourceError:
+    if error.code() in _DROPPED:
+        return dropped_error((wanted.topic, wanted.partition), next_offset)
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return may_not(("READ",), wanted.topic, acls)
+    return SourceError(
+        f"Kafka refused the read: {error.str()}",
+        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        fix="check that Kafka still holds the messages and that its user may read them; then start the bridge again",
+    )
 
 
 def check_login(properties: Mapping[str, str]) -> None:

@@ -17,12 +17,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka.client import client
+from bridge.sources.kafka.client import HARMLESS, Acls, client, refusal_error, silence_error
 from bridge.sources.kafka.offset_ranges import OffsetRange
-from bridge.sources.kafka.read_errors import HARMLESS, Acls, refusal_error, silence_error
 from bridge.sources.kafka.schema_headers import have_ids, key_and_value
-from bridge.sources.message_lots import LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
-from bridge.sources.part_size import FEW
+from bridge.sources.part_size import FEW, LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
 
 _REQUEST_BYTES: Final = 16 << 20
 """About how many bytes one request asks for, judged by the size of the messages before it."""

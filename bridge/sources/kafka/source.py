@@ -15,12 +15,10 @@ from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.sources.chunk_stream import ChunkStream
-from bridge.sources.kafka.batches import KafkaBatch
-from bridge.sources.kafka.client import check_login, client, commit_offsets, group_client
-from bridge.sources.kafka.offset_planner import OffsetPlanner
+from bridge.sources.kafka.client import Acls, check_login, client, commit_offsets, group_client
+from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
-from bridge.sources.kafka.read_errors import Acls
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import (
     Extent,

@@ -19,7 +19,7 @@ from bridge.ends.end import Abandoned, End
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId, Positions, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress
-from bridge.sources.kafka.read_errors import NEEDED, UNKNOWN_TOPIC, Acls, dropped_error, may_not, unknown_topic_error
+from bridge.sources.kafka.client import NEEDED, UNKNOWN_TOPIC, Acls, dropped_error, may_not, unknown_topic_error
 from bridge.sources.source import Extent, Source, TopicNow
 from bridge.tso import tso_time
 

@@ -32,9 +32,8 @@ from bridge.sources.kafka.offset_planner import planned
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
-from bridge.sources.message_lots import joined_lots, latest_ms
-from bridge.sources.plain_sample import plain_sample
-from bridge.sources.source import Message
+from bridge.sources.part_size import joined_lots, latest_ms
+from bridge.sources.source import Message, plain_sample
 from bridge.spark.source.plans import Offsets, flat, nested
 
 EVENT_ROWS: Final = (

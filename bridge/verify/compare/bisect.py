@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
+from bridge.mysql.table_definition import ColumnInfo
+from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query, readable, row_hash, token
 from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
-from bridge.verify.compare.key_sql import KeyValues, any_of, between, boundary_query
+from bridge.verify.compare.key_sql import KeyPart, KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.row_diff import (
     ComparedColumns,
     Difference,
@@ -17,10 +18,15 @@ from bridge.verify.compare.row_diff import (
     by_key,
     without_moved,
 )
-from bridge.verify.compare.side import Side, unhexed
-from bridge.verify.load_throttle import Throttle
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle
 
+if TYPE_CHECKING:
+    from bridge.verify.snapshot_reader import SnapshotReader  # brings the driver, which executors do without
+
+_PER_BUCKET: Final = 1 << 52
+"""How many hashes have one bucket, of 4,096."""
+_NO_HASH: Final = -1
+"""The bucket of rows whose text was too long to be hashed."""
 LEAF_ROWS: Final = 1_000
 """Ranges of at most this many rows are fetched and compared row by row."""
 _FAN: Final = 8
@@ -28,6 +34,61 @@ _FAN: Final = 8
 KEYS_PER_FETCH: Final = 200
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Side:
+    """A table as one server has it.
+
+    rows: FROM clause; condition: which of its rows take part; alias: of the table that holds the columns, "" for none.
+    others: FROM clauses of further tables whose rows count as well.
+    """
+
+    reader: SnapshotReader
+    rows: str
+    columns: tuple[ColumnInfo, ...]
+    key: tuple[KeyPart, ...]
+    condition: str = "1=1"
+    alias: str = ""
+    others: tuple[str, ...] = ()
+
+    def source(self, more: str = "1=1") -> str:
+        """FROM and WHERE."""
+        return f"FROM {self.rows} WHERE ({self.condition}) AND ({more})"
+
+    def sources(self, more: str = "1=1") -> list[str]:
+        """FROM and WHERE of each table."""
+        return [self.source(more), *(replace(self, rows=rows).source(more) for rows in self.others)]
+
+    def query(self, values: str, more: str = "1=1") -> str:
+        """The query of these expressions over all rows."""
+        return " UNION ALL ".join(f"SELECT {values} {source}" for source in self.sources(more))
+
+    def tokens(self) -> list[str]:
+        """Tells how each value is written in its row's text."""
+        return [token(column, self.alias) for column in self.columns]
+
+    def fetch(self, more: str) -> list[KeyValues]:
+        """Gives the rows under a further condition."""
+        values = [readable(column, self.alias) for column in self.columns]
+        return [unhexed(row) for row in self.reader.rows(self.query(",".join(values), more))]
+
+    def buckets(self) -> dict[int, tuple[int, int]]:
+        """Gives how many rows there are in each bucket of hashes, and the sum of these."""
+        hashes = self.query(f"{row_hash(self.tokens())} AS hash")
+        values = f"COALESCE(hash DIV {_PER_BUCKET},{_NO_HASH}) AS bucket,COUNT(*),COALESCE(SUM(hash),0)"
+        counts = self.reader.rows(f"SELECT {values} FROM ({hashes}) hashes GROUP BY bucket")
+        return {int(bucket): (int(count), int(total)) for bucket, count, total in counts}
+
+    def in_bucket(self, buckets: Sequence[int]) -> str:
+        """Writes the condition for rows of these buckets."""
+        numbers = ",".join(map(str, buckets))
+        return f"COALESCE({row_hash(self.tokens())} DIV {_PER_BUCKET},{_NO_HASH}) IN ({numbers})"
+
+
+def unhexed(values: Sequence[object]) -> KeyValues:
+    """Turns the hex that `checksums.readable` gives back into values."""
+    return tuple(None if value is None else bytes.fromhex(str(value)) for value in values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from bridge.model import (
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.wanted_changes import is_wanted as wanted
+from bridge.pipeline.control_events import is_wanted as wanted
 from bridge.verify.log.coverage import LoggedChange
 from bridge.verify.options import VerifyOptions
 

@@ -10,11 +10,10 @@ from functools import partial
 
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
 from bridge.verify.compare.worker_pool import WorkerPool
-from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import KeyNumbers
 from bridge.verify.log.literal_hashes import literals_query
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle
 
 Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
 """What the ranges of each table should hold, by the tables' numbers, once it has been computed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,10 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.errors import StoppedError
+from bridge.ddl.parser import Classified, classify
+from bridge.errors import StoppedError, counted
+from bridge.filters.routes import unmatched_rules
+from bridge.model import PartitionId, TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
@@ -23,23 +26,26 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
+from bridge.pipeline.control_events import clash_error
+from bridge.sources.source import Extent
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import any_of, key_parts
 from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
-from bridge.verify.load_throttle import Throttle
+from bridge.verify.log.coverage import LoggedChange
 from bridge.verify.log.expected_tables import COMMIT_TS, PLACE
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.log.notes import table_notes
+from bridge.verify.log.recompute import Control
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle
 
 _UNSURE: Final = (
     "rows of which the last message holds only a part, or whose key messages spell in several ways, are not covered"
 )
+_SHOWN_BAD: Final = 3
 
 
 @dataclass
@@ -176,3 +182,53 @@ def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -
         return shown_row(table.shape, difference)
     [(ts, place_hex)] = rows[:1]
     return shown_row(table.shape, difference, ts, bytes.fromhex(place_hex).decode())
+
+
+def table_notes(table: LoggedTable) -> tuple[str, ...]:
+    """Notes what of a table is not compared, or not with certainty."""
+    seen = {column.name.lower() for column in table.shape.actual}
+    unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
+    notes = [f"no message has the column {name}: its values are not covered" for name in unseen if seen]
+    if table.uncovered:
+        notes.append(
+            f"{table.uncovered}: none of its rows are covered; compare it with the source (--against upstream)"
+        )
+    elif table.since:
+        notes.append(
+            f"{table.since}: rows that no later message mentions are not covered; compare the table with the source"
+            " (--against upstream)"
+        )
+    return tuple(notes)
+
+
+def cut_notes(cut: Iterable[PartitionId], extents: Mapping[PartitionId, Extent]) -> Iterator[str]:
+    """Notes the partitions whose first messages Kafka no longer holds."""
+    for topic, partition in cut:
+        yield (
+            f"{topic}/{partition} begins at offset {extents[topic, partition].low:,}: of tables made before its"
+            " first message, rows that no message mentions are not covered"
+        )
+
+
+def bad_notes(control: Control) -> Iterator[str]:
+    """Notes the messages that could not be decoded."""
+    if control.bad:
+        yield f"{counted(len(control.bad), 'message')} could not be decoded, so that changes are not covered"
+    for position, reason in control.bad[:_SHOWN_BAD]:
+        yield f"{position}: {reason}"
+
+
+def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
+    """Notes the filter rules that match no table of the log."""
+    for table in control.left_out:
+        if table.is_clash:
+            raise clash_error(table.why, str(table.position))
+    left_out = {TableName(table.schema, table.table) for table in control.left_out}
+    names = control.names | left_out | {name for change in control.changes for name in _tables_of(change)}
+    for rule in unmatched_rules(options.tables, names, options.row_rules.routes) if names else ():
+        yield f"the filter rule {rule!r} matches no table of the log"
+
+
+def _tables_of(change: LoggedChange) -> tuple[TableName, ...]:
+    classified = classify(change.text, change.schema)
+    return classified.tables if isinstance(classified, Classified) else ()

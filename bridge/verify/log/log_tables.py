@@ -10,10 +10,10 @@ from bridge.model import Table, TableName
 from bridge.mysql.table_definition import Definition, ValueClass
 from bridge.quoting import quote_name
 from bridge.rows.net_changes import choose_key
+from bridge.verify.compare.bisect import Side
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
-from bridge.verify.compare.side import Side
 from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import RowGroup

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.by_partitions.repeated_changes import is_same_place
+from bridge.pipeline.by_partitions.late_changes import is_same_place
 from bridge.pipeline.control_events import LeftOut, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.grouping import Longs, distinct, ends, numbered
@@ -29,12 +29,15 @@ from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.coverage import Cut, LoggedChange
 from bridge.verify.log.expected_tables import ExpectedTable
-from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
 from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
     LogPlan,
     RowGroup,
+    buckets,
+    last_of_some,
+    last_rows,
+    last_steps,
     row_groups,
     steps,
 )
@@ -192,7 +195,7 @@ def logged_changes(events: pa.Table) -> list[LoggedChange]:
     """Gives the schema changes of events (EVENT_SCHEMA, in order), each once.
 
     Without a commit ts, a change that one partition holds again may be a second change, as for the bridge that ran it
-    (`by_partitions.repeated_changes`); it then counts as one TSO later.
+    (`by_partitions.late_changes`); it then counts as one TSO later.
     """
     rows = events.filter(pc.equal(events["kind"], int(Kind.SCHEMA_CHANGE)))
     offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}

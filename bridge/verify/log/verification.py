@@ -33,19 +33,25 @@ from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
-from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.applied_changes import applied_changes, positions_read
 from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of, name_key
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, Recomputed
-from bridge.verify.log.loaded_comparison import LoadedComparison, LoadedTable, load
+from bridge.verify.log.loaded_comparison import (
+    LoadedComparison,
+    LoadedTable,
+    bad_notes,
+    cut_notes,
+    left_out_notes,
+    load,
+    table_notes,
+)
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LogPlan, RowGroup
-from bridge.verify.log.notes import bad_notes, cut_notes, left_out_notes, table_notes
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
-from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle, expected_errors
 from bridge.verify.snapshots import open_target_snapshot
 
 Fingerprints = Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]]

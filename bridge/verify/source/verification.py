@@ -22,17 +22,15 @@ from bridge.mysql.table_definition import Definition, list_tables, load_definiti
 from bridge.pipeline.control_events import clash_error
 from bridge.quoting import quote_name
 from bridge.verify.checkpoint import Checkpoint, comparison_digest
-from bridge.verify.compare.bisect import TableComparison
+from bridge.verify.compare.bisect import Side, TableComparison
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import Difference, as_multisets, by_key
-from bridge.verify.compare.side import Side
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
-from bridge.verify.load_throttle import Throttle
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
-from bridge.verify.snapshot_reader import SnapshotReader, expected_errors
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle, expected_errors
 from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
 from bridge.verify.source.recheck import InFlight, read_motion, settle
 from bridge.verify.source.schema_diff import (

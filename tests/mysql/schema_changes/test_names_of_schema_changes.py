@@ -9,7 +9,7 @@ from bridge.ddl.rule import Site
 from bridge.ddl.server_features import Feature, named_capabilities
 from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
-from bridge.mysql.schema_changes.rewrite_context import OnTarget
+from bridge.mysql.schema_changes.ddl_plan import OnTarget
 from bridge.mysql.state.ddl_journal import Journal
 from tests.support.pipelines import admin, run_all
 from tests.support.schema_change_runs import TS, outcome, run

@@ -8,7 +8,7 @@ from bridge.events import Event
 from bridge.model import PartitionStart, goes_by_partition
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.applier_factory import make_applier
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.watching.counts import Counts
 from bridge.tso import ms_tso

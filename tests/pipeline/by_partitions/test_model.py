@@ -18,7 +18,7 @@ from bridge.model import PartitionId, SchemaChange
 from bridge.mysql.apply.writer import OnHeld, raise_held
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.applier_factory import make_applier
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
 from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts

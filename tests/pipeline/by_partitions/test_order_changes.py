@@ -18,7 +18,7 @@ from bridge.model import goes_by_partition
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.applier_factory import make_applier
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount

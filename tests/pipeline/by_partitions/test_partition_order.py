@@ -14,7 +14,7 @@ from bridge.model import SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.applier_factory import make_applier
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.by_partitions.late_changes import unread_topics
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
 from bridge.pipeline.watching.counts import Counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.model import SchemaChange
-from bridge.pipeline.by_partitions.repeated_changes import second_run
+from bridge.pipeline.by_partitions.late_changes import second_run
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
 

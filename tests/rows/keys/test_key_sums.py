@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.rows.keys import key_sums as module
-from bridge.rows.keys.key_sums import key_sums
+from bridge.rows.keys import key_steps as module
+from bridge.rows.keys.key_steps import key_sums
 from bridge.rows.literal_offsets import TEXT
 
 MANY = 3_000

@@ -14,8 +14,7 @@ from bridge.ends.end import End
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.sources.kafka import offset_planner
-from bridge.sources.kafka.batches import KafkaBatch
-from bridge.sources.kafka.offset_planner import OffsetPlanner, planned
+from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner, planned
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from tests.support.models import Clock
 

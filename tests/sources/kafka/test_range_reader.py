@@ -163,7 +163,7 @@ def test_a_reading_that_was_given_up_ends_with_the_next_one(
 ) -> None:
     """Somebody may still hold it, as an error holds the frames that it passed; its thread would share the client."""
     monkeypatch.setattr(ranges, "READ_AT_ONCE", 2)
-    monkeypatch.setattr("bridge.sources.message_lots.READ_AT_ONCE", 2)
+    monkeypatch.setattr("bridge.sources.part_size.READ_AT_ONCE", 2)
     reader = RangeReader({"bootstrap.servers": kafka.bootstrap_servers})
     given_up = reader.read([OffsetRange(topic, 0, 5, 10)])
     assert next(given_up).offset == [5]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import StoppedError
-from bridge.verify.load_throttle import Throttle
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle
 from tests.support.verify_servers import Pair, said
 
 PLAIN = (

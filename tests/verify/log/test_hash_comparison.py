@@ -11,11 +11,10 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.verify.compare.checksums import Fingerprint
-from bridge.verify.load_throttle import Throttle
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
 from bridge.verify.log.hash_comparison import HashComparison, HashedRange, Recomputed
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshot_reader import SnapshotReader, Throttle
 
 SECONDS = 60
 """Longer than any step of these tests takes, so that none of them hangs."""

@@ -15,9 +15,8 @@ from bridge.verify.log import coverage as coverage_module
 from bridge.verify.log import logged_rows
 from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
 from bridge.verify.log.expected_tables import ExpectedTable
-from bridge.verify.log.key_states import buckets, last_of_some, last_rows, last_steps
 from bridge.verify.log.literal_hashes import hashed, text_hashes
-from bridge.verify.log.logged_rows import LogPlan, steps
+from bridge.verify.log.logged_rows import LogPlan, buckets, last_of_some, last_rows, last_steps, steps
 from bridge.verify.log.recompute import together
 from tests.generated.verifying import expected_table
 

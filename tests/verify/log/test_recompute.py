@@ -16,8 +16,7 @@ from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
 from bridge.verify.log.expected_tables import ExpectedTable
-from bridge.verify.log.key_states import last_rows, last_steps
-from bridge.verify.log.logged_rows import LogPlan, steps
+from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, steps
 from bridge.verify.log.recompute import Log
 from tests.generated.verifying import InProcess, OfEvents, expected_table, without_spark
 from tests.support.upstreams import events_table, in_one_partition, row_change
@@ -31,7 +30,7 @@ from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.log.expected_tables import ExpectedTable
-from bridge.verify.log.key_states import last_rows, last_steps
+from bridge.verify.log.logged_rows import last_rows, last_steps
 from bridge.verify.log.literal_hashes import fingerprints, hashed
 from bridge.verify.log.logged_rows import LogPlan, steps
 from tests.support.wire import canal

@@ -27,7 +27,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     rows_at,
     word,
 )
-from bridge.protocols.fast.compiled.row_images.moments import put_datetime
+from bridge.protocols.fast.compiled.row_images.places import put_datetime
 from bridge.protocols.fast.compiled.row_images.writing import decoded_base64, put_bytes
 from bridge.protocols.fast.compiled.values import has_long_number, is_short_double, way_of
 

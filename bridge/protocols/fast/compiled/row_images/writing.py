@@ -37,7 +37,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     rows_at,
     word,
 )
-from bridge.protocols.fast.compiled.row_images.moments import put_date, put_datetime
+from bridge.protocols.fast.compiled.row_images.places import put_date, put_datetime
 from bridge.protocols.fast.compiled.values import six_bits
 
 _APOSTROPHE, _E, _X, _A, _MINUS, _DOT, _SPACE = (ord(character) for character in "'exa-. ")
