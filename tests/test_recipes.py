@@ -195,13 +195,7 @@ RECIPES = {
                 '        yield fail("toys", "none", "buy one") if places is None else ok("toys", "toys are there")\n',
             )
         ],
-        [
-            Edit(
-                "tests/commands/check/test_judgements.py",
-                "        (set(), []),",
-                '        (set(), ["toys"]),\n',
-            )
-        ],
+        [Edit("tests/commands/check/test_judgements.py", "        (set(), []),", '        (set(), ["toys"]),\n')],
         [],
         ["tests/commands/check/test_judgements.py::test_every_line_that_can_fail_is_in_a_test"],
         ("bridge check --target mysql://root@127.0.0.1:1/ --input nothing.jsonl", "", "toys are there"),
@@ -216,8 +210,7 @@ RECIPES = {
 
 
 @pytest.mark.parametrize(  # seconds of the processor each
-    "name",
-    [pytest.param(name, marks=pytest.mark.system if name in IN_SUITE else pytest.mark.soak) for name in RECIPES],
+    "name", [pytest.param(name, marks=pytest.mark.system if name in IN_SUITE else pytest.mark.soak) for name in RECIPES]
 )
 def test_a_recipe_is_whole(tmp_path: Path, name: str) -> None:
     """Half of it fails the tests that are named, and all of it passes them."""

@@ -223,10 +223,7 @@ VERIFICATIONS: Final = {"log": _against_log, "upstream": _against_upstream, "sou
     exits={1: "the pipeline is unknown"},
 )
 @takes_settings(*TARGET)
-def status(
-    settings: Settings,
-    as_json: JsonFlag = False,
-) -> None:
+def status(settings: Settings, as_json: JsonFlag = False) -> None:
     """Shows progress, lag, owner and schema changes of a pipeline, read from the target alone."""
     from bridge.commands.connections import progress_of, target_of
     from bridge.commands.status import read_status

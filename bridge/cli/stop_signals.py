@@ -41,12 +41,7 @@ class StopSignals:
     """
 
     def __init__(
-        self,
-        stop: Callable[[], object],
-        break_off: Callable[[], object],
-        clean_up: Callable[[], object],
-        *,
-        code: int,
+        self, stop: Callable[[], object], break_off: Callable[[], object], clean_up: Callable[[], object], *, code: int
     ) -> None:
         self._stop, self._break_off, self._clean_up, self._code = stop, break_off, clean_up, code
         self._read, self._write = os.pipe()

@@ -133,8 +133,7 @@ def _require_number(session: Session, name: str) -> None:
         closest = difflib.get_close_matches(name, [*known, REPLICA_LAG], 3)
         hint = f"; the closest are {', '.join(closest)}" if closest else ""
         raise UsageError(
-            f"the target has no status variable {name}",
-            fix=f"give one of SHOW GLOBAL STATUS, or {REPLICA_LAG}{hint}",
+            f"the target has no status variable {name}", fix=f"give one of SHOW GLOBAL STATUS, or {REPLICA_LAG}{hint}"
         )
     status_value(session, name, "target")
 

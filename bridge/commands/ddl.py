@@ -71,8 +71,7 @@ def release(
             known = classify(replacement, "" if settings.table_routes else entry.schema)
             if isinstance(known, Refused):
                 raise UsageError(
-                    f"the replacement cannot run: {known.reason}",
-                    fix="run it by hand, then say `bridge ddl done`",
+                    f"the replacement cannot run: {known.reason}", fix="run it by hand, then say `bridge ddl done`"
                 )
         elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, settings)):
             raise UsageError(

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.ddl.alter_actions import (
-    ColumnNames,
-    action_class,
-    alter_actions,
-    column_names,
-    split_at_commas,
-    without_if,
-)
+from bridge.ddl.alter_actions import ColumnNames, action_class, alter_actions, column_names, split_at_commas, without_if
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens

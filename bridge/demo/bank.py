@@ -37,9 +37,7 @@ LOGICAL_STEP: Final = 1 << 18
 
 _BALANCE: Final = BankColumn("balance", "bigint")
 _CHECKING: Final = TableVersion(
-    SCHEMA,
-    "checking",
-    (BankColumn("id", "bigint", key="primary"), BankColumn("owner", "varchar", "40"), _BALANCE),
+    SCHEMA, "checking", (BankColumn("id", "bigint", key="primary"), BankColumn("owner", "varchar", "40"), _BALANCE)
 )
 _NOTE: Final = BankColumn("note", "varchar", "60", nullable=True, default="none")
 _SAVINGS: Final = TableVersion(
@@ -58,9 +56,7 @@ _BROKERAGE: Final = TableVersion(
     (BankColumn("code", "varchar", "16", key="unique"), _BALANCE, BankColumn("rate", "decimal", "6,3", nullable=True)),
 )
 _PENSION: Final = TableVersion(
-    SCHEMA,
-    "pension",
-    (BankColumn("id", "bigint", key="primary"), _BALANCE, BankColumn("opened", "datetime")),
+    SCHEMA, "pension", (BankColumn("id", "bigint", key="primary"), _BALANCE, BankColumn("opened", "datetime"))
 )
 _LEDGER: Final = TableVersion(
     SCHEMA,

@@ -115,11 +115,7 @@ class End:
             self.retries_for[what.partition(",")[0]] += 1
             self.failed(work, what)
             log.warning(
-                "retrying",
-                on=self.name,
-                attempt=state.attempt_number,
-                waiting_for=self.waiting_for,
-                error=str(error),
+                "retrying", on=self.name, attempt=state.attempt_number, waiting_for=self.waiting_for, error=str(error)
             )
 
         def end(state: RetryCallState) -> None:

@@ -76,10 +76,7 @@ def _series(version: str) -> str:
     return version.rpartition(".")[0]
 
 
-_BY_SERIES: Final = {
-    "8.0": ("--mysqlx=OFF", "--tls-version="),
-    "5.7": ("--skip-ssl",),
-}
+_BY_SERIES: Final = {"8.0": ("--mysqlx=OFF", "--tls-version="), "5.7": ("--skip-ssl",)}
 _SMALL_LOG: Final = {"8.0": "--innodb-redo-log-capacity=8M", "5.7": "--innodb-log-file-size=4M"}
 """A small redo log is quick to copy; the server enlarges it when it starts."""
 

@@ -108,13 +108,7 @@ class Applier:
     """
 
     def __init__(
-        self,
-        writer: Writer,
-        order: Order,
-        counts: Counts,
-        config: ApplierConfig,
-        *,
-        cascades_are_lost: bool,
+        self, writer: Writer, order: Order, counts: Counts, config: ApplierConfig, *, cascades_are_lost: bool
     ) -> None:
         self._writer, self._transaction, self._clock = writer, config.transaction, config.clock
         self._on_bad_message, self._cascades_are_lost = config.on_bad_message, cascades_are_lost

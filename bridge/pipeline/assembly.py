@@ -239,11 +239,7 @@ class Assembly:
             return False  # the first change without a commit ts changes the order
         without = self.settings.debezium.without_boundaries
         probe = probe_boundaries(self.source, self.protocol, self.settings.decode_options(), without_boundaries=without)
-        log.info(
-            "apply_order",
-            by="partition" if probe.by_partition else "commit ts",
-            why=probe.why,
-        )
+        log.info("apply_order", by="partition" if probe.by_partition else "commit ts", why=probe.why)
         return probe.by_partition is True
 
     def _refuse_side_effects(self, end: End, *, cascades: bool) -> None:

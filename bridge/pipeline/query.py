@@ -87,14 +87,7 @@ class Reading:
     stop: threading.Event
     watch: Callable[[], None]
 
-    def run(
-        self,
-        session: StartingSession,
-        applier: Applier,
-        pending: tuple[SchemaChange, ...],
-        *,
-        once: bool,
-    ) -> bool:
+    def run(self, session: StartingSession, applier: Applier, pending: tuple[SchemaChange, ...], *, once: bool) -> bool:
         """Reads from the positions of the applier's order, until `stop`, or with `once` to the present end of the
         input.
 
@@ -114,13 +107,7 @@ class Reading:
                 self._raise_cause(error, applier, worker)
 
     def _read(
-        self,
-        session: StartingSession,
-        applier: Applier,
-        worker: ApplierThread,
-        of_query: ExitStack,
-        *,
-        once: bool,
+        self, session: StartingSession, applier: Applier, worker: ApplierThread, of_query: ExitStack, *, once: bool
     ) -> bool:
         """Reads until the end or a stop; returns whether the end was reached.
         of_query: ends what the query leaves behind."""

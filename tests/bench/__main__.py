@@ -51,8 +51,7 @@ def main(
     context: typer.Context,
     only: Annotated[list[Part] | None, typer.Option("--only", help="A part; repeatable.  [default: all]")] = None,
     protocol: Annotated[
-        list[Protocol] | None,
-        typer.Option("--protocol", help="Repeatable.  [default: canal-json and open-protocol]"),
+        list[Protocol] | None, typer.Option("--protocol", help="Repeatable.  [default: canal-json and open-protocol]")
     ] = None,
     consistency: Annotated[
         list[Consistency] | None, typer.Option("--consistency", help="Repeatable.  [default: both]")

@@ -99,11 +99,7 @@ def test_translate_that_cannot(typed: Callable[..., Ended], text: str, arguments
 
 def test_list_and_a_live_target(target: str, typed: Callable[..., Ended]) -> None:
     """What ran and what waits, with what was changed of its words; translate knows what the target was never given."""
-    changes = [
-        "CREATE DATABASE m",
-        "CREATE TABLE t (a INT, KEY e ((a + 1)))",
-        "DROP TABLE m.t",
-    ]
+    changes = ["CREATE DATABASE m", "CREATE TABLE t (a INT, KEY e ((a + 1)))", "DROP TABLE m.t"]
     events = in_one_partition([*(schema_change(10 + i, text) for i, text in enumerate(changes)), boundary(99)])
     with pytest.raises(HeldError):
         run_all(target, events, ddl=ddl_rules(hold=["drop table"]))

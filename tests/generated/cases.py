@@ -8,16 +8,7 @@ from random import Random
 from typing import Final
 
 from bridge.ddl.server_features import Flavour
-from tests.generated.dimensions import (
-    IMPOSSIBLE,
-    NONE,
-    Choice,
-    Pair,
-    draw,
-    fits,
-    further_of,
-    operations_of,
-)
+from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, further_of, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.tables import SHAPES, Equality, Table, make_table
 from tests.generated.upstream import Transaction, Upstream, written

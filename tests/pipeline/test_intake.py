@@ -323,12 +323,7 @@ def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("writers", "rate", "size"),
-    [
-        (0, 25_000, 50_000),
-        (8, 25_000, 4 * LARGE),
-        (8, 10_000, 80_000),
-        (8, 1_000, LEAST_AT_ONCE),
-    ],
+    [(0, 25_000, 50_000), (8, 25_000, 4 * LARGE), (8, 10_000, 80_000), (8, 1_000, LEAST_AT_ONCE)],
 )
 def test_a_slow_target_gets_large_steps_where_executors_write(
     monkeypatch: pytest.MonkeyPatch, writers: int, rate: int, size: int

@@ -134,10 +134,7 @@ def test_a_later_good_image_is_applied(target: str, session: Session) -> None:
 
 def test_the_last_image_that_fits_is_applied(target: str, session: Session) -> None:
     """Of several changes of a key in one transaction only those at its end go."""
-    run(
-        target,
-        [t(10, None, [1, "a", 1]), t(10, [1, "a", 1], [1, "b", 1]), t(10, [1, "b", 1], [1, "toolong", 1])],
-    )
+    run(target, [t(10, None, [1, "a", 1]), t(10, [1, "a", 1], [1, "b", 1]), t(10, [1, "b", 1], [1, "toolong", 1])])
     assert rows(session, "t") == [(1, "b", 1)]
     assert [entry[0] for entry in held(session)] == [2]
 

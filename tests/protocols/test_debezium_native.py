@@ -235,10 +235,7 @@ def test_handle_key(key: bytes | None, handle: str) -> None:
     ("sent", "whole"),
     [
         ("CREATE TABLE p (a INT)\n/*!50100 PARTITION BY HASH (`a`)\nPARTITIONS 2", " */"),
-        (
-            "CREATE TABLE p (a INT) /*!80016 ENCRYPTION='N' */ /*!50100 PARTITION BY KEY () COMMENT 'x'",
-            " */",
-        ),
+        ("CREATE TABLE p (a INT) /*!80016 ENCRYPTION='N' */ /*!50100 PARTITION BY KEY () COMMENT 'x'", " */"),
         ("CREATE TABLE p (a INT)\n/*!50100 PARTITION BY HASH (`a`) */", ""),
         ("CREATE TABLE p (a INT) COMMENT='/*!50100 x'", ""),
     ],

@@ -10,16 +10,7 @@ from bridge.protocols import DecodeError
 from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS
 from bridge.protocols.values.column_types import column_type
-from tests.support.debezium_wire import (
-    ID,
-    connect,
-    event_of,
-    named,
-    native,
-    plain,
-    raw_row,
-    ticdc,
-)
+from tests.support.debezium_wire import ID, connect, event_of, named, native, plain, raw_row, ticdc
 
 STRING = "string:double,adaptive_time_microseconds,base64"
 OPEN_STRING = "string:,,"

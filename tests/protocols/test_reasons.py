@@ -121,10 +121,7 @@ def test_cut_rows_on_request(protocol: str, message: tuple[bytes, bytes], marks:
 @pytest.mark.parametrize("cut_rows", [False, True])
 @pytest.mark.parametrize(
     ("protocol", "message"),
-    [
-        ("canal-json", (b"", canal("DELETE", ID, _tidb=CUT))),
-        ("open-protocol", open_row({"d": OPEN_ID}, ohk=True)),
-    ],
+    [("canal-json", (b"", canal("DELETE", ID, _tidb=CUT))), ("open-protocol", open_row({"d": OPEN_ID}, ohk=True))],
 )
 def test_a_delete_needs_its_key_only(protocol: str, message: tuple[bytes, bytes], cut_rows: bool) -> None:
     """A delete cut to its key says all that is needed."""

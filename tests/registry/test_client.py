@@ -72,10 +72,7 @@ def test_a_registry_is_sent_to_executors(registry: Registry) -> None:
 
 @pytest.mark.parametrize(
     ("given", "login"),
-    [
-        (("ann", "a:b"), "Basic " + b64encode(b"ann:a:b").decode()),
-        (("", "", "t0ken"), "Bearer t0ken"),
-    ],
+    [(("ann", "a:b"), "Basic " + b64encode(b"ann:a:b").decode()), (("", "", "t0ken"), "Bearer t0ken")],
 )
 def test_logging_in(registry: Registry, given: tuple[str, ...], login: str) -> None:
     """By HTTP Basic or with a bearer token."""

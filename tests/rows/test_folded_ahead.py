@@ -112,10 +112,7 @@ def test_types_are_checked_against_the_tables_as_they_are_now() -> None:
 
 @pytest.mark.parametrize(
     ("drawn", "catalog"),
-    [
-        ([(1, 1, False)], {}),
-        ([(1, 1, False)], {T: replace(table(), columns={"id": table().columns["id"]})}),
-    ],
+    [([(1, 1, False)], {}), ([(1, 1, False)], {T: replace(table(), columns={"id": table().columns["id"]})})],
     ids=["a table that was not loaded yet", "a column that the table lacks"],
 )
 def test_what_cannot_be_folded_is_left_until_it_is_due(

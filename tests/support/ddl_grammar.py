@@ -18,9 +18,7 @@ ATTRIBUTES_OF = {
         *("DEFAULT NEXT VALUE FOR b.s", "REFERENCES u (id)", "CHECK (3 > 2) NOT ENFORCED"),
         "REFERENCES `b`.`u` (`id`) ON DELETE SET NULL ON UPDATE CASCADE",
     ],
-    "mysql": [
-        *("CHECK (4 > 3) NOT ENFORCED", "/*!80016 CHECK (5 > 4) NOT ENFORCED */"),
-    ],
+    "mysql": [*("CHECK (4 > 3) NOT ENFORCED", "/*!80016 CHECK (5 > 4) NOT ENFORCED */")],
     "mariadb": [],
 }
 LAST_ATTRIBUTES = ["", "", " REFERENCES u (id)", " REFERENCES u (id) MATCH SIMPLE ON UPDATE NO ACTION"]
@@ -30,9 +28,7 @@ SPECIAL_COLUMNS = {
         *("{} BIGINT AUTO_RANDOM(5) PRIMARY KEY CLUSTERED", "{} INT KEY NONCLUSTERED", "{} VECTOR(3) NOT NULL"),
         *("{} BIGINT PRIMARY KEY /*T![clustered_index] CLUSTERED */ COMMENT 'x'", "{} VECTOR<FLOAT>"),
     ],
-    "mysql": [
-        "{} INT AS (1 + 1) STORED NOT NULL",
-    ],
+    "mysql": ["{} INT AS (1 + 1) STORED NOT NULL"],
     "mariadb": ["{} INT AS (1 + 1) STORED"],
 }
 INDEX_OPTIONS = ["", " USING BTREE", " COMMENT 'x'", " KEY_BLOCK_SIZE = 4"]
@@ -72,9 +68,7 @@ PARTITIONS = [
     " PARTITION BY RANGE (c0) (PARTITION p VALUES LESS THAN (9))",
 ]
 PARTITIONS_OF = {
-    "tidb": [
-        " PARTITION BY LIST (c0) (PARTITION p VALUES IN (9) PLACEMENT POLICY=`x`,PARTITION q VALUES IN (1, 2))",
-    ],
+    "tidb": [" PARTITION BY LIST (c0) (PARTITION p VALUES IN (9) PLACEMENT POLICY=`x`,PARTITION q VALUES IN (1, 2))"],
     "mysql": [" /*!50100 PARTITION BY LIST (c0) (PARTITION p VALUES IN (1, 2) TABLESPACE = innodb_file_per_table) */"],
     "mariadb": [],
 }
@@ -102,11 +96,7 @@ ACTIONS_OF = {
         "CONVERT TO CHARACTER SET gb18030",
     ],
     "mariadb": [
-        *(
-            "ADD COLUMN IF NOT EXISTS z INT",
-            "DROP COLUMN IF EXISTS v",
-            "DROP CONSTRAINT k",
-        ),
+        *("ADD COLUMN IF NOT EXISTS z INT", "DROP COLUMN IF EXISTS v", "DROP CONSTRAINT k"),
         *("MODIFY COLUMN IF EXISTS v BIGINT", "DROP INDEX IF EXISTS i", "ADD INDEX IF NOT EXISTS g (v)"),
         "DROP FOREIGN KEY IF EXISTS f",
     ],

@@ -107,13 +107,7 @@ class Ground:
         environment = self.clock.environment if self.clock else {}
         while not self._end.is_set():
             with running(
-                self.folder,
-                kafka,
-                self.topic,
-                target,
-                *self.more,
-                environment=environment,
-                temporary=self.disk,
+                self.folder, kafka, self.topic, target, *self.more, environment=environment, temporary=self.disk
             ) as process:
                 self.process, self.starts = process, self.starts + 1
                 while process.code is None and not self._end.wait(0.5):

@@ -142,11 +142,7 @@ class FakeWriter:
 
 
 def give(
-    applier: Applier,
-    events: pa.Table,
-    ends: Mapping[PartitionId, int] = NO_ENDS,
-    *,
-    is_cut: bool = False,
+    applier: Applier, events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False
 ) -> None:
     """Hands an applier one micro-batch of events, in the form of its order."""
     applier.take(DecodedBatch.of(events, ends, is_cut=is_cut))

@@ -111,12 +111,7 @@ def change(
 
 
 CHANGES = (
-    change(
-        0,
-        JournalState.HELD,
-        "DROP TABLE `shop`.`carts`",
-        why="the settings hold drop table (ddl.hold)",
-    ),
+    change(0, JournalState.HELD, "DROP TABLE `shop`.`carts`", why="the settings hold drop table (ddl.hold)"),
     change(
         1,
         JournalState.DONE,

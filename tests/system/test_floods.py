@@ -13,16 +13,7 @@ import pytest
 
 from bridge.demo.encode import EncodedMessage
 from bridge.local import Kafka
-from tests.support.floods import (
-    LIMIT_MIB,
-    MESSAGE_BYTES,
-    TS,
-    boundaries,
-    canal_json,
-    fill,
-    replayed,
-    schema_change,
-)
+from tests.support.floods import LIMIT_MIB, MESSAGE_BYTES, TS, boundaries, canal_json, fill, replayed, schema_change
 from tests.support.pipelines import sql
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]

@@ -40,13 +40,7 @@ def documents(count: int, size: int, boundary_every: int) -> Iterator[EncodedMes
     ("count", "size"), [(20_000, 100_000), (200, 10_000_000), (460_000, 5_000)], ids=["100 KB", "10 MB", "5 KB"]
 )
 def test_large_documents_run_in_little_memory(
-    kafka: Kafka,
-    topic: Callable[..., str],
-    target: str,
-    tmp_path: Path,
-    count: int,
-    size: int,
-    boundaries_sent: int,
+    kafka: Kafka, topic: Callable[..., str], target: str, tmp_path: Path, count: int, size: int, boundaries_sent: int
 ) -> None:
     """2 GB of documents, complete now and then or only at the end: under the default settings, within 4 GiB."""
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)", "SELECT 1")

@@ -165,8 +165,7 @@ def history(connector: Connector) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name.startswith("schemas") else pytest.mark.soak) for name in VARIANTS],
+    "name", [pytest.param(name, marks=() if name.startswith("schemas") else pytest.mark.soak) for name in VARIANTS]
 )
 def test_the_target_is_what_the_upstream_was(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str

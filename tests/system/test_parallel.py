@@ -23,11 +23,7 @@ LARGE = ("stream.writers=8", "spark.spark.master=local[8]", "stream.driver_rows=
 """Executors write, and so many that they would write steps that the driver could hold, too."""
 
 
-@pytest.mark.parametrize(
-    ("events", "settings"),
-    [(24_000, SMALL), (120_000, LARGE)],
-    ids=["small", "large"],
-)
+@pytest.mark.parametrize(("events", "settings"), [(24_000, SMALL), (120_000, LARGE)], ids=["small", "large"])
 @pytest.mark.soak
 def test_killed_in_mid_stream_it_ends_equal(
     target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, events: int, settings: Sequence[str]

@@ -80,11 +80,7 @@ def configured(
     "way", [way if way == "SASL_SSL" else pytest.param(way, marks=pytest.mark.soak) for way in WAYS]
 )
 def test_every_way_in(
-    target: str,
-    secured: tuple[SecuredKafka, Feed],
-    configured: Configured,
-    monkeypatch: pytest.MonkeyPatch,
-    way: str,
+    target: str, secured: tuple[SecuredKafka, Feed], configured: Configured, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """PLAIN without TLS, SCRAM with it, and a client's certificate; `check`, a catch-up and verify.  The user has the
     ACLs of the manual and no other."""

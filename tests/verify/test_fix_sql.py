@@ -54,10 +54,7 @@ def filled(pair: Pair, values: list[tuple[str, bytes]]) -> None:
     ]
     named = {v.rstrip(" "): b for v, b in values}
     names = [f"({literals.text(v)},{literals.binary(b)})" for v, b in named.items()]
-    execute(
-        pair.source,
-        f"USE app;INSERT INTO t VALUES {','.join(rows)}; INSERT INTO byname VALUES {','.join(names)}",
-    )
+    execute(pair.source, f"USE app;INSERT INTO t VALUES {','.join(rows)}; INSERT INTO byname VALUES {','.join(names)}")
 
 
 def fixed(pair: Pair, values: list[tuple[str, bytes]], client: list[str], *options: str) -> None:

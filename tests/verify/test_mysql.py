@@ -93,9 +93,7 @@ def test_collations_of_mysql_8(mysql_target: str, target: str, tmp_path: Path) -
     pair.damage(
         "USE app; UPDATE k SET k = 'A' WHERE v = 1; DELETE FROM k WHERE v = 9; UPDATE c SET k = 'Á' WHERE v = 3"
     )
-    assert said(pair.verify("app.*")) == {
-        *("k 'a' different k", "k ' ' missing", "c 'á' missing", "c 'Á' extra"),
-    }
+    assert said(pair.verify("app.*")) == {*("k 'a' different k", "k ' ' missing", "c 'á' missing", "c 'Á' extra")}
     pair.run_fix()
     assert said(pair.verify("app.*")) == set()
     assert execute(target, "SELECT COUNT(*) FROM app.k") == [(9,)]

@@ -24,11 +24,7 @@ from tests.support.pipelines import run_all
 from tests.support.verify_servers import execute
 
 BY_NAME = {case.name: case for case in CASES_OF_REPORTS}
-LEFT_OUT = {
-    "debezium_3.3.0_defaults",
-    "f9_debezium_361_partitioned",
-    "c49_truncate_dbz_noext",
-}
+LEFT_OUT = {"debezium_3.3.0_defaults", "f9_debezium_361_partitioned", "c49_truncate_dbz_noext"}
 """The messages of the first two lack what the sender left out; the order of the third one's is found by a probe, which
 these tests do without."""
 

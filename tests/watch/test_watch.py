@@ -84,9 +84,7 @@ def test_manual_and_metrics_name_the_same(watch: Watch) -> None:
 def test_nobody_names_a_metric_that_is_not_there() -> None:
     """Neither the dashboard nor a rule; and each metric of the bridge but three is on the dashboard or in a rule."""
     used: set[str] = set()
-    files = [
-        *(path for path in (ROOT / "conf" / "deploy").glob("**/*") if path.suffix in {".json", ".yml", ".yaml"}),
-    ]
+    files = [*(path for path in (ROOT / "conf" / "deploy").glob("**/*") if path.suffix in {".json", ".yml", ".yaml"})]
     for path in files:
         named = set(
             re.findall(r"\bbridge_\w+_(?:total|seconds|bytes|rows|info|behind)\b|\bbridge_ready\b", path.read_text())

@@ -66,22 +66,14 @@ def list_(
 
 @command(app, "approve", example="bridge ddl approve 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
 @takes_settings("change", *TARGET)
-def approve(
-    settings: Settings,
-    change: ChangeArgument,
-    as_json: JsonFlag = False,
-) -> None:
+def approve(settings: Settings, change: ChangeArgument, as_json: JsonFlag = False) -> None:
     """Lets a held schema change run.  One that the target refused is tried again at the next start."""
     _release(settings, change, "APPROVED", as_json=as_json)
 
 
 @command(app, "skip", example="bridge ddl skip 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
 @takes_settings("change", *TARGET)
-def skip(
-    settings: Settings,
-    change: ChangeArgument,
-    as_json: JsonFlag = False,
-) -> None:
+def skip(settings: Settings, change: ChangeArgument, as_json: JsonFlag = False) -> None:
     """Leaves a held or refused schema change out; replication continues with what follows it."""
     _release(settings, change, "SKIPPED", as_json=as_json)
 
@@ -116,8 +108,7 @@ def replace(
     settings: Settings,
     change: ChangeArgument,
     statement: Annotated[
-        str,
-        typer.Argument(metavar="STATEMENT", help="The statement, in the target's SQL; - reads it from stdin."),
+        str, typer.Argument(metavar="STATEMENT", help="The statement, in the target's SQL; - reads it from stdin.")
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -135,12 +126,7 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
     from bridge.mysql.state.ddl_journal import JournalState
 
     entry = ddl.release(
-        target_of(settings),
-        progress_of(settings),
-        change,
-        JournalState[state],
-        replacement,
-        settings=settings,
+        target_of(settings), progress_of(settings), change, JournalState[state], replacement, settings=settings
     )
     if as_json:
         console.print_json({**entry.document(), "replacement": replacement})

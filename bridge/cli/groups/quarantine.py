@@ -72,12 +72,7 @@ def show_entry(
 
 @command(app, "retry", example="bridge quarantine retry --all --config bridge.toml", exits=_UNKNOWN)
 @takes_settings("ids", "everything", *TARGET, "upstream", "protocol", "registry", *DECODING)
-def retry(
-    settings: Settings,
-    ids: IdsArgument = None,
-    everything: AllFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
+def retry(settings: Settings, ids: IdsArgument = None, everything: AllFlag = False, as_json: JsonFlag = False) -> None:
     """Applies entries whose rows are still as they were before the change (for an insert: absent), and tells why others
     were left."""
     _print_outcomes(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
@@ -113,10 +108,7 @@ def _quarantine(settings: Settings) -> Quarantine:
 
 def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
     if bool(ids) == everything:
-        raise UsageError(
-            "give either ids of entries or --all",
-            fix="`bridge quarantine list` shows the entries",
-        )
+        raise UsageError("give either ids of entries or --all", fix="`bridge quarantine list` shows the entries")
     return ids or None
 
 

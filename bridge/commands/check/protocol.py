@@ -277,9 +277,5 @@ def _judge_order(probe: BoundaryProbe, *, is_binlog: bool) -> Finding:
             fix,
         )
     if probe.by_partition is None:
-        return warn(
-            "order",
-            f"{probe.why}: nothing is applied before the first boundary comes",
-            fix,
-        )
+        return warn("order", f"{probe.why}: nothing is applied before the first boundary comes", fix)
     return ok("order", f"{probe.why}: transactions are applied whole, in commit order, exactly once")

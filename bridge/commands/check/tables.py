@@ -63,9 +63,7 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
         tables = load_tables(session, names)
         effects = find_side_effects(session, cascades=found.is_mysql_born)
         return TableFacts(
-            tables,
-            [effect for effect in effects if routes.accepts_target(*effect.table)],
-            _is_known(session, settings),
+            tables, [effect for effect in effects if routes.accepts_target(*effect.table)], _is_known(session, settings)
         )
     finally:
         session.close()

@@ -9,15 +9,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import (
-    Edit,
-    Omission,
-    Site,
-    option_scopes,
-    remove,
-    take_out,
-    without_options,
-)
+from bridge.ddl.rule import Edit, Omission, Site, option_scopes, remove, take_out, without_options
 from bridge.ddl.server_features import Feature
 
 _OF_TABLES: Final = {

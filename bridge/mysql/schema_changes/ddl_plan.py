@@ -243,13 +243,7 @@ class Planner:
         log_outcome(change, rewritten, outcome)
 
     def hold(
-        self,
-        session: Session,
-        change: SchemaChange,
-        reason: str,
-        rewritten: Rewritten | None,
-        *,
-        fingerprint: str = "",
+        self, session: Session, change: SchemaChange, reason: str, rewritten: Rewritten | None, *, fingerprint: str = ""
     ) -> HeldError:
         classes = StatementToRun(rewritten).classes if rewritten else ""
         self._journal.record(
@@ -293,9 +287,7 @@ def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
     is_unclear = isinstance(classify(change.text, change.schema), Unclear)
     ways = "replace (with the databases of all names), skip or done" if is_unclear else "approve, skip, replace or done"
     return HeldError(
-        f"a schema change is held: {entry.outcome}",
-        where=where_of(change),
-        fix=f"bridge ddl {ways} {entry.id}",
+        f"a schema change is held: {entry.outcome}", where=where_of(change), fix=f"bridge ddl {ways} {entry.id}"
     )
 
 

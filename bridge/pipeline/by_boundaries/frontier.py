@@ -39,11 +39,7 @@ class Frontier:
     partitions: each with its boundary so far; none is waited for where that is UNUSED.
     """
 
-    def __init__(
-        self,
-        partitions: Iterable[tuple[PartitionId, int]],
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, partitions: Iterable[tuple[PartitionId, int]], clock: Callable[[], float]) -> None:
         now, boundaries = clock(), dict(partitions)
         self._clock = clock
         self._unused = frozenset(where for where, ts in boundaries.items() if ts == UNUSED)

@@ -130,13 +130,7 @@ class BoundaryOrder:
     by_partition: ClassVar[bool] = False
     takes_rows: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        progress: Progress,
-        starts: Starts,
-        config: ApplierConfig,
-        counts: Counts,
-    ) -> None:
+    def __init__(self, progress: Progress, starts: Starts, config: ApplierConfig, counts: Counts) -> None:
         self._frontier = Frontier(((where, start.boundary) for where, start in starts.items()), config.clock)
         self._backlog, self._tables, self._counts = Backlog(starts), config.tables, counts
         self._until, self._boundary_seconds, self._clock = config.until, config.boundary_seconds, config.clock

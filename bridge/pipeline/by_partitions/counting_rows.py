@@ -105,11 +105,7 @@ class CountingRows:
             )
 
     def among(
-        self,
-        merged: Merged,
-        rows: RowsOf,
-        copies: Mapping[PartitionId, Bools],
-        began_anew: Sequence[tuple[int, int]],
+        self, merged: Merged, rows: RowsOf, copies: Mapping[PartitionId, Bools], began_anew: Sequence[tuple[int, int]]
     ) -> Counted:
         """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
         and what came too late, behind rows of other partitions.

@@ -63,10 +63,7 @@ class Merged:
 
 
 def merge(
-    waiting: Sequence[tuple[PartitionId, Rows]],
-    first: int,
-    most: Amount,
-    began_anew: Sequence[tuple[int, int]] = (),
+    waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount, began_anew: Sequence[tuple[int, int]] = ()
 ) -> Merged:
     """Merges row changes by their places in one binlog, else by event time; each partition keeps its order.
 

@@ -56,12 +56,7 @@ class PartitionOrder:
     """A bad message stops only its own partition."""
 
     def __init__(
-        self,
-        progress: Progress,
-        starts: Starts,
-        changes_between: ChangesBetween,
-        config: ApplierConfig,
-        counts: Counts,
+        self, progress: Progress, starts: Starts, changes_between: ChangesBetween, config: ApplierConfig, counts: Counts
     ) -> None:
         self._backlog = PartitionBacklog(progress, starts, RepeatedRows(changes_between, config.routes), config)
         self._changes_between, self._counts, self._tables = changes_between, counts, config.tables

@@ -92,11 +92,7 @@ class PartitionBacklog:
     """
 
     def __init__(
-        self,
-        progress: Progress,
-        positions: Starts,
-        repeated_rows: RepeatedRows,
-        config: ApplierConfig,
+        self, progress: Progress, positions: Starts, repeated_rows: RepeatedRows, config: ApplierConfig
     ) -> None:
         self.positions, applied_ts, now = positions, progress.applied_ts, config.clock()
         self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}

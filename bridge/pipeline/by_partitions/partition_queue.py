@@ -17,15 +17,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.moments import (
-    Moment,
-    Places,
-    coordinates_of,
-    is_of_snapshot,
-    names_of,
-    new_beginning,
-    newest_places,
-)
+from bridge.rows.moments import Moment, Places, coordinates_of, is_of_snapshot, names_of, new_beginning, newest_places
 from bridge.rows.order_and_slices import TableChunk
 from bridge.spark.kept_rows.places import spilled
 

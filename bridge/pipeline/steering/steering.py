@@ -30,11 +30,7 @@ class Steering:
     """
 
     def __init__(
-        self,
-        target: Target,
-        controls: ControlTable,
-        load: LoadWatch,
-        tell: Callable[[Mapping[str, Any]], object],
+        self, target: Target, controls: ControlTable, load: LoadWatch, tell: Callable[[Mapping[str, Any]], object]
     ) -> None:
         self._session, self._controls, self._load, self._tell = KeptSession(target), controls, load, tell
         self._told: Controls | None = None

@@ -105,10 +105,5 @@ class Counts:
             if why is None:
                 continue
             if name not in self.left_out:
-                log.warning(
-                    "rows_left_out",
-                    table=str(name),
-                    why=why,
-                    position=str(position),
-                )
+                log.warning("rows_left_out", table=str(name), why=why, position=str(position))
             self.left_out[name] += rows

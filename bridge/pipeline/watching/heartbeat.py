@@ -38,12 +38,7 @@ class Heartbeat:
     """
 
     def __init__(
-        self,
-        target: Target,
-        ownership: Ownership,
-        writer: Writer,
-        on_status: Callable[[Status], None],
-        seconds: float,
+        self, target: Target, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
     ) -> None:
         self._ownership, self._writer = ownership, writer
         self._on_status, self._seconds = on_status, seconds

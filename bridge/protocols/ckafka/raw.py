@@ -13,15 +13,7 @@ from typing import Final
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
-from bridge.protocols.values.column_types import (
-    BINARY_WORDS,
-    ColumnType,
-    Form,
-    Lost,
-    RawConverter,
-    enum_names,
-    of_text,
-)
+from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, enum_names, of_text
 from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
 from bridge.protocols.values.usual_values import Usual

@@ -9,16 +9,7 @@ from bridge.events import Kind
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message, is_of_canal
 from bridge.protocols.decoder import Contents, DecodeError, DecodeOptions
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
-from bridge.protocols.fast.lessons import (
-    Hole,
-    Lesson,
-    Members,
-    Mixed,
-    OldRow,
-    PlaceHole,
-    parts_of_place,
-    value_holes,
-)
+from bridge.protocols.fast.lessons import Hole, Lesson, Members, Mixed, OldRow, PlaceHole, parts_of_place, value_holes
 from bridge.protocols.fast.texts import Texts
 from bridge.protocols.values.event_time import parts_of_set
 

@@ -156,10 +156,7 @@ def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Ch
 
 
 def shapes_typed(
-    shapes: Sequence[tuple[Table, str]],
-    shape_of: Longs,
-    changes: pa.Table,
-    checked: CheckedTypes,
+    shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table, checked: CheckedTypes
 ) -> pa.Table:
     """Does what `typed` does for row changes of known shapes, all together.
 

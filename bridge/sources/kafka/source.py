@@ -20,16 +20,7 @@ from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
-from bridge.sources.source import (
-    Extent,
-    Guard,
-    KeyAndValue,
-    Message,
-    MicroBatch,
-    Pacing,
-    TopicNow,
-    within_sample_bytes,
-)
+from bridge.sources.source import Extent, Guard, KeyAndValue, Message, MicroBatch, Pacing, TopicNow, within_sample_bytes
 
 _ENDS_SECONDS = 10.0
 _MESSAGES_PER_READ = 1000

@@ -11,13 +11,7 @@ from bridge.mysql.table_definition import ColumnInfo
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query, readable, row_hash, token
 from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyPart, KeyValues, any_of, between, boundary_query
-from bridge.verify.compare.row_diff import (
-    ComparedColumns,
-    Difference,
-    as_multisets,
-    by_key,
-    without_moved,
-)
+from bridge.verify.compare.row_diff import ComparedColumns, Difference, as_multisets, by_key, without_moved
 from bridge.verify.snapshot_reader import SnapshotReader, Throttle
 
 if TYPE_CHECKING:

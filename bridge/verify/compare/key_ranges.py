@@ -68,12 +68,7 @@ class RangeWalk:
     on_chunk: is called with the tally after each range, by one worker at a time.
     """
 
-    def __init__(
-        self,
-        tally: Tally,
-        size: ChunkSize,
-        on_chunk: Callable[[Tally], None],
-    ) -> None:
+    def __init__(self, tally: Tally, size: ChunkSize, on_chunk: Callable[[Tally], None]) -> None:
         self.tally = tally
         self._size, self._on_chunk = size, on_chunk
         self._changed = Condition()

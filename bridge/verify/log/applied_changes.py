@@ -9,13 +9,7 @@ from typing import Final
 from bridge.ddl.by_table.routing import target_statement
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.filters.routes import Routes
-from bridge.model import (
-    PartitionId,
-    PartitionStart,
-    SchemaChange,
-    goes_by_partition,
-    goes_by_transactions,
-)
+from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition, goes_by_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress

@@ -35,11 +35,7 @@ STATE: Final = "bridge state"
 COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
 """Topic, partition and offset of the last change."""
-_META: Final = (
-    (STATE, "TINYINT NOT NULL"),
-    (COMMIT_TS, "BIGINT NOT NULL"),
-    (PLACE, "BLOB NOT NULL"),
-)
+_META: Final = ((STATE, "TINYINT NOT NULL"), (COMMIT_TS, "BIGINT NOT NULL"), (PLACE, "BLOB NOT NULL"))
 ROW, UNSURE, GONE = 0, 1, 2
 """What STATE tells of a key: its row is there; its last message holds only a part of it, or several keys of the log are
 one to the target; or it is gone."""

@@ -146,11 +146,7 @@ class LoadedComparison:
         table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
-                table.shape,
-                *table.sides(reader),
-                pool=pool,
-                throttle=self.throttle,
-                seconds=self.options.chunk_seconds,
+                table.shape, *table.sides(reader), pool=pool, throttle=self.throttle, seconds=self.options.chunk_seconds
             )
             tally = comparison.run(Tally())
         self.listener.done(table.name, tally.rows)

@@ -259,10 +259,7 @@ class LogVerification:
             for place, numbers in enumerate(ranges_of(cuts[table.number]))
         ]
         self._listener.stage("recomputing the last state of every key, and comparing hashes")
-        comparison = HashComparison(
-            self._throttle(),
-            lambda one, rows: self._listener.done(one.table.name, rows),
-        )
+        comparison = HashComparison(self._throttle(), lambda one, rows: self._listener.done(one.table.name, rows))
         readers = [self._reader(session) for session in sessions]
         comparison.compare(ranges, readers, recomputed, partial(fingerprints, cuts))
         return ranges

@@ -84,11 +84,7 @@ def compare_schemas(
 
 
 def _column_differences(
-    source: ColumnInfo,
-    target: ColumnInfo,
-    collations: Collection[str],
-    becomes: Callable[[str], str],
-    notes: list[str],
+    source: ColumnInfo, target: ColumnInfo, collations: Collection[str], becomes: Callable[[str], str], notes: list[str]
 ) -> Iterator[str]:
     if plain_type(source) != plain_type(target):
         yield f"column {target.name} is {target.type} instead of {source.type}"

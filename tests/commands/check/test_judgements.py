@@ -139,13 +139,7 @@ def test_boundaries(
 
 
 @pytest.mark.parametrize(
-    ("allowed", "failing"),
-    [
-        ({"DESCRIBE"}, ["kafka-rights"]),
-        ({"READ", "DESCRIBE"}, []),
-        ({"ALL"}, []),
-        (set(), []),
-    ],
+    ("allowed", "failing"), [({"DESCRIBE"}, ["kafka-rights"]), ({"READ", "DESCRIBE"}, []), ({"ALL"}, []), (set(), [])]
 )
 def test_rights_in_kafka(allowed: set[str], failing: list[str]) -> None:
     """The ACL that is missing is named; a broker that does not tell is believed."""

@@ -110,12 +110,7 @@ BYTES = (
 )
 DOCUMENTS = ("{}", "[]", '{"a": "it\'s \\"fine\\"\\n"}', "null", '"é"', '{"a": 1.0, "b": [true, "\\u0000"]}', '{"a": ')
 NAMES_TOGETHER = ("a,b", "b,a", "x,it's", "a,a", "a,z", "12,1", ",b", "中,a", "-1", "²", "٢", "c1", "C1", "é", "it's")
-LITERALS = (
-    "NULL",
-    *NUMBERS,
-    *map(literals.text, (*TEXTS, *DOCUMENTS, *NAMES_TOGETHER)),
-    *map(literals.binary, BYTES),
-)
+LITERALS = ("NULL", *NUMBERS, *map(literals.text, (*TEXTS, *DOCUMENTS, *NAMES_TOGETHER)), *map(literals.binary, BYTES))
 
 
 @pytest.fixture(params=["target", *(pytest.param(name, marks=pytest.mark.soak) for name in list(SERVERS)[1:])])

@@ -102,11 +102,7 @@ def test_every_name_of_a_type(server: str, tmp_path: Path, request: pytest.Fixtu
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize(
     ("charset", "one", "other", "shown"),
-    [
-        ("latin1", "a", "b", "a"),
-        ("utf16", "\0a", "\0b", "a"),
-        ("binary", "ä", "é", b"\xc3\xa4"),
-    ],
+    [("latin1", "a", "b", "a"), ("utf16", "\0a", "\0b", "a"), ("binary", "ä", "é", b"\xc3\xa4")],
 )
 def test_keys_in_other_character_sets(
     server: str, charset: str, one: str, other: str, shown: Any, request: pytest.FixtureRequest

@@ -90,8 +90,7 @@ def test_rows_of_a_key_that_the_upstream_may_have(target: str, session: Session,
 
 
 @pytest.mark.parametrize(
-    ("statement", "may_drop"),
-    [("ALTER TABLE t FOO BAR, DROP PRIMARY KEY", True), ("ALTER TABLE t FOO BAR", False)],
+    ("statement", "may_drop"), [("ALTER TABLE t FOO BAR, DROP PRIMARY KEY", True), ("ALTER TABLE t FOO BAR", False)]
 )
 def test_a_drop_that_is_not_understood(target: str, session: Session, statement: str, may_drop: bool) -> None:
     """It is not skipped, whatever it drops."""

@@ -61,9 +61,7 @@ NOT_SENT = {
 MISSING = {"app.gtt"}
 """A global temporary table: no other server has one, and none of its rows is ever sent."""
 
-OTHERWISE = [
-    "app.gtt is missing",
-]
+OTHERWISE = ["app.gtt is missing"]
 
 EXPRESSION_KEY, EXPRESSION_DEFAULT = "`expr_idx`", "uuid"
 """What changes no row, and not every server has: an index on an expression (not MariaDB, nor MySQL 5.7), an expression

@@ -63,10 +63,7 @@ def test_defaults_take_the_upstream_moment(target: str, session: Session) -> Non
     statements do not."""
     session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     session.execute("INSERT INTO t VALUES (1)")
-    events = [
-        schema_change(TS, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP"),
-        boundary(TS + 1),
-    ]
+    events = [schema_change(TS, "ALTER TABLE t ADD COLUMN c DATETIME DEFAULT CURRENT_TIMESTAMP"), boundary(TS + 1)]
     rules = ddl_rules(source="mysql-8", timezone="+08:00")
     with opened(target, [("cdc", 0)], ddl=rules) as pipeline:
         pipeline.take(in_one_partition(events))

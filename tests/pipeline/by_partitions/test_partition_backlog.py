@@ -264,12 +264,7 @@ BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
     ("one that comes again at once, too", "ALTER TABLE t DROP a, ADD a INT", [wide(60_000, "a")], 0),
     ("with one that comes: behind, though in its second", ADD, [wide(9000, "b")], 0),
     ("and before such a row: before, though written later", ADD, [wide(60_000), wide(60_001), wide(60_001, "b")], 2),
-    (
-        "other tables between them go by time",
-        ADD,
-        [wide(60_000), wide(60_001, table="u"), wide(60_001, "b")],
-        1,
-    ),
+    ("other tables between them go by time", ADD, [wide(60_000), wide(60_001, table="u"), wide(60_001, "b")], 1),
     ("without such a row by time", ADD, [wide(9000), wide(60_000)], 1),
     ("a TRUNCATE tells nothing", "TRUNCATE TABLE t", [wide(60_000, "a")], 0),
 ]

@@ -86,10 +86,7 @@ def verified(target: str, *kinds: str, fixes: Path | None = None, by_partition: 
 def by_time(events: pa.Table) -> pa.Table:
     """The events of a format without commit ts and boundaries."""
     events = events.filter(pc.not_equal(events["kind"], int(Kind.BOUNDARY)))
-    made = {
-        "commit_ts": pc.multiply(events["commit_ts"], UNIT),
-        "by_time": pa.array([True] * events.num_rows),
-    }
+    made = {"commit_ts": pc.multiply(events["commit_ts"], UNIT), "by_time": pa.array([True] * events.num_rows)}
     for name, values in made.items():
         at = events.schema.get_field_index(name)
         events = events.set_column(at, events.schema.field(at), values)
