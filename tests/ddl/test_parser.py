@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
+from pymysql.err import MySQLError
 
+from bridge.ddl.alter_actions import ColumnNames
 from bridge.ddl.classes import StatementKind as C
+from bridge.ddl.clauses import column_names_in
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.rewrite import Rewritten, rewrite
+from bridge.ddl.rule import Site, UnsupportedError
 from bridge.events import Kind
 from bridge.model import TableName
-from tests.support.pipelines import decoded
+from bridge.mysql.connection.session import Session
+from bridge.mysql.probe import probe
+from bridge.mysql.server_errors import error_code
+from tests.support.ddl_grammar import Grammar
+from tests.support.ddl_words import ALL, on
+from tests.support.pipelines import admin, decoded
 
 T, U = TableName("app", "t"), TableName("app", "u")
 
@@ -236,3 +247,112 @@ def test_genuine_messages(golden: Path) -> None:
         named = TableName(change["schema"], change["table"])
         is_swap = change["text"] == "RENAME TABLE `app`.`ra` TO `app`.`rtmp`;"  # TiCDC names the last of three renames
         assert is_swap or named in classified.tables or classified.database == named.schema, change["text"]
+
+
+CASES = [
+    ("ALTER TABLE t ADD COLUMN a INT", {}, set()),
+    ("ALTER TABLE t DROP COLUMN a", {}, {"a"}),
+    ("ALTER TABLE `s`.`t` DROP A, DROP COLUMN IF EXISTS `b`", {}, {"a", "b"}),
+    ("ALTER TABLE t DROP INDEX a, DROP PRIMARY KEY, DROP FOREIGN KEY f, DROP CHECK d", {}, set()),
+    ("ALTER TABLE t DROP `index`", {}, {"index"}),
+    ("ALTER TABLE t RENAME COLUMN A TO b", {"a": "b"}, set()),
+    ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a", {"a": "b", "b": "a"}, set()),
+    ("ALTER TABLE t RENAME COLUMN IF EXISTS a TO b, DROP c", {"a": "b"}, {"c"}),
+    ("ALTER TABLE t /*T! SHARD_ROW_ID_BITS = 4 */, DROP a, /*T![ttl] REMOVE TTL */, DROP b", {}, {"a", "b"}),
+    ("ALTER TABLE t RENAME INDEX a TO b", {}, set()),
+    ("ALTER TABLE t RENAME TO u", {}, set()),
+    ("ALTER TABLE t CHANGE a b DECIMAL(10,2) NOT NULL", {"a": "b"}, set()),
+    ("ALTER TABLE t CHANGE COLUMN a A BIGINT", {}, set()),
+    ("ALTER TABLE t MODIFY COLUMN a ENUM('x,y','z') AFTER b, MODIFY c INT", {}, set()),
+    ("ALTER TABLE t ADD (a INT, b DECIMAL(5,2)), DROP c", {}, {"c"}),
+    ("ALTER TABLE t DROP PARTITION p0, p1", {}, set()),
+    ("ALTER TABLE t /* DROP COLUMN a */ COMMENT = 'x, DROP COLUMN a'", {}, set()),
+]  # fmt: skip
+
+
+def names_in(statement: str) -> ColumnNames:
+    """The names of a statement."""
+    classified = classify(statement, "s")
+    assert isinstance(classified, Classified)
+    return column_names_in(statement, classified)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case[0] for case in CASES])
+def test_columns_that_are_renamed_or_dropped(case: tuple[str, dict[str, str], set[str]]) -> None:
+    """Whatever else the statement does."""
+    statement, renamed, dropped = case
+    found = names_in(statement)
+    assert (dict(found.renamed), found.dropped) == (renamed, dropped)
+
+
+@pytest.mark.parametrize(
+    ("change", "gone", "come"),
+    [
+        ("ADD COLUMN a INT, ADD b INT FIRST, ADD COLUMN IF NOT EXISTS C INT", set(), {"a", "b", "c"}),
+        ("ADD COLUMN (a INT, b DECIMAL(5,2) NOT NULL)", set(), {"a", "b"}),
+        ("ADD INDEX (a), ADD CONSTRAINT c CHECK (a > 0), ADD PARTITION (PARTITION p VALUES IN (1))", set(), set()),
+        ("DROP a, DROP COLUMN b", {"a", "b"}, set()),
+        ("DROP a, ADD a BIGINT", set(), {"a"}),
+        ("RENAME COLUMN a TO b, CHANGE c d INT, CHANGE e e INT", {"a", "c"}, {"b", "d"}),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", set(), {"a", "b"}),
+    ],
+)  # fmt: skip
+def test_names_that_come_and_go(change: str, gone: set[str], come: set[str]) -> None:
+    """By which a row shows on which side of the statement it is."""
+    found = names_in(f"ALTER TABLE t {change}")
+    assert (found.gone, found.given) == (gone, come)
+
+
+SEEDS = [pytest.param(range(100), id="some"), pytest.param(range(1000, 8000), id="many", marks=pytest.mark.soak)]
+SYNTAX_ERRORS = {1064, 1149, 1911, 1912, 3776}
+"""No SQL; an option or its value that nobody knows."""
+
+
+@cache
+def statements(seeds: range) -> list[str]:
+    return sorted({Grammar(seed).statement() for seed in seeds})
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+@pytest.mark.parametrize("flavour", ALL)
+def test_a_second_pass_changes_nothing(flavour: str, seeds: range) -> None:
+    """What a flavour is sent, it would be sent again as it is; nothing is refused."""
+    held, said_again = set(), []
+    for statement in statements(seeds):
+        try:
+            found = on(flavour, statement)
+        except UnsupportedError as error:
+            held.add(str(error)[:40])
+            continue
+        assert isinstance(found, Rewritten), (statement, found)
+        again = found if found.text is None else on(flavour, found.text)
+        if not isinstance(again, Rewritten) or again.text != found.text:
+            said_again.append((statement, found.text, again))
+    assert said_again == []
+    assert len(held) <= 7
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_servers_can_read_it(url: str, seeds: range) -> None:
+    """No server is sent what it cannot read."""
+    with admin(url) as session:
+        session.execute("CREATE DATABASE app")
+        session.execute("USE app")
+        site = Site(probe(session))
+        unread = [statement for statement in statements(seeds) if not _is_read(session, site, statement)]
+        assert unread == []
+
+
+def _is_read(session: Session, site: Site, statement: str) -> bool:
+    """Whether the server understands what it is sent; one that is held is sent nothing."""
+    try:
+        found = rewrite(statement, "app", site)
+    except UnsupportedError:
+        return True
+    assert isinstance(found, Rewritten), statement
+    try:
+        session.execute("SET @text = %s", (found.text or "DO 0",))
+        session.execute("PREPARE p FROM @text")
+    except MySQLError as error:
+        return error_code(error) not in SYNTAX_ERRORS
+    return True

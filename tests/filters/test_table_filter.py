@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from pymysql.err import MySQLError
 
 from bridge.errors import UsageError
-from bridge.filters.table_filter import TableFilter
+from bridge.filters.table_filter import (
+    DEFAULT_SCHEMA,
+    SYSTEM_SCHEMAS,
+    GoRegexpError,
+    ReservedSchemas,
+    TableFilter,
+    compiled,
+)
+from bridge.local import MariaDB
+from bridge.quoting import quote_name
+from tests.support.pipelines import sql
 
 WANTED = [
     ([], "any.thing"),
@@ -207,3 +220,112 @@ def test_rules_that_match_nothing() -> None:
 def test_database_level_changes(rules: list[str], schema: str, accepted: bool) -> None:
     """A change of a database is wanted when any of its tables may be."""
     assert TableFilter(tuple(rules)).accepts_schema(schema) == accepted
+
+
+MATCHES = [
+    *((r"^db\d+$", "db12"), (r"^db\d{2,}$", "db12"), ("b", "db01"), ("^DB$", "db"), ("^é$", "É"), (r"\.", "a.b")),
+    *((r"^\x41\x{e9}$", "aé"), (r"^\Qa.b*\E+$", "a.b**"), ("^[[:alpha:]]+$", "ab"), ("^[^[:digit:]x]$", "y")),
+    *(
+        (r"^[\D5]$", "5"),
+        (r"^[^\D5]$", "6"),
+        ("^[]a]+$", "]a"),
+        ("^[a-]+$", "a-"),
+        ("^[a&&b]+$", "&"),
+        ("^[[a]+$", "[a"),
+    ),
+    *(("^a{,2}$", "a{,2}"), ("^a{01}$", "a{01}"), ("^a{2}$", "aa"), ("^a{0,2}?$", "aa"), ("^a|b$", "xb"), ("^}$", "}")),
+    *(("(?i)^A|B$", "b"), ("(?m)^a$", "x\na"), ("^(?s:.)$", "\n"), ("(?U)^a+$", "aa"), ("^(?P<n>a)(?<m>b)$", "ab")),
+    *((r"\bé", "aé"), (r"\Aab\z", "ab"), ("^(?i-s:A)$", "a"), ("^((?i)a|B)$", "b"), (r"^\w+$", "a_1"), ("^$", "")),
+    *((r"^\pL$", "é"), (r"^\P{Greek}$", "a"), ("^a(?i)B$", "ab"), (r"^\07$", "\a"), ("^*", "")),
+]
+NO_MATCHES = [
+    *((r"^db\d$", "db\u0661"), ("^db$", "db\n"), (r"^\w$", "é"), (r"^\s$", "\u00a0"), ("^a{,2}$", "aa"), (".", "\n")),
+    *((r"^[^\D5]$", "5"), ("^[^a]$", "a"), (r"\Bb", "b"), ("(?-i)A", "a"), ("^[[:^alpha:]]$", "a"), (r"a\z", "a\n")),
+]
+REFUSED_AS_BY_GO = [
+    *("(?=a)", "(?!a)", "(?<=a)", "(?<!a)", "(?>a)", "(?#a)", r"(a)\1", "a++", "a*+", "a**", "a{1}{2}", "a{1001}"),
+    *("a{2,1}", r"\Z", r"\e", r"\é", "[a-", "[]", "[z-a]", r"[a-\d]", "[[:odd:]]", "(a", "a)", "*a", "(?", "a|*"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "name"), MATCHES)
+def test_matches(pattern: str, name: str) -> None:
+    """Anywhere in the name, without regard to case; without a warning of Python's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compiled(pattern).search(name.lower())
+
+
+@pytest.mark.parametrize(("pattern", "name"), NO_MATCHES)
+def test_does_not_match(pattern: str, name: str) -> None:
+    r"""Classes are ASCII, `$` is the end of the name, and a repetition is one only as Go writes it."""
+    assert not compiled(pattern).search(name.lower())
+
+
+@pytest.mark.parametrize("pattern", REFUSED_AS_BY_GO)
+def test_refused(pattern: str) -> None:
+    """What is none in Go: nothing is read as something else."""
+    with pytest.raises(GoRegexpError):
+        compiled(pattern)
+
+
+SPELLINGS = [
+    *(
+        "_bridge",
+        "_BRIDGE",
+        "_Bridge",
+        "_br\u0130dge",
+        "_bridge ",
+        " _bridge",
+        "\u3000_bridge",
+        "`_bridge`",
+        "_bridge\t",
+    ),
+    *("#mysql50#_bridge", "#MySQL50#_bridge", "#mysql50##mysql50#_bridge"),
+]
+OTHERS = [
+    "bridge",
+    "_bridge2",
+    "my_bridge",
+    "_bridg\u00e9",
+    "_bridge.",
+    "mysql_",
+    "sysbench",
+    "tidb_cdc",
+    "",
+    "mysql50",
+]
+
+
+@pytest.mark.parametrize("schema", SPELLINGS)
+def test_the_bridges_own(schema: str) -> None:
+    """Its usual name counts also where another is set: the target may be another pipeline's too."""
+    assert ReservedSchemas().why(schema)
+    assert ReservedSchemas("_second").why(schema)
+    assert ReservedSchemas("Br\u00fccke").why(schema.replace("_bridge", "BR\u00dcCKE"))
+
+
+@pytest.mark.parametrize("schema", sorted(SYSTEM_SCHEMAS))
+def test_the_servers_own(schema: str) -> None:
+    """Those that TiDB's tools leave out, too."""
+    assert all(ReservedSchemas().why(spelt) for spelt in (schema, schema.upper(), f"`{schema}` ", f"#mysql50#{schema}"))
+
+
+@pytest.mark.parametrize("schema", OTHERS)
+def test_databases_like_any_other(schema: str) -> None:
+    """What only looks like one of them is replicated."""
+    assert not ReservedSchemas().why(schema)
+
+
+@pytest.mark.server
+def test_what_a_server_takes_for_it_is_one() -> None:
+    """No spelling by which a server finds the database is missing; this one keeps names in lower case."""
+    found = set()
+    with MariaDB(options=["--lower-case-table-names=1"]) as server:
+        sql(server.url, f"CREATE DATABASE {DEFAULT_SCHEMA}", "CREATE TABLE _bridge.progress (a INT)")
+        for schema in (*SPELLINGS, *OTHERS):
+            with suppress(MySQLError):
+                sql(server.url, f"SELECT * FROM {quote_name(schema, 'progress')}")
+                found.add(schema)
+    assert {"_bridge", "_BRIDGE", "_br\u0130dge", "#mysql50#_bridge"} <= found
+    assert found <= set(SPELLINGS)

@@ -10,9 +10,12 @@ import lz4.frame
 import orjson
 import pytest
 from cramjam import snappy
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.events import NO_KEY, Event, Kind
-from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols import DecodeError, DecodeOptions, decode_message, make_decoder
+from bridge.protocols.open_protocol.types import unescaped
 from bridge.protocols.values.untyped import split_forms
 from tests.support.wire import (
     ROW_KEY,
@@ -20,6 +23,7 @@ from tests.support.wire import (
     compact,
     decode,
     frame,
+    go_quoted,
     names_of,
     open_event,
     open_key,
@@ -337,3 +341,43 @@ def test_timestamp_needs_a_zone() -> None:
     assert split(open_event(key, value, "Asia/Shanghai").after)[1] == "'2023-12-31 16:00:00.5'"
     for zero in (None, "0000-00-00 00:00:00"):
         assert open_event(*bad_column({"t": 7, "f": 65, "v": zero}), None).kind is Kind.INSERT
+
+
+@pytest.mark.parametrize(
+    ("quoted", "content"),
+    [
+        ("", b""),
+        ("test", b"test"),
+        (r"\x89PNG\r\n\x1a\n", b"\x89PNG\r\n\x1a\n"),
+        (r"\a\b\f\n\r\t\v\\\'\"", b"\a\b\f\n\r\t\v\\'\""),
+        (r"\x00\xfF\xAb", b"\x00\xff\xab"),
+        (r"\000\377\101", b"\x00\xffA"),
+        (r"é\u00e9\U0001f600\ufffd", "éé😀\ufffd".encode()),
+        (r"\\x41", b"\\x41"),
+        (r"\x410", b"A0"),
+        (r"a\x00", b"a\x00"),
+    ],
+)
+def test_unquoted(quoted: str, content: bytes) -> None:
+    r"""\x and octal are bytes, \u and \U are characters, the rest is itself."""
+    assert unescaped(quoted) == content
+
+
+@pytest.mark.parametrize(
+    "quoted", ["\\", "a\\", r"\x", r"\x4", r"\xzz", r"\q", r"\400", r"\8", r"\01", r"\u12", r"\ud800", r"\U00110000"]
+)
+def test_refused(quoted: str) -> None:
+    """What strconv.Unquote calls a syntax error is refused."""
+    with pytest.raises(DecodeError):
+        unescaped(quoted)
+
+
+@given(st.binary() | st.text().map(str.encode))
+def test_round_trip(content: bytes) -> None:
+    """Any bytes survive Go's quoting."""
+    assert unescaped(go_quoted(content)) == content
+
+
+def test_every_byte() -> None:
+    """Each byte by itself survives Go's quoting."""
+    assert [unescaped(go_quoted(bytes([byte]))) for byte in range(256)] == [bytes([byte]) for byte in range(256)]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bridge.events import SEP
 from bridge.rows import literal_offsets
+from bridge.rows.grouping import distinct
 from bridge.rows.literal_offsets import Cells
 
 
@@ -48,3 +51,18 @@ class Certain:
     def pays(self, size: int) -> bool:
         del size
         return self._pays
+
+
+TEXTS = st.lists(st.sampled_from(["", "a", "b", "aa", "ab", "é", None]), max_size=6)
+
+
+@given(TEXTS, TEXTS, st.integers(0, 3))
+def test_values_are_numbered_as_they_come(first: list[str | None], second: list[str | None], start: int) -> None:
+    """One value in all rows, several, none, null: each combination has a number, from 0 in the order it comes first."""
+    rows = list(zip(first, second, strict=False))
+    table = pa.table(
+        {"x": pa.array([x for x, _ in rows], pa.string()), "y": pa.array([y for _, y in rows], pa.string())}
+    )
+    values, codes = distinct(table.slice(start), ("x", "y"))
+    assert values == list(dict.fromkeys(rows[start:]))
+    assert [values[code] for code in codes] == rows[start:]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from bridge.errors import ApplyError, BridgeError, RefusedRowsError, RegistryAwayError, SourceError, UnansweredError
-from bridge.spark.errors import MOST_LOSSES, ExecutorLost, Losses, is_executor_lost, source_error
+from bridge.spark.errors import MOST_LOSSES, SPARK_ENDED, ExecutorLost, Losses, is_executor_lost, source_error
+from bridge.spark.session import end_tasks
+from tests.support.command import SECONDS
+from tests.support.waiting import wait_for
 
 LOST = (
     "Job aborted due to stage failure: Task 1 in stage 53.0 failed 4 times: org.apache.spark.SparkException:"
@@ -137,3 +147,30 @@ def test_a_schema_registry_on_an_executor(error: SourceError) -> None:
     )
     made = source_error(of_spark)
     assert (type(made), str(made)) == (type(error), str(error))
+
+
+def running_tasks(spark: SparkSession) -> int:
+    context: Any = spark.sparkContext
+    return sum(one.numRunningTasks() for one in context._jsc.sc().statusTracker().getExecutorInfos())
+
+
+def test_tasks_that_nobody_waits_for_are_ended(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is left when it returns, however long they would have run; and there is nothing to end then."""
+    monkeypatch.setattr("bridge.spark.session._END_SECONDS", SECONDS)
+    ended = threading.Event()
+
+    def slow(numbers: Iterable[int]) -> Iterable[int]:
+        time.sleep(10 * SECONDS)
+        return numbers
+
+    def run() -> None:
+        with suppress(*SPARK_ENDED):
+            spark.sparkContext.parallelize(range(2), 2).mapPartitions(slow).count()
+        ended.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    wait_for(lambda: running_tasks(spark), "no task began", SECONDS)
+    end_tasks(spark)
+    assert running_tasks(spark) == 0
+    assert ended.wait(SECONDS)
+    end_tasks(spark)

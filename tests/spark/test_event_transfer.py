@@ -6,13 +6,18 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from bridge.events import EVENT_SCHEMA
-from bridge.spark import event_transfer
+from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.spark import event_transfer, worker_decoder
 from bridge.spark.event_transfer import TooLargeError, coming_chunks, export_events, import_events
+from bridge.spark.worker_decoder import event_decoder
 
 
 def _events(count: int = 3) -> pa.Table:
@@ -80,3 +85,28 @@ def test_more_than_there_is_room_for_is_given_up(tmp_path: Path, with_folder: bo
         import_events(chunk.events for chunk in [*enough, *too_much])
     assert raised.value.decoded == (30, 3 * size)
     assert not list(tmp_path.iterdir())
+
+
+def _as_sent(decoder: EventDecoder) -> EventDecoder:
+    received: Any = cloudpickle.loads(cloudpickle.dumps(decoder))
+    assert isinstance(received, type(decoder))
+    return received
+
+
+def test_tasks_share_a_decoder() -> None:
+    """Each task unpickles the function anew, and must find what the last one learnt."""
+    sent = event_decoder("canal-json", DecodeOptions("UTC"))
+    messages = Messages(["t"], [0], [0], [b""], [b"{}"])
+    kept = []
+    for received in (_as_sent(sent), _as_sent(sent)):
+        assert [batch.num_rows for batch in received([messages, messages])] == [1, 1]
+        kept.append(next(iter(worker_decoder._decoders.values())))
+    assert kept[0] is kept[1]
+
+
+def test_another_stream_has_another_decoder() -> None:
+    """Its options may differ; two may even take turns."""
+    messages = Messages(["t"], [0], [0], [b""], [b"{}"])
+    one, two = (iter(event_decoder(name, DecodeOptions("UTC"))([messages] * 2)) for name in ("canal-json", "debezium"))
+    reasons = [next(stream).column("text")[0].as_py() for stream in (one, two, one, two)]
+    assert reasons[0] == reasons[2] != reasons[1] == reasons[3]

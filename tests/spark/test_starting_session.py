@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +16,9 @@ from structlog.testing import capture_logs
 
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError, UsageError
-from bridge.spark import starting_session
+from bridge.spark import session, starting_session
+from bridge.spark.process_memory import driver_java_options
+from bridge.spark.session import checkpoint_folder
 from bridge.spark.starting_session import StartingSession
 
 
@@ -63,3 +70,90 @@ def test_a_start_that_never_ends_is_given_up(answers: threading.Event, monkeypat
         starting.get()
     assert {line["event"] for line in said} == {"spark_is_late"}
     assert len(said) >= 2
+
+
+def test_options_of_the_operator_stand_behind_the_bridges_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trust store of their own must not cost them the archive of classes, or the end on lack of memory."""
+    started: list[Mapping[str, str]] = []
+
+    def refuse(properties: Mapping[str, str], _: object) -> None:
+        started.append(properties)
+        raise OSError("no Java")
+
+    monkeypatch.setattr(session, "_start_jvm", refuse)
+    name, given = "spark.driver.extraJavaOptions", "-Djavax.net.ssl.trustStore=/etc/trust"
+    for settings in ({}, {name: given}):
+        with pytest.raises(UsageError, match="no Java"):
+            session.start_session(settings)
+    assert "-XX:+ExitOnOutOfMemoryError" in started[0][name]
+    assert started[1][name] == driver_java_options(given) == f"{started[0][name]} {given}"
+
+
+def test_a_jvm_that_is_killed_while_it_starts_is_no_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 3, after which a service manager starts the bridge again; 2 would say that it never can."""
+
+    def end(*_: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(session, "_start_jvm", end)
+    with pytest.raises(SourceError, match="Spark's JVM has ended"):
+        session.start_session({})
+
+
+START = """
+from bridge.errors import BridgeError
+from bridge.spark.session import start_session
+try:
+    start_session({})
+except BridgeError as error:
+    print(error.exit_code, error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("jvm", "said"),
+    [
+        ("kill -9 $$", "3 Spark's JVM ended before it answered, and gave no reason"),
+        ("echo WARNING: Using incubator modules >&2; kill -9 $$", "3 Spark's JVM ended before it answered"),
+        ("echo Unrecognized option: -XX:Old >&2; exit 1", "2 Spark did not start: [JAVA_GATEWAY_EXITED]"),
+    ],
+)
+def test_a_killed_jvm_is_told_from_one_that_cannot_start(tmp_path: Path, jvm: str, said: str) -> None:
+    """Spark's script asks Java first for the command line of the JVM, and then starts that."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f'#!/bin/bash\n[[ "$*" == *spark.launcher.Main* ]] && exec {shutil.which("java")} "$@"\n{jvm}\n')
+    java.chmod(0o755)
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    found = subprocess.run([sys.executable, "-c", START], capture_output=True, text=True, timeout=100, env=environment)
+    assert found.stdout.startswith(said), found.stderr
+
+
+KILLED = """
+import os, signal
+from bridge.spark.session import checkpoint_folder
+with checkpoint_folder() as folder:
+    print(folder, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_folder_of_a_bridge_in_another_container_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers may share the temporary folder and see none of each other's processes."""
+    monkeypatch.setattr(os, "getpid", lambda: (1 << 22) + 1)  # no process has that one
+    with checkpoint_folder() as theirs:
+        monkeypatch.undo()
+        with checkpoint_folder() as mine:
+            assert Path(theirs).is_dir()
+            assert mine != theirs
+    assert not Path(theirs).exists()
+    assert not Path(mine).exists()
+
+
+def test_the_folder_of_a_killed_bridge_goes() -> None:
+    """Whoever starts next removes it."""
+    killed = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, check=False, timeout=60)
+    left = Path(killed.stdout.strip())
+    assert left.is_dir()
+    with checkpoint_folder():
+        assert not left.exists()

@@ -7,6 +7,7 @@ import json
 import shlex
 import signal
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.error import HTTPError
@@ -132,3 +133,19 @@ def test_the_first_day_is_shown_as_it_is(day: Day, tmp_path: Path) -> None:
         assert process.wait() == 0
     assert run_file(day.target, Path("fix.sql")).returncode == 0
     day.shows("first-verified")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("command", ["run", "replay", "inspect"])
+@pytest.mark.parametrize("protocol", ["auto", "canal-json"])
+def test_an_unknown_topic_is_one_plain_line(
+    kafka: Kafka, topic: Callable[..., str], target: str, command: str, protocol: str
+) -> None:
+    """With the name that is most like it, and not in the words of Kafka's library."""
+    name = topic(1)
+    source = ("--bootstrap-servers", kafka.bootstrap_servers, "--topic", f"{name}s", "--protocol", protocol)
+    ended = bridge(command, *source, *(() if command == "inspect" else ("--target", target)))
+    lines = [line for line in ended.err.splitlines() if line.startswith("bridge: ")]
+    assert (ended.code, len(lines)) == (3, 1), ended.err
+    assert lines[0].startswith(f"bridge: Kafka has no topic '{name}s'; fix: check --topic")
+    assert "KafkaError" not in ended.err

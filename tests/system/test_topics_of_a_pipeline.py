@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import RowChanges
 from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.bridges import kafka_arguments
 from tests.support.command import Ended, bridge
 from tests.support.kept import kept
 from tests.support.pipelines import sql
@@ -146,3 +147,17 @@ def test_rows_on_executors_begin_where_others_do(spark: Any) -> None:
     there, here = kept(spark, rows).from_begins(begins), rows.from_begins(begins)
     assert there.count == here.count == 5
     assert there.table["commit_ts"].to_pylist() == here.table["commit_ts"].to_pylist()
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("policy", "is_compacted"), [("compact,delete", True), ("delete", False)])
+def test_a_compacted_topic_is_named(
+    target: str, kafka: Kafka, topic: Callable[..., str], policy: str, is_compacted: bool
+) -> None:
+    """By `bridge check`, and in the log at the start; it is no failure."""
+    name = topic(1, {"cleanup.policy": policy})
+    replay = kafka_arguments("replay", kafka.bootstrap_servers, name, target)
+    ended = bridge(*replay)
+    assert (ended.code, "topic_is_compacted" in ended.err) == (0, is_compacted), ended.err
+    checked = bridge("check", *replay[1:])
+    assert (f"Kafka compacts the topic {name}" in checked.out) == is_compacted, checked.out

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import Event
+from bridge.filters.routes import Routes
+from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
-from bridge.pipeline.by_partitions.repeated_rows import copies_by_place, last_applied
+from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows, copies_by_place, last_applied
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
@@ -114,3 +116,18 @@ def test_a_restart_in_the_middle(cut: int) -> None:
     whole = copies_by_place(rows, NO_ROW, lambda: shown(rows))
     assert whole is not None
     assert last_applied(rows, cut, NO_ROW, whole, lambda: shown(rows)) == kept
+
+
+EARLY, MOVED, LATE = (ms_tso(1_000_000 + ms) for ms in (0, 5_000, 9_000))
+
+
+@pytest.mark.parametrize(("table", "is_repeated"), [("orders", True), ("orders_2024", True), ("other", False)])
+def test_of_a_statement_that_does_not_tell_its_databases(table: str, is_repeated: bool) -> None:
+    """The operator ran it with the databases of all names; the journal has it as it came."""
+    text = "RENAME TABLE orders TO archive.orders_2024"
+    ran = SchemaChange(MOVED, "archive", "", text, "cdc/0/5")
+    repeated = RepeatedRows(lambda low, high: [ran] if low <= MOVED < high else [], Routes())
+    schema = "archive" if table == "orders_2024" else "shop"
+    rows = in_one_partition([row_change(EARLY, table, ["id"], ["id"], after=[1], schema=schema)])
+    found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
+    assert (found is not None and bool(found.all())) == is_repeated

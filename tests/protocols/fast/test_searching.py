@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.protocols.fast import readiness
+from bridge.protocols.fast.compiled import native_code
 from bridge.protocols.fast.compiled.functions import sum_kinds
 from bridge.protocols.fast.texts import Texts
+from tests.support.waiting import wait_for
 
 MARKS = (b'{"v', b'"a":', b",", b'"op":"', b'"')
 PIECES = st.sampled_from([*MARKS, b'"a', b'":', b"x", b"0", b"12", b"", b'"op":', b"{", b"}", b"\xff\x00"])
@@ -37,3 +42,20 @@ def test_messages_of_one_kind_have_one_sum(messages: list[bytes | None]) -> None
     pairs = set(zip(map(_kind, messages), _sums(messages), strict=True))
     assert {one for kind, one in pairs if kind is None} <= {0}
     assert len({one for _, one in pairs}) == len({kind for kind, _ in pairs}) == len(pairs)
+
+
+def test_nobody_waits_until_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bridge on a new machine stood still for minutes at its 500,000th row: it goes on without them meanwhile."""
+    may_end = threading.Event()
+    monkeypatch.setattr(readiness, "_FUNCTIONS", "of nobody")
+    monkeypatch.setattr(native_code, "are_compiled", lambda: False)
+    monkeypatch.setattr(native_code, "loaded_functions", lambda: may_end.wait(30))
+    readiness._compiling.cache_clear()
+    counted = readiness.Readiness()
+    try:
+        assert [counted.pays(size) for size in (400_000, 200_000, 200_000)] == [False, False, False]
+        may_end.set()
+        wait_for(lambda: counted.pays(1_000), "they are not used once they are compiled", 10)
+    finally:
+        may_end.set()
+        readiness._compiling.cache_clear()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from pymysql.err import DataError, MySQLError, OperationalError
 
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import StoppedError
-from bridge.events import Event
+from bridge.events import SEP, Event
+from bridge.mysql.connection.session import Session
+from bridge.protocols.values.untyped import with_forms
+from bridge.verify.log.loaded_comparison import LoadedTable
+from bridge.verify.log.log_tables import LoggedTable
+from bridge.verify.report import TableResult
+from tests.generated.test_senders import one_run
 from tests.generated.verifying import verify_events
-from tests.support.pipelines import run_all
+from tests.support.pipelines import admin, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import execute
 
@@ -76,3 +85,111 @@ def test_a_log_that_is_gone_proves_nothing(target: str) -> None:
     with pytest.raises(StoppedError, match="nothing can be compared") as raised:
         verify_events(target, log.slice(log.num_rows - 1), is_cut=True)
     assert "--against upstream" in raised.value.fix
+
+
+SENT = ["_1st_id", "a_b"]
+
+
+def test_rows_are_compared_under_the_names_of_the_table(target: str) -> None:
+    """A column of the key, and one that is not: what was applied is equal, and damage is found."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (`1st-id` INT PRIMARY KEY, `a-b` INT)")
+    rows = [row_change(10, "t", SENT, SENT[:1], after=[n, n]) for n in range(3)]
+    rows += [row_change(11, "t", SENT, SENT[:1], before=[1, 1], after=[1, 5])]
+    columns = with_forms(SEP.join(SENT), ["avro", "avro"])
+    events = in_one_partition([*(one._replace(columns=columns) for one in rows), boundary(20)])
+    run_all(target, events, protocol="debezium")
+    assert sql(target, "SELECT * FROM m.t ORDER BY 1") == [(0, 0), (1, 5), (2, 2)]
+    assert verify_events(target, events, "debezium").is_equal
+    sql(target, "UPDATE m.t SET `a-b` = 7 WHERE `1st-id` = 2", "SELECT 1")
+    assert [(one.rows, one.different) for one in verify_events(target, events, "debezium").tables] == [(3, 1)]
+
+
+HISTORIES = 4
+
+
+@pytest.mark.parametrize("sender", ["TiCDC Canal-JSON", "TiCDC Debezium", "Debezium"])
+def test_what_is_sent_again_is_equal(target: str, sender: str) -> None:
+    """Of random histories; and a row that is gone from the target is missing, where the log tells it."""
+    told = list[bool]()
+
+    def look(events: pa.Table, protocol: str) -> None:
+        report = verify_events(target, events, protocol)
+        assert report.is_equal, report.document()
+        for table in report.tables:
+            execute(target, f"DELETE FROM {table.name} LIMIT 1")
+        told.append(not verify_events(target, events, protocol).is_equal)
+
+    for number in range(HISTORIES):
+        one_run(target, sender, number, look)
+    assert any(told)
+
+
+SERVERS = ["target", "mysql_target"]
+
+
+def verified(url: str, second: str, source: str) -> TableResult:
+    """What verify finds where rows 'a' and `second` came, written as if the source were this one."""
+    sql(url, "CREATE DATABASE m")
+    log = [
+        schema_change(5, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT) COLLATE utf8mb4_general_ci"),
+        row_change(10, "t", ["k", "v"], ["k"], after=["a", 1]),
+        row_change(11, "t", ["k", "v"], ["k"], after=[second, 2]),
+        boundary(900),
+    ]
+    run_all(url, in_one_partition(log), ddl=ddl_rules(source=source))
+    [table] = verify_events(url, in_one_partition(log)).tables
+    return table
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("second", ["A", "a "])
+def test_a_row_that_was_overwritten_is_not_covered(request: Any, server: str, second: str) -> None:
+    """The target has one row for the two, and the order in which it loads them tells nothing."""
+    table = verified(request.getfixturevalue(server), second, "mysql-8")
+    assert (table.rows, table.not_covered, "spell" in table.notes[0]) == (0, 1, True)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("second", ["A", "a "])
+def test_rows_that_are_two_on_the_target_are_equal(request: Any, server: str, second: str) -> None:
+    """With collations that compare bytes."""
+    assert verified(request.getfixturevalue(server), second, "tidb-old-collations").is_equal
+
+
+INSERT = "INSERT INTO t VALUES (1)"
+
+
+class Refusing:
+    """A session whose server refuses everything."""
+
+    def __init__(self, error: MySQLError) -> None:
+        self.error, self.asked = error, 0
+
+    def execute(self, sql: str) -> int:
+        """Nothing."""
+        del sql
+        self.asked += 1
+        raise self.error
+
+
+def table_of(session: Refusing) -> LoadedTable:
+    return LoadedTable(cast(LoggedTable, None), cast(Session, session))
+
+
+@pytest.mark.parametrize("code", [1264, 1366, 1406, 3140])
+def test_a_value_that_does_not_fit_is_a_difference(code: int) -> None:
+    """Of this table, which is asked nothing more; others are compared."""
+    session = Refusing(DataError(code, "words"))
+    table = table_of(session)
+    table.run(INSERT)
+    table.run(INSERT)
+    assert (table.refused, session.asked) == (f"{code} (words)", 1)
+
+
+@pytest.mark.parametrize("code", [1021, 1114, 1205, 1969, 3024, 8004, 8175])
+def test_a_server_that_can_not_is_no_difference(code: int) -> None:
+    """It has no room, or no time."""
+    with pytest.raises(OperationalError):
+        table_of(Refusing(OperationalError(code, "words"))).run(INSERT)

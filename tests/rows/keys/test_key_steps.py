@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
+
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from bridge.errors import ApplyError
@@ -9,6 +13,9 @@ from bridge.events import Event
 from bridge.filters.routes import Routes, parse_route
 from bridge.model import Column, Table, TableName
 from bridge.protocols.ruled_rows import routed
+from bridge.rows.keys import key_steps as module
+from bridge.rows.keys.key_steps import key_sums
+from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import KeyedChanges, NetChanges, OrderedChanges, fold
 from tests.support.upstreams import in_one_partition, row_change
 
@@ -85,3 +92,19 @@ def test_without_a_key_all_columns_are_needed() -> None:
     assert folded(table(), change("s1", 10, None, 1, key=""), change("s2", 11, None, 1, key="", columns=1))
     with pytest.raises(ApplyError, match="a row of another shard may be meant"):
         folded(table(), change("s1", 10, None, 1, key=""), change("s2", 11, 1, None, key="", columns=1))
+
+
+MANY = 3_000
+"""Enough for the compiled function."""
+
+
+@pytest.mark.parametrize("kind", [pa.string(), TEXT])
+@pytest.mark.parametrize("start", [0, 1, 0xFFFFFFFF, zlib.crc32(b"m\0t")])
+def test_both_ways_give_the_sums_of_zlib(kind: pa.DataType, start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(start)
+    keys = ["é\0" * int(rng.integers(40)) + str(number) * int(rng.integers(2)) for number in range(MANY)]
+    wanted = [zlib.crc32(key.encode(), start) for key in keys]
+    for pays in (False, True):
+        monkeypatch.setattr(module._readiness, "pays", lambda _, pays=pays: pays)
+        assert key_sums(pa.array(["", *keys], kind)[1:], start).tolist() == wanted
+        assert key_sums(pa.array([], kind), start).tolist() == []
