@@ -17,7 +17,7 @@ from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import RewriteStep, rewrite
-from bridge.ddl.rule import Nowhere, Site, Surroundings, UnsupportedError
+from bridge.ddl.rule import Site, Surroundings, UnsupportedError
 from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import Kind
@@ -209,14 +209,14 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
     """Gives the rules of the settings, and the site to translate for: a live target, or a flavour by name."""
     rules = replace(settings.ddl_rules(), own_schema=settings.target.schema_name)
     if flavour is not None:
-        yield rules, _site(rules, named_capabilities(flavour), Nowhere(), rules.timezone or UTC)
+        yield rules, _site(rules, named_capabilities(flavour), Surroundings(), rules.timezone or UTC)
         return
     if target is None:
         raise UsageError("no target to translate for is given", fix="give --target, or --flavour mariadb-11.4")
     with open_session(target) as session:
         table = ProgressTable(settings.name, settings.target.schema_name)
         known = table.exists(session)
-        around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Nowhere()
+        around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Surroundings()
         yield rules, _site(rules, probe(session), around, known_zone(session, rules.timezone))
 
 

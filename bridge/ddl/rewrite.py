@@ -30,53 +30,53 @@ from bridge.ddl.rules import (
 )
 from bridge.ddl.server_features import Feature
 
-RULES: Final[tuple[RewriteRule, ...]] = (
-    tables.recover,
-    tables.global_temporary,
-    tables.dropped_unmade,
-    tables.possible_names,
-    tidb.comments,
-    tidb.columns,
-    tidb.options,
-    tidb.shard_indexes,
-    tables.names_case,
-    tables.current_database,
-    constraints.invisible_indexes,
-    constraints.foreign_indexes,
-    constraints.unmade_indexes,
-    table_options.never_run,
-    table_options.if_exists,
-    table_options.of_tables,
-    constraints.inline_references,
-    constraints.checks,
-    time_zones.by_mode,
-    other_values.refuse_other_values,
-    time_zones.local_times,
-    tables.hashed_partitions,
-    column_definitions.generated_null,
-    column_definitions.json_arrows,
-    column_definitions.json_nulls,
-    column_definitions.compressed,
-    column_definitions.vectors,
-    tables.view_rights,
-    tables.hints,
-    tables.engines,
-    tables.encryption,
-    tables.tablespaces,
-    tables.filled_by_rows,
-    column_definitions.sequences,
-    column_definitions.sequence_defaults,
-    column_definitions.renamed_columns,
-    column_definitions.expression_defaults,
-    charsets.charsets,
-    charsets.short_forms,
-    charsets.names,
-    charsets.defaults,
-    charsets.databases,
-    charsets.tables,
-    charsets.introducers,
+RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
+    (tables.recover, None),
+    (tables.global_temporary, None),
+    (tables.dropped_unmade, None),
+    (tables.possible_names, Feature.TIDB_SYNTAX),
+    (tidb.comments, Feature.TIDB_SYNTAX),
+    (tidb.columns, Feature.TIDB_SYNTAX),
+    (tidb.options, Feature.TIDB_SYNTAX),
+    (tidb.shard_indexes, Feature.TIDB_SYNTAX),
+    (tables.names_case, None),
+    (tables.current_database, None),
+    (constraints.invisible_indexes, Feature.INVISIBLE_INDEX),
+    (constraints.foreign_indexes, None),
+    (constraints.unmade_indexes, None),
+    (table_options.never_run, None),
+    (table_options.if_exists, None),
+    (table_options.of_tables, None),
+    (constraints.inline_references, None),
+    (constraints.checks, None),
+    (time_zones.by_mode, None),
+    (other_values.refuse_other_values, None),
+    (time_zones.local_times, None),
+    (tables.hashed_partitions, None),
+    (column_definitions.generated_null, Feature.GENERATED_NULL),
+    (column_definitions.json_arrows, Feature.JSON_ARROW),
+    (column_definitions.json_nulls, None),
+    (column_definitions.compressed, Feature.MARIADB_SYNTAX),
+    (column_definitions.vectors, Feature.VECTOR_TEXT),
+    (tables.view_rights, None),
+    (tables.hints, None),
+    (tables.engines, Feature.TIDB_SYNTAX),
+    (tables.encryption, None),
+    (tables.tablespaces, None),
+    (tables.filled_by_rows, None),
+    (column_definitions.sequences, None),
+    (column_definitions.sequence_defaults, None),
+    (column_definitions.renamed_columns, Feature.RENAME_COLUMN),
+    (column_definitions.expression_defaults, Feature.EXPRESSION_DEFAULT),
+    (charsets.charsets, None),
+    (charsets.short_forms, None),
+    (charsets.names, None),
+    (charsets.defaults, None),
+    (charsets.databases, None),
+    (charsets.tables, None),
+    (charsets.introducers, None),
 )
-
+"""The rules in their order; one with a feature is for targets that lack it."""
 
 _OPENED: Final = "executable comments opened, as the upstream ran them"
 _ANSI: Final = "names in double quotes are in backticks, as the upstream's session had ANSI_QUOTES"
@@ -141,7 +141,8 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
         assert isinstance(reread, Classified), text  # it was classified when it was routed
         classified = reread
     parts = statement_parts(text, reread, tidb=tidb)
-    found = [edit for rule in RULES for edit in rule(parts, site)]
+    rules = [rule for rule, feature in RULES if feature is None or not site.target.has(feature)]
+    found = [edit for rule in rules for edit in rule(parts, site)]
     result, more = _applied(parts, found)
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
@@ -50,76 +50,40 @@ class UnsupportedError(Exception):
     """Raised where the target has no equivalent; the message tells the operator what is missing and what to do."""
 
 
-class Surroundings(Protocol):
-    """Tells rules what the target has already."""
+class Surroundings:
+    """Tells rules what the target has already; where there is no target, that nobody knows."""
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         """Tells whether the table exists without an object that this pipeline has left out."""
+        return False
 
     def stored_name(self, table: TableName) -> TableName | None:
         """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
+        return None
 
     def default_is_nobodys(self, schema: str) -> bool:
         """Tells whether neither the upstream nor the operator has chosen the default collation of this database."""
+        return False
 
     def has_sequence(self, name: TableName) -> bool:
         """Tells whether there is a sequence of that name."""
+        return False
 
     def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
-        """Tells whether the table holds any row of which the condition is true."""
+        """Tells whether the table may hold any row of which the condition is true."""
+        return True
 
     def partition_method(self, table: TableName) -> str:
         """Gives RANGE, KEY and so on; "" when the table has no partitions."""
+        return ""
 
     def column_definition(self, table: TableName, column: str) -> str | None:
         """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
+        return None
 
     def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
         """Tells whether there is the table, or a column, an index, a constraint or a partition of it; None where
         nobody knows.  kind: "table", "column", "index", "constraint" or "partition"."""
-
-
-class Nowhere:
-    """Surroundings of a statement without a target."""
-
-    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """Says no: nothing is known to be left out."""
-        del table, thing
-        return False
-
-    def stored_name(self, table: TableName) -> TableName | None:
-        """Says that no other name is known."""
-        del table
-        return None
-
-    def default_is_nobodys(self, schema: str) -> bool:
-        """Says no: somebody may have chosen it."""
-        del schema
-        return False
-
-    def has_sequence(self, name: TableName) -> bool:
-        """Says that no sequence is known."""
-        del name
-        return False
-
-    def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
-        """Says yes: it may hold some."""
-        del table, where
-        return True
-
-    def partition_method(self, table: TableName) -> str:
-        """Says that no partitions are known."""
-        del table
-        return ""
-
-    def column_definition(self, table: TableName, column: str) -> str | None:
-        """Says that no column is known."""
-        del table, column
-        return None
-
-    def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
-        """Says that nobody knows."""
-        del table, kind, name
         return None
 
 
@@ -134,7 +98,7 @@ class Site:
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
     source: str = "tidb"
-    around: Surroundings = field(default_factory=Nowhere)
+    around: Surroundings = field(default_factory=Surroundings)
     routes: Routes = field(default_factory=Routes)
     is_approved: bool = False
     timezone: str | None = None

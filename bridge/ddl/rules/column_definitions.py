@@ -78,8 +78,6 @@ def _name(default: Sequence[Token], schema: str) -> TableName:
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
-    if site.target.has(Feature.GENERATED_NULL):
-        return
     for item in statement.items:
         if item.change not in ADDS_COLUMN:
             continue
@@ -95,8 +93,6 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces column->path and column->>path by functions."""
-    if site.target.has(Feature.JSON_ARROW):
-        return
     found = statement.tokens
     for i, token in enumerate(found):
         if token.kind == "arrow" and at(found, i - 1).name is not None and at(found, i + 1).kind == "string":
@@ -125,8 +121,6 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
 
 def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes COMPRESSED [= method] of a column, which MariaDB alone has."""
-    if site.target.has(Feature.MARIADB_SYNTAX):
-        return
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
             if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "COMPRESSED":
@@ -136,8 +130,6 @@ def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Turns vectors, which come as text, into a text column where the target's VECTOR accepts no text."""
-    if site.target.has(Feature.VECTOR_TEXT):
-        return
     for item in statement.items:
         if item.change in ADDS_COLUMN and at(item.definition, 1).word == "VECTOR":
             end = 1
@@ -153,8 +145,6 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces RENAME COLUMN by CHANGE where the target lacks it.  CHANGE needs the whole definition, which is the
     target's own."""
-    if site.target.has(Feature.RENAME_COLUMN):
-        return
     for item in statement.items:
         names = renamed_column(item.tokens)
         if names is None:
@@ -173,8 +163,6 @@ def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Om
 def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Leaves out a default that the target cannot have, since rows come with all their values.  It refuses where
     existing rows would get that default."""
-    if site.target.has(Feature.EXPRESSION_DEFAULT):
-        return
     fills = statement.classified.kind is StatementKind.ALTER_TABLE
     for item in statement.items:
         column = item.definition

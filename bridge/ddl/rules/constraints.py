@@ -87,8 +87,6 @@ _REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces INVISIBLE by MariaDB's IGNORED.  Where the target has neither, the index stays in use, which changes no
     row."""
-    if site.target.has(Feature.INVISIBLE_INDEX):
-        return
     ignored = site.target.has(Feature.IGNORED_INDEX)
     why = "the target calls an invisible index IGNORED" if ignored else "the target cannot hide an index"
     for item in statement.items:

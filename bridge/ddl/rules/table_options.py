@@ -24,7 +24,6 @@ _WHY: Final = "the target has no such option; it says how rows are stored, not w
 
 def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes how long to wait for a lock (MariaDB), and where files are."""
-    del site
     for span in statement.classified.never_run:
         yield Edit(*span, "", "the target decides itself how long it waits, and where it keeps its files")
 

@@ -29,8 +29,6 @@ from bridge.quoting import has_long_characters, quote_name
 def possible_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Refuses names with characters that only TiDB takes in a name.  Other servers refuse even questions about such
     tables, and MySQL makes a question mark of each in the name of a column, an index or a constraint."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
     known = statement.classified
     names = [known.database, *(part for name in known.tables for part in name)]
     names += [token.name or "" for token in statement.tokens]
@@ -120,7 +118,6 @@ def _found(known: Classified) -> Sequence[Named]:
 def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes the name into ALTER DATABASE without one: some servers would take the first word of its options for a
     name."""
-    del site
     if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
         end = statement.tokens[1].span[1]
         yield Edit(end, end, f" {quote_name(statement.classified.database)}", "the database of the message")
@@ -129,7 +126,6 @@ def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | O
 def view_rights(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Makes a replicated view run with its reader's rights, so that it shows a reader no more than the reader may
     see.  It must not have the rights of the account that made it, which the target may lack, nor the bridge's."""
-    del site
     if statement.classified.kind is not StatementKind.CREATE_VIEW:
         return
     name = statement.classified.touched[0].span[0]
@@ -175,7 +171,6 @@ def _takes_rows(item: Item) -> bool:
 def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes ALGORITHM and LOCK: they say how to run a statement, and a target that cannot run it that way would
     refuse it."""
-    del site
     if statement.classified.kind not in _ALTERS:
         return
     why = "the target decides itself how to do it"
@@ -191,8 +186,6 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces other engines by InnoDB: only InnoDB tables can be written exactly once."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
     for scope in option_scopes(statement):
         for i, token, depth in with_depth(scope):
             if token.word == "ENGINE" and depth == 0:
@@ -216,7 +209,6 @@ def _partition_scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
 
 def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes TABLESPACE: the target decides itself where it keeps a table or a partition."""
-    del site
     why = "the target decides itself where it keeps its files"
     yield from without_options(statement, {"TABLESPACE"}, why)
     for scope in _partition_scopes(statement):
@@ -228,7 +220,6 @@ def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes START TRANSACTION.  MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0
     manual, CREATE TABLE ... SELECT; from 8.0.21 on); the rows follow as row changes."""
-    del site
     for i, token, depth in with_depth(statement.options):
         if token.word == "START" and at(statement.options, i + 1).word == "TRANSACTION" and depth == 0:
             yield remove(statement.options[i : i + 2], "the rows come as row changes")

@@ -20,7 +20,6 @@ from bridge.ddl.rule import (
     remove,
     take_out,
 )
-from bridge.ddl.server_features import Feature
 
 _WHY: Final = "only TiDB has it: it says how rows are stored, not what they are"
 _OPTIONS: Final = frozenset(
@@ -37,8 +36,6 @@ _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes `/*T![feature] ... */`, so that the journal tells what was left out; to other servers it is only a
     comment."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
     for comment in tidb_comments(statement.text):
         start, end = comment.span
         start -= statement.text[start - 1] == " "
@@ -47,8 +44,6 @@ def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL, LOCAL and PRE_SPLIT_REGIONS of indexes."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
             if depth != 0 or i == 0:
@@ -94,8 +89,6 @@ def _unique_over_partitions(item: Item) -> Iterator[Omission]:
 def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes TIDB_SHARD(column) from the columns of an index: it scatters what the columns behind it hold, and says
     nothing of a row that they do not."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
     for item in statement.items:
         for i, token, _ in with_depth(item.definition):
             if (
@@ -121,8 +114,6 @@ def _is_key_option(item: Item, i: int) -> bool:
 
 def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes TiDB's options of tables and databases, and its actions of ALTER TABLE."""
-    if site.target.has(Feature.TIDB_SYNTAX):
-        return
     for item in statement.items:
         if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and _is_tidb_action(item)):
             yield Omission(item, _WHY)

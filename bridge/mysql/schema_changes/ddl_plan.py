@@ -20,7 +20,7 @@ from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import DATABASE_KINDS, Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
-from bridge.ddl.rule import OmittedObject, Site, UnsupportedError
+from bridge.ddl.rule import OmittedObject, Site, Surroundings, UnsupportedError
 from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange, TableName
@@ -291,7 +291,7 @@ def _held_error(entry: JournalEntry, change: SchemaChange) -> HeldError:
     )
 
 
-class OnTarget:
+class OnTarget(Surroundings):
     """Answers for one statement; it reads from the target when it is asked."""
 
     def __init__(self, session: Session, journal: Journal) -> None:
