@@ -404,12 +404,7 @@ def test_inspect_says_that_there_is_nothing_to_show(tmp_path: Path) -> None:
         "inspect",
         "--input",
         str(write_capture(tmp_path / "shop")),
-        "--timezone",
-        "UTC",
-        "--offset",
-        "5",
-        "--limit",
-        "1",
+        *("--timezone", "UTC", "--offset", "5", "--limit", "1"),
     )
     assert "nothing to show" not in bridge(*some).out
     assert "nothing to show" in bridge(*some, "--filter", "no.such").out

@@ -191,12 +191,7 @@ def test_all_errors_are_said_at_once(tmp_path: Path) -> None:
     keys = ["BRIDGE_TARGT", "holds a password", "nmae", "protocol", "stream.writers", "ddl", "from:", "filter"]
     for key in [
         *keys,
-        "source.quarantin",
-        "verify.workers",
-        "verify.max_load",
-        "target.url",
-        "upstream.url",
-        "source.kafka.debug",
+        *("source.quarantin", "verify.workers", "verify.max_load", "target.url", "upstream.url", "source.kafka.debug"),
     ]:
         assert [key in line for line in found].count(True) == 1, (key, found)
     assert "s3cret" not in str(found)

@@ -42,18 +42,7 @@ from tests.support.pipelines import admin
 
 FORGED = "\n2026-01-01T00:00:00Z [info     ] all is well"
 HOSTILE = (
-    "[/b]",
-    "[red]x[/red]",
-    "\x1b[2J",
-    FORGED,
-    "\r",
-    "\u202e",
-    "\x9b1A",
-    "\0",
-    "\x7f",
-    "\u2028",
-    "[link=x]",
-    "\\",
+    *("[/b]", "[red]x[/red]", "\x1b[2J", FORGED, "\r", "\u202e", "\x9b1A", "\0", "\x7f", "\u2028", "[link=x]", "\\"),
 )
 SURROGATE = "\udcff"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

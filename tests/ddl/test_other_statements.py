@@ -41,11 +41,7 @@ PASSED_OVER = [
         "SET PASSWORD = 'x'",
     ),
     *(
-        "SET GLOBAL a = 1",
-        "SET @a = 1, @b = 2",
-        "SET NAMES utf8mb4",
-        "SET TRANSACTION READ ONLY",
-        "USE `tr`",
+        *("SET GLOBAL a = 1", "SET @a = 1, @b = 2", "SET NAMES utf8mb4", "SET TRANSACTION READ ONLY", "USE `tr`"),
         "DO SLEEP(1)",
     ),
     *(
@@ -57,11 +53,7 @@ PASSED_OVER = [
     ),
     *("BEGIN", "BEGIN WORK", "START TRANSACTION", "COMMIT", "SAVEPOINT `s`", "RELEASE SAVEPOINT s", "XA START 'a'"),
     *(
-        "XA END X'31',X'',1",
-        "XA PREPARE 'a'",
-        "XA COMMIT 'a' ONE PHASE",
-        "START SLAVE",
-        "STOP REPLICA",
+        *("XA END X'31',X'',1", "XA PREPARE 'a'", "XA COMMIT 'a' ONE PHASE", "START SLAVE", "STOP REPLICA"),
         "CHANGE MASTER TO x=1",
     ),
     "CREATE DEFINER=`root`@`10.0.%` TRIGGER x BEFORE INSERT ON t FOR EACH ROW BEGIN SET @a = 1; DELETE FROM u; END",

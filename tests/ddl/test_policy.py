@@ -214,13 +214,9 @@ def test_left_out_in_part(target: str, session: Session) -> None:
 @pytest.mark.parametrize(
     ("given", "sender", "source"),
     [
-        ("tidb", "", "tidb"),
-        ("tidb", "mysql", "mysql"),
-        ("tidb", "mariadb", "mariadb"),
-        ("tidb-old-collations", "mysql", "mysql"),
-        ("mysql-5.7", "mysql", "mysql-5.7"),
-        ("mysql-8", "mariadb", "mysql-8"),
-        ("mysql-8", "", "mysql-8"),
+        *(("tidb", "", "tidb"), ("tidb", "mysql", "mysql"), ("tidb", "mariadb", "mariadb")),
+        *(("tidb-old-collations", "mysql", "mysql"), ("mysql-5.7", "mysql", "mysql-5.7")),
+        *(("mysql-8", "mariadb", "mysql-8"), ("mysql-8", "", "mysql-8")),
     ],
 )
 def test_messages_of_a_binlog_never_mean_the_defaults_of_tidb(given: str, sender: str, source: str) -> None:

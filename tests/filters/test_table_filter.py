@@ -24,25 +24,11 @@ from bridge.quoting import quote_name
 from tests.support.pipelines import sql
 
 WANTED = [
-    ([], "any.thing"),
-    (["db.t"], "db.t"),
-    (["db.t"], "DB.T"),
-    (["db.*"], "db.t"),
-    (["*.*"], "db.t"),
-    (["d?.t[0-9]"], "db.t7"),
-    (["db.t[!0-9]"], "db.tx"),
-    (["db?.t"], "db1.t"),
-    (["*.log_*"], "db.log_1"),
-    (["`a.b`.`c*`"], "a.b|c*"),
-    (["表.*"], "表.值"),
-    (["db.a", "db.b"], "db.b"),
-    (["db.*", "!db.t", "db.t"], "db.t"),
-    (["!db.t"], "db.other"),
-    (["!db.t"], "other.t"),
-    (["*.*", "!db.*"], "db2.t"),
-    (["`db`.`a+b`"], "db.a+b"),
-    (["!db.t", "!db.u"], "db.v"),
-    (["*.*", "!S.D[!a-d]"], "s|da"),
+    *(([], "any.thing"), (["db.t"], "db.t"), (["db.t"], "DB.T"), (["db.*"], "db.t"), (["*.*"], "db.t")),
+    *((["d?.t[0-9]"], "db.t7"), (["db.t[!0-9]"], "db.tx"), (["db?.t"], "db1.t"), (["*.log_*"], "db.log_1")),
+    *((["`a.b`.`c*`"], "a.b|c*"), (["表.*"], "表.值"), (["db.a", "db.b"], "db.b"), (["db.*", "!db.t", "db.t"], "db.t")),
+    *((["!db.t"], "db.other"), (["!db.t"], "other.t"), (["*.*", "!db.*"], "db2.t"), (["`db`.`a+b`"], "db.a+b")),
+    *((["!db.t", "!db.u"], "db.v"), (["*.*", "!S.D[!a-d]"], "s|da")),
     (["[!a-z].[^a-z]"], "1|^"),  # ^ is not special
     ([r"\\\..*"], r"\.|a"),
     (["p_123$.45"], "p_123$|45"),
@@ -55,17 +41,9 @@ WANTED = [
 ]
 
 LEFT_OUT = [
-    (["db.t"], "db.t2"),
-    (["db.t"], "xdb.t"),
-    (["db.t?"], "db.t"),
-    (["db.t[0-9]"], "db.tx"),
-    (["db.t[!0-9]"], "db.t5"),
-    (["db.*", "!db.t"], "db.t"),
-    (["!db.t"], "db.t"),
-    (["!db.t"], "DB.T"),
-    (["*.*", "!*.log_*"], "db.log_1"),
-    (["!db.*", "db.t"], "db.u"),
-    (["`c*`.*"], "cx.t"),
+    *((["db.t"], "db.t2"), (["db.t"], "xdb.t"), (["db.t?"], "db.t"), (["db.t[0-9]"], "db.tx")),
+    *((["db.t[!0-9]"], "db.t5"), (["db.*", "!db.t"], "db.t"), (["!db.t"], "db.t"), (["!db.t"], "DB.T")),
+    *((["*.*", "!*.log_*"], "db.log_1"), (["!db.*", "db.t"], "db.u"), (["`c*`.*"], "cx.t")),
     (["!db.t", "other.*"], "third.t"),  # as in TiDB, when any rule takes something in
     (["*.*", "!S.D[!a-d]"], "s|d1"),
     (["[!a-z].[^a-z]"], "1|9"),
@@ -207,13 +185,8 @@ def test_rules_that_match_nothing() -> None:
 @pytest.mark.parametrize(
     ("rules", "schema", "accepted"),
     [
-        ([], "db", True),
-        (["db.t"], "db", True),
-        (["db.t"], "other", False),
-        (["*.*", "!db.*"], "db", False),
-        (["*.*", "!db.t"], "db", True),
-        (["!db.t"], "db", True),
-        (["!db.*"], "db", False),
+        *(([], "db", True), (["db.t"], "db", True), (["db.t"], "other", False), (["*.*", "!db.*"], "db", False)),
+        *((["*.*", "!db.t"], "db", True), (["!db.t"], "db", True), (["!db.*"], "db", False)),
         (["!db.*", "db.t"], "db", True),
     ],
 )
@@ -226,11 +199,7 @@ MATCHES = [
     *((r"^db\d+$", "db12"), (r"^db\d{2,}$", "db12"), ("b", "db01"), ("^DB$", "db"), ("^é$", "É"), (r"\.", "a.b")),
     *((r"^\x41\x{e9}$", "aé"), (r"^\Qa.b*\E+$", "a.b**"), ("^[[:alpha:]]+$", "ab"), ("^[^[:digit:]x]$", "y")),
     *(
-        (r"^[\D5]$", "5"),
-        (r"^[^\D5]$", "6"),
-        ("^[]a]+$", "]a"),
-        ("^[a-]+$", "a-"),
-        ("^[a&&b]+$", "&"),
+        *((r"^[\D5]$", "5"), (r"^[^\D5]$", "6"), ("^[]a]+$", "]a"), ("^[a-]+$", "a-"), ("^[a&&b]+$", "&")),
         ("^[[a]+$", "[a"),
     ),
     *(("^a{,2}$", "a{,2}"), ("^a{01}$", "a{01}"), ("^a{2}$", "aa"), ("^a{0,2}?$", "aa"), ("^a|b$", "xb"), ("^}$", "}")),
@@ -271,29 +240,13 @@ def test_refused(pattern: str) -> None:
 
 SPELLINGS = [
     *(
-        "_bridge",
-        "_BRIDGE",
-        "_Bridge",
-        "_br\u0130dge",
-        "_bridge ",
-        " _bridge",
-        "\u3000_bridge",
-        "`_bridge`",
+        *("_bridge", "_BRIDGE", "_Bridge", "_br\u0130dge", "_bridge ", " _bridge", "\u3000_bridge", "`_bridge`"),
         "_bridge\t",
     ),
     *("#mysql50#_bridge", "#MySQL50#_bridge", "#mysql50##mysql50#_bridge"),
 ]
 OTHERS = [
-    "bridge",
-    "_bridge2",
-    "my_bridge",
-    "_bridg\u00e9",
-    "_bridge.",
-    "mysql_",
-    "sysbench",
-    "tidb_cdc",
-    "",
-    "mysql50",
+    *("bridge", "_bridge2", "my_bridge", "_bridg\u00e9", "_bridge.", "mysql_", "sysbench", "tidb_cdc", "", "mysql50"),
 ]
 
 

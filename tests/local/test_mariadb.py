@@ -49,12 +49,8 @@ def test_temporary_tables_are_its_own(server: MariaDB) -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("max_allowed_packet", 64 << 20),
-        ("character_set_server", "utf8mb4"),
-        ("log_bin", 0),
-        ("skip_name_resolve", 1),
-        ("innodb_buffer_pool_size", 256 << 20),
-        ("innodb_flush_log_at_trx_commit", 2),
+        *(("max_allowed_packet", 64 << 20), ("character_set_server", "utf8mb4"), ("log_bin", 0)),
+        *(("skip_name_resolve", 1), ("innodb_buffer_pool_size", 256 << 20), ("innodb_flush_log_at_trx_commit", 2)),
     ],
 )
 def test_settings(server: MariaDB, variable: str, value: object) -> None:

@@ -130,21 +130,7 @@ VALUES: dict[str, list[Any]] = {
     "int": [0, 1, -1, (1 << 31) - 1, -(1 << 31)],
     "boolean": [True, False],
     "double": [
-        0.0,
-        -0.0,
-        0.5,
-        -1.25,
-        0.1,
-        0.1 + 0.2,
-        1e15,
-        1e14,
-        1e16,
-        1e-5,
-        9.9e-6,
-        123456.789012,
-        5e-324,
-        1e300,
-        1e23,
+        *(0.0, -0.0, 0.5, -1.25, 0.1, 0.1 + 0.2, 1e15, 1e14, 1e16, 1e-5, 9.9e-6, 123456.789012, 5e-324, 1e300, 1e23),
     ]
     + [random.Random(2).uniform(-1e6, 1e6) for _ in range(50)]
     + [round(random.Random(seed).uniform(-1e9, 1e9), seed % 8) for seed in range(200)],

@@ -148,12 +148,8 @@ def test_truncated_table() -> None:
 @pytest.mark.parametrize(
     ("op", "source", "index"),
     [
-        ("c", {}, 2),
-        ("u", {"row": 3}, 8),
-        ("d", {"row": 3}, 7),
-        ("c", {"row": None}, 0),
-        ("c", {"snapshot": "incremental"}, 0),
-        ("c", {"file": ""}, 0),
+        *(("c", {}, 2), ("u", {"row": 3}, 8), ("d", {"row": 3}, 7), ("c", {"row": None}, 0)),
+        *(("c", {"snapshot": "incremental"}, 0), ("c", {"file": ""}, 0)),
         ("c", {"connector": "mariadb", "gtid": "0-1-40"}, 0),
         ("c", {"version": "2.7.4.Final"}, 0),
     ],

@@ -73,12 +73,7 @@ PARTITIONS_OF = {
     "mariadb": [],
 }
 ACTIONS = [
-    "DROP COLUMN v",
-    "RENAME COLUMN v TO w",
-    "DROP INDEX i",
-    "FORCE",
-    "ALTER COLUMN v SET DEFAULT 1",
-    "RENAME TO x",
+    *("DROP COLUMN v", "RENAME COLUMN v TO w", "DROP INDEX i", "FORCE", "ALTER COLUMN v SET DEFAULT 1", "RENAME TO x"),
 ]
 ACTIONS_OF = {
     "tidb": [

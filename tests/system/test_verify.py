@@ -157,12 +157,8 @@ def test_damage_is_found_and_fixed(target: str, golden: Path, tmp_path: Path) ->
     assert ended.code == 1, ended.err
     named = found(ended)
     assert named == {
-        ("ks.churn", "different", "1", "v"),
-        ("ks.churn", "missing", "3"),
-        ("ks.pk_c", "extra", "999"),
-        ("ks.ci", "different", "'d'", "k"),
-        ("ks.pk_str", "missing", '"b\'q"'),
-        ("ks.pk_str", "extra", '"b\'qx"'),
+        *(("ks.churn", "different", "1", "v"), ("ks.churn", "missing", "3"), ("ks.pk_c", "extra", "999")),
+        *(("ks.ci", "different", "'d'", "k"), ("ks.pk_str", "missing", '"b\'q"'), ("ks.pk_str", "extra", '"b\'qx"')),
         ("ks.tspk", "missing", "2024-01-01 00:00:00.123456"),
         ("ks.tspk", "extra", "2024-01-01 08:00:00.123456"),
         ("ks.two_uk", "the table is missing"),

@@ -116,21 +116,7 @@ def test_a_server_of_other_sql_modes(pair: Pair, client: list[str]) -> None:
 
 
 NAMES = [
-    "a\rb",
-    "a\r\nb",
-    "a\nb",
-    "\x1a",
-    "`",
-    "a\\",
-    "\\'",
-    "it's",
-    '"',
-    "中文",
-    "-- a",
-    "/* a",
-    ";",
-    "%s",
-    "a\tb",
+    *("a\rb", "a\r\nb", "a\nb", "\x1a", "`", "a\\", "\\'", "it's", '"', "中文", "-- a", "/* a", ";", "%s", "a\tb"),
     "#",
 ]
 

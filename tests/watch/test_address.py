@@ -11,13 +11,9 @@ from bridge.watch.server import Address, may_ask, parse_address
 @pytest.mark.parametrize(
     ("text", "host", "port", "is_loopback"),
     [
-        ("9464", "127.0.0.1", 9464, True),
-        ("0", "127.0.0.1", 0, True),
-        ("localhost:9464", "localhost", 9464, True),
-        ("127.0.0.9:1", "127.0.0.9", 1, True),
-        ("[::1]:9464", "::1", 9464, True),
-        ("0.0.0.0:9464", "0.0.0.0", 9464, False),
-        ("[::]:9464", "::", 9464, False),
+        *(("9464", "127.0.0.1", 9464, True), ("0", "127.0.0.1", 0, True), ("localhost:9464", "localhost", 9464, True)),
+        *(("127.0.0.9:1", "127.0.0.9", 1, True), ("[::1]:9464", "::1", 9464, True)),
+        *(("0.0.0.0:9464", "0.0.0.0", 9464, False), ("[::]:9464", "::", 9464, False)),
         ("10.0.0.5:65535", "10.0.0.5", 65535, False),
         ("db-1.example:9464", "db-1.example", 9464, False),
     ],
@@ -41,15 +37,9 @@ def test_no_address(text: str) -> None:
 @pytest.mark.parametrize(
     ("host", "loopback", "everywhere"),
     [
-        ("localhost:9464", True, True),
-        ("LOCALHOST", True, True),
-        ("127.0.0.1:9464", True, True),
-        ("[::1]:9464", True, True),
-        ("evil.example:9464", False, True),
-        ("localhost.evil.example", False, True),
-        ("127.0.0.1.evil.example:9464", False, True),
-        ("", False, True),
-        (None, True, True),
+        *(("localhost:9464", True, True), ("LOCALHOST", True, True), ("127.0.0.1:9464", True, True)),
+        *(("[::1]:9464", True, True), ("evil.example:9464", False, True), ("localhost.evil.example", False, True)),
+        *(("127.0.0.1.evil.example:9464", False, True), ("", False, True), (None, True, True)),
     ],
 )
 def test_a_name_that_somebody_else_gives_away_is_not_answered(

@@ -34,16 +34,9 @@ NOW = 1_790_000_000_000
 @pytest.mark.parametrize(
     ("said", "level"),
     [
-        ("11.4.5-MariaDB", Level.OK),
-        ("10.11.6-MariaDB-0+deb12u1", Level.OK),
-        ("10.6.18-MariaDB", Level.OK),
-        ("10.1.48-MariaDB", Level.FAIL),
-        ("8.0.36", Level.OK),
-        ("8.4.3", Level.OK),
-        ("5.7.44-log", Level.OK),
-        ("5.6.51", Level.FAIL),
-        ("8.0.11-TiDB-v8.5.1", Level.OK),
-        ("8.0.11-TiDB-v7.5.0", Level.OK),
+        *(("11.4.5-MariaDB", Level.OK), ("10.11.6-MariaDB-0+deb12u1", Level.OK), ("10.6.18-MariaDB", Level.OK)),
+        *(("10.1.48-MariaDB", Level.FAIL), ("8.0.36", Level.OK), ("8.4.3", Level.OK), ("5.7.44-log", Level.OK)),
+        *(("5.6.51", Level.FAIL), ("8.0.11-TiDB-v8.5.1", Level.OK), ("8.0.11-TiDB-v7.5.0", Level.OK)),
         ("5.7.25-TiDB-v5.4.0", Level.FAIL),
     ],
 )

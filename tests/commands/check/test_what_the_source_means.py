@@ -40,12 +40,8 @@ def settings(**ddl: Any) -> Settings:
 @pytest.mark.parametrize(
     ("born", "binlog_of", "source", "right"),
     [
-        (False, "", "tidb", []),
-        (False, "", "tidb-old-collations", []),
-        (False, "", "mysql-8", [Level.WARN]),
-        (True, "", "mysql-8", []),
-        (True, "mysql", "mysql-8", []),
-        (True, "mysql", "tidb", [Level.WARN]),
+        *((False, "", "tidb", []), (False, "", "tidb-old-collations", []), (False, "", "mysql-8", [Level.WARN])),
+        *((True, "", "mysql-8", []), (True, "mysql", "mysql-8", []), (True, "mysql", "tidb", [Level.WARN])),
         (True, "mysql", "tidb-old-collations", [Level.WARN]),
         (True, "mariadb", "tidb", []),
         (True, "mariadb", "mariadb", []),

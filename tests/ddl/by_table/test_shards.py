@@ -83,13 +83,8 @@ def test_is_left_to_the_operator_at_the_first_shard(text: str, is_confirmed: boo
 @pytest.mark.parametrize(
     "text",
     [
-        "DROP TABLE t",
-        "DROP TABLE other, t",
-        "TRUNCATE TABLE t",
-        "RENAME TABLE t TO old",
-        "RENAME TABLE fresh TO t",
-        "ALTER TABLE t RENAME TO old",
-        "ALTER TABLE t DROP PARTITION p",
+        *("DROP TABLE t", "DROP TABLE other, t", "TRUNCATE TABLE t", "RENAME TABLE t TO old"),
+        *("RENAME TABLE fresh TO t", "ALTER TABLE t RENAME TO old", "ALTER TABLE t DROP PARTITION p"),
         "ALTER TABLE t TRUNCATE PARTITION p",
         "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE x",
         "CREATE OR REPLACE TABLE t (id INT PRIMARY KEY)",

@@ -120,12 +120,7 @@ def test_a_row_in_the_target_that_may_be_behind_it_holds_it() -> None:
 KEYLESS = [
     row(es, made, batch)._replace(key=NO_PRIMARY_KEY)
     for es, made, batch in (
-        (0, 0, 7),
-        (2_000, 10, 8),
-        (0, 9_000, 1),
-        (2_000, 9_000, 1),
-        (3_000, 9_000, 2),
-        (2_000, 9_001, 2),
+        *((0, 0, 7), (2_000, 10, 8), (0, 9_000, 1), (2_000, 9_000, 1), (3_000, 9_000, 2), (2_000, 9_001, 2)),
     )
 ]
 

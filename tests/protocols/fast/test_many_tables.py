@@ -32,12 +32,8 @@ LAYOUTS = [
 ]
 """Near each other: another type, another key, another order, one more."""
 TWISTS = [
-    (b"", b""),
-    (b'"n":"bigint"', b'"n":"bigint unsigned"'),
-    (b'"v":"varchar', b'"v":"varbinary'),
-    (b'"t":15,"f":0', b'"t":15,"f":1'),
-    (b'"t":8,"f":1', b'"t":3,"f":1'),
-    (b'"pkNames":["id"]', b'"pkNames":["n"]'),
+    *((b"", b""), (b'"n":"bigint"', b'"n":"bigint unsigned"'), (b'"v":"varchar', b'"v":"varbinary')),
+    *((b'"t":15,"f":0', b'"t":15,"f":1'), (b'"t":8,"f":1', b'"t":3,"f":1'), (b'"pkNames":["id"]', b'"pkNames":["n"]')),
     (b'"connector":"TiCDC"', b'"connector":"mysql"'),
     (b'"database":', b'"databases":'),
     (b'"table":', b'"table":"t0","table":'),

@@ -101,15 +101,7 @@ def test_every_number(protocol: str, make: Make, usual: bytes) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        "int",
-        "int unsigned",
-        "bigint unsigned",
-        "bit",
-        "decimal",
-        "float",
-        "double",
-        "year",
-        "enum('7','x')",
+        *("int", "int unsigned", "bigint unsigned", "bit", "decimal", "float", "double", "year", "enum('7','x')"),
         "set('7')",
     ],
 )
@@ -177,21 +169,8 @@ def test_every_byte(protocol: str, make: Make, strings: list[bytes]) -> None:
         st.text(alphabet=st.sampled_from("QUJD+/=-_ \\n"), max_size=12)
         | st.sampled_from(
             [
-                "=",
-                "==",
-                "====",
-                "QQ",
-                "QQ=",
-                "QQ==",
-                "QR==",
-                "QUI=",
-                "QUJ=",
-                "QUJD",
-                "Q=Q=",
-                "QQ==QQ==",
-                "QU_=",
-                "QU\n=",
-                "Q_==",
+                *("=", "==", "====", "QQ", "QQ=", "QQ==", "QR==", "QUI=", "QUJ=", "QUJD", "Q=Q=", "QQ==QQ==", "QU_="),
+                *("QU\n=", "Q_=="),
             ]
         )
     ),

@@ -76,12 +76,7 @@ def test_rows_of_several_tables_with_rows_that_are_gone() -> None:
     """Each image is judged by its own shape, column by column."""
     shapes = [("int", "varchar(9)"), ("char(9)",), ("date", "json", "int")]
     rows = [
-        (0, "1", "'a '"),
-        None,
-        (1, "'a '"),
-        (2, "NULL", "x", "7"),
-        (0, "x", "'a'"),
-        (2, "NULL", "x", "7.0"),
+        *((0, "1", "'a '"), None, (1, "'a '"), (2, "NULL", "x", "7"), (0, "x", "'a'"), (2, "NULL", "x", "7.0")),
         (1, "'a'"),
     ]
     images = pa.array([row and SEP.join(row[1:]) for row in rows], pa.large_string())

@@ -45,13 +45,8 @@ SAME = [
     ("decimal(9,2) unsigned zerofill", "decimal(9,2) unsigned"),
 ]
 OTHER = [
-    ("int(11)", "bigint"),
-    ("int unsigned", "int"),
-    ("decimal(10,2)", "decimal(10,3)"),
-    ("datetime", "datetime(3)"),
-    ("varchar(10)", "varchar(11)"),
-    ("enum('int(1)')", "enum('int')"),
-    (r"enum('a\b')", "enum('ab')"),
+    *(("int(11)", "bigint"), ("int unsigned", "int"), ("decimal(10,2)", "decimal(10,3)"), ("datetime", "datetime(3)")),
+    *(("varchar(10)", "varchar(11)"), ("enum('int(1)')", "enum('int')"), (r"enum('a\b')", "enum('ab')")),
     ("bit(1)", "bit(2)"),
 ]
 
