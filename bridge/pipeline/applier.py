@@ -27,7 +27,7 @@ from bridge.mysql.catalog import refuse_one_for_two
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage, bad_message_error, unreadable_change
 from bridge.pipeline.order import Due, Order, OrderChanged
-from bridge.pipeline.steering.gate import Gate
+from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import PROTOCOLS
 from bridge.rows.amount import Amount

@@ -13,7 +13,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_transactions.next_server import Lacks
-from bridge.pipeline.steering.gate import Gate
+from bridge.pipeline.steering.steering import Gate
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import MOST_IN_MEMORY

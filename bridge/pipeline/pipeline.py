@@ -28,9 +28,8 @@ from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.query import messages_ahead
-from bridge.pipeline.steering.gate import Gate
 from bridge.pipeline.steering.load_watch import LoadWatch
-from bridge.pipeline.steering.steering import Steering
+from bridge.pipeline.steering.steering import Gate, Steering
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat

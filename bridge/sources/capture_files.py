@@ -19,9 +19,20 @@ from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.chunk_stream import ChunkStream
-from bridge.sources.kafka.schema_headers import SUFFIXES, with_ids
 from bridge.sources.part_size import joined_lots, latest_ms
-from bridge.sources.source import Extent, Guard, KeyAndValue, Message, Pacing, Read, TopicNow, Wait, within_sample_bytes
+from bridge.sources.source import (
+    SUFFIXES,
+    Extent,
+    Guard,
+    KeyAndValue,
+    Message,
+    Pacing,
+    Read,
+    TopicNow,
+    Wait,
+    with_ids,
+    within_sample_bytes,
+)
 
 DEFAULT_CAPTURE_TOPIC = "capture"
 _PIECE: Final = 8 << 20

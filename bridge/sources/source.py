@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
+from bridge.errors import SourceError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
+from bridge.protocols import in_json
 from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.protocols.decoder import SchemaLookup
 
 if TYPE_CHECKING:  # executors, which read only micro-batches, do without
     from contextlib import AbstractContextManager
@@ -22,11 +26,11 @@ if TYPE_CHECKING:  # executors, which read only micro-batches, do without
 
     from bridge.ends.end import End
     from bridge.spark.decoded_batch import DecodedBatch
-from itertools import islice
 
-from bridge.errors import SourceError
-from bridge.protocols import in_json
-from bridge.protocols.decoder import SchemaLookup
+
+SUFFIXES: Final = ("_schema_id", ".contentId", ".globalId")
+"""How the names of headers end that hold a schema's id (Apicurio, `apicurio.registry.headers.enabled`,
+DefaultHeadersHandler: 8 bytes; Confluent 8.0, HeaderSchemaIdSerializer: what else is the prefix)."""
 
 
 @dataclass(frozen=True)
@@ -252,3 +256,33 @@ def _first_without_schema(source: Source, count: int, schemas: SchemaLookup | No
         except SourceError:
             return str(position)
     return f"the first messages of {source}"
+
+
+def have_ids(received: list[Any]) -> bool:
+    """Tells whether messages that were received together may have ids in their headers: the first or the last has any
+    header.  A converter writes them into each message."""
+    return bool(received and (received[0].headers() or received[-1].headers()))
+
+
+def key_and_value(message: Any) -> KeyAndValue:
+    """Gives the key and value of a message."""
+    return with_ids(message.key(), message.value(), dict(message.headers() or ()))
+
+
+def with_ids(key: bytes | None, value: bytes | None, headers: Mapping[str, bytes | None]) -> KeyAndValue:
+    """Puts the ids that headers hold before a key and a value."""
+    if not headers or (value and value.startswith(b"{")):  # JSON, with or without a schema
+        return key, value
+    return _prefixed(key, headers, "key"), _prefixed(value, headers, "value")
+
+
+def _prefixed(content: bytes | None, headers: Mapping[str, bytes | None], part: str) -> bytes | None:
+    if content is None:
+        return None
+    if prefix := headers.get(f"__{part}_schema_id"):
+        return prefix + content
+    if id_ := headers.get(f"apicurio.{part}.contentId"):
+        return b"\0" + id_[-4:] + content
+    if id_ := headers.get(f"apicurio.{part}.globalId"):
+        return b"\0" + id_ + content
+    return content

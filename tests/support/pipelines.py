@@ -35,7 +35,7 @@ from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.steering.gate import Gate
+from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridge.demo.encode import ENCODERS
 from bridge.errors import RefusedRowsError
 from bridge.events import Event
+from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
@@ -25,20 +27,17 @@ from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Stage, Statement
 from bridge.spark.kept_rows.executors import Executors, Home
+from tests.bench.topics import fill
+from tests.bench.workload import PARTITIONS, SCHEMA, START_TS, WORKLOADS, Upstream, messages
+from tests.support.bridges import applied_ts
+from tests.support.command import Process
 from tests.support.near_rows import NearExecutors
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from collections.abc import Callable
 
-from bridge.demo.encode import ENCODERS
-from bridge.local import Kafka
-from tests.bench.topics import fill
-from tests.bench.workload import PARTITIONS, SCHEMA, START_TS, WORKLOADS, Upstream, messages
-from tests.support.bridges import applied_ts
-from tests.support.command import Process
 
 TABLES = {
     "t": "(id INT PRIMARY KEY, v INT NOT NULL)",

@@ -19,8 +19,8 @@ from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka.client import HARMLESS, Acls, client, refusal_error, silence_error
 from bridge.sources.kafka.offset_ranges import OffsetRange
-from bridge.sources.kafka.schema_headers import have_ids, key_and_value
 from bridge.sources.part_size import FEW, LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
+from bridge.sources.source import have_ids, key_and_value
 
 _REQUEST_BYTES: Final = 16 << 20
 """About how many bytes one request asks for, judged by the size of the messages before it."""

@@ -36,10 +36,12 @@ from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.applied_changes import applied_changes, positions_read
 from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of, name_key
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, Recomputed
 from bridge.verify.log.loaded_comparison import (
+    HashComparison,
+    HashedRange,
     LoadedComparison,
     LoadedTable,
+    Recomputed,
     bad_notes,
     cut_notes,
     left_out_notes,

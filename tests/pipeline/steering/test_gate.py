@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.pipeline.steering.gate import Gate, Limits, RowBucket
+from bridge.pipeline.steering.steering import Gate, Limits, RowBucket
 from bridge.rows.amount import Amount
 from tests.support.waiting import wait_for
 

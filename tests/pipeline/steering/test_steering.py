@@ -20,9 +20,8 @@ from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.applier import Interrupted
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.steering.gate import Gate, Limits
 from bridge.pipeline.steering.load_watch import NO_REPLICAS, LoadWatch
-from bridge.pipeline.steering.steering import BEING_READ, Steering
+from bridge.pipeline.steering.steering import BEING_READ, Gate, Limits, Steering
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.command import Ended, bridge

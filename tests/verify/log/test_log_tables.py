@@ -22,10 +22,9 @@ from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.log import expected_tables
 from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
 from bridge.verify.log.expected_tables import PLACE, WHOLE, KeyNumbers, find_cuts, joined, ranges_of
-from bridge.verify.log.hash_comparison import HashComparison, HashedRange, Recomputed
 from bridge.verify.log.literal_hashes import fingerprints
 from bridge.verify.log.literal_hashes import hashed as with_hashes
-from bridge.verify.log.loaded_comparison import LoadedTable
+from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, LoadedTable, Recomputed
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, row_groups, steps
 from bridge.verify.snapshot_reader import SnapshotReader, Throttle
