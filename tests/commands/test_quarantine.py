@@ -6,7 +6,6 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from bridge.mysql.connection.target import Target
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge
-from tests.support.pipelines import admin, ran_with, run_all
+from tests.support.pipelines import ran_with, run_all, session_after
 from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change, schema_change
 from tests.support.waiting import wait_for
 
@@ -28,12 +27,7 @@ AT = ("timestamp", "2024-01-01 08:00:00")
 OTHER = ("timestamp", "2024-01-01 09:00:00")
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
 
 
 def fill(target: str, folder: Path, *messages: dict[str, Any] | bytes) -> None:

@@ -14,10 +14,7 @@ PASSED_OVER = [
     # others
     *("ANALYZE TABLE t", "ANALYZE NO_WRITE_TO_BINLOG TABLE a.t, u", "ANALYZE LOCAL TABLES t", "OPTIMIZE TABLE t, u"),
     *(
-        "OPTIMIZE LOCAL TABLE `t`",
-        "REPAIR TABLE t QUICK",
-        "REPAIR VIEW v",
-        "CHECK TABLE t FOR UPGRADE",
+        *("OPTIMIZE LOCAL TABLE `t`", "REPAIR TABLE t QUICK", "REPAIR VIEW v", "CHECK TABLE t FOR UPGRADE"),
         "CHECKSUM TABLE t",
     ),
     *(
@@ -34,10 +31,7 @@ PASSED_OVER = [
     ),
     *("CREATE USER IF NOT EXISTS 'x'@'%' IDENTIFIED BY 'y'", "DROP USER a, b"),
     *(
-        "CREATE OR REPLACE USER x",
-        "CREATE ROLE r",
-        "DROP ROLE IF EXISTS r",
-        "SET DEFAULT ROLE r TO x",
+        *("CREATE OR REPLACE USER x", "CREATE ROLE r", "DROP ROLE IF EXISTS r", "SET DEFAULT ROLE r TO x"),
         "SET PASSWORD = 'x'",
     ),
     *(
@@ -45,10 +39,7 @@ PASSED_OVER = [
         "DO SLEEP(1)",
     ),
     *(
-        "LOCK TABLES t WRITE, u READ",
-        "LOCK TABLE t READ",
-        "UNLOCK TABLES",
-        "LOCK INSTANCE FOR BACKUP",
+        *("LOCK TABLES t WRITE, u READ", "LOCK TABLE t READ", "UNLOCK TABLES", "LOCK INSTANCE FOR BACKUP"),
         "UNLOCK STATS t",
     ),
     *("BEGIN", "BEGIN WORK", "START TRANSACTION", "COMMIT", "SAVEPOINT `s`", "RELEASE SAVEPOINT s", "XA START 'a'"),
@@ -80,10 +71,7 @@ PASSED_OVER = [
     ),
     *("ALTER INSTANCE ROTATE INNODB MASTER KEY", "CREATE RESOURCE GROUP g TYPE = USER", "DROP RESOURCE GROUP g"),
     *(
-        "INSTALL PLUGIN x SONAME 'x.so'",
-        "UNINSTALL COMPONENT 'file://x'",
-        "KILL 1",
-        "SHUTDOWN",
+        *("INSTALL PLUGIN x SONAME 'x.so'", "UNINSTALL COMPONENT 'file://x'", "KILL 1", "SHUTDOWN"),
         "PREPARE s FROM 'DROP TABLE t'",
     ),
     *(
@@ -94,10 +82,7 @@ PASSED_OVER = [
     ),
     *("CREATE GLOBAL BINDING FOR SELECT 1 USING SELECT 1", "DROP STATS t", "ALTER RANGE g PLACEMENT POLICY p"),
     *(
-        "CREATE TEMPORARY TABLE t (a INT)",
-        "CREATE TEMPORARY TABLE t SELECT 1",
-        "FLUSH TABLES;",
-        "/* nothing */",
+        *("CREATE TEMPORARY TABLE t (a INT)", "CREATE TEMPORARY TABLE t SELECT 1", "FLUSH TABLES;", "/* nothing */"),
         "-- x",
     ),
 ]
@@ -118,10 +103,7 @@ NOT_PASSED_OVER = [
     *("BEGIN NOT ATOMIC DROP TABLE t; END", "EXECUTE s", "CALL p()", "EXECUTE IMMEDIATE 'DROP TABLE t'"),
     # rows
     *(
-        "INSERT INTO t VALUES (1)",
-        "UPDATE t SET a = 1",
-        "DELETE FROM t",
-        "REPLACE INTO t VALUES (1)",
+        *("INSERT INTO t VALUES (1)", "UPDATE t SET a = 1", "DELETE FROM t", "REPLACE INTO t VALUES (1)"),
         "LOAD DATA INFILE 'x' INTO TABLE t",
     ),
     *("XA ROLLBACK 'a'", "ROLLBACK", "ROLLBACK TO SAVEPOINT s", "IMPORT TABLE FROM 'x'", "RESTORE DATABASE * FROM 'x'"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.settings.load import load_settings
-from tests.support.pipelines import admin, opened, run_all, sql
+from tests.support.pipelines import opened, run_all, session_after, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.waiting import wait_for
 
@@ -79,14 +78,12 @@ def test_settings_from_flags() -> None:
     assert rules.collations.mapped == {"utf8mb4_0900_ai_ci": "utf8mb4_unicode_ci"}
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m COLLATE utf8mb4_bin")
-        session.execute("USE m")
-        session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-        session.execute("CREATE TABLE u (id INT PRIMARY KEY)")
-        yield session
+session = session_after(
+    "CREATE DATABASE m COLLATE utf8mb4_bin",
+    "USE m",
+    "CREATE TABLE t (id INT PRIMARY KEY)",
+    "CREATE TABLE u (id INT PRIMARY KEY)",
+)
 
 
 def entry(session: Session) -> JournalEntry:

@@ -58,11 +58,8 @@ def test_where_a_table_goes(rules: tuple[str, ...], source: str, target: str) ->
 
 
 CLASHES: list[tuple[tuple[str, ...], tuple[str, ...], str, str]] = [
-    (("a.* -> b.*",), (), "b.t", "a.t"),
-    (("a.* -> b.*",), ("b.*",), "b.t", ""),
-    (("a.* -> b.*",), (), "a.t", ""),
-    (("a.t -> b.t",), (), "B.T", "a.t"),
-    (("a.t -> b.t",), (), "b.u", ""),
+    *((("a.* -> b.*",), (), "b.t", "a.t"), (("a.* -> b.*",), ("b.*",), "b.t", ""), (("a.* -> b.*",), (), "a.t", "")),
+    *((("a.t -> b.t",), (), "B.T", "a.t"), (("a.t -> b.t",), (), "b.u", "")),
     (("a.* -> c.*", "b.* -> c.*"), (), "a.t", "b.t"),
     (("a.* -> c.*", "b.* -> c.*"), ("a.*",), "a.t", ""),
     (("a.* -> c.*", "b.t -> c.u"), (), "a.u", "b.t"),
@@ -103,11 +100,8 @@ def test_two_tables_with_one_target(rules: tuple[str, ...], tables: tuple[str, .
         (("a.t -> c.t", "b.t -> c.t"), "a.t and b.t would both be written to c.t"),
         (("a.t -> _bridge.progress",), "the bridge's own database"),
         (("a.t -> MySQL.user",), "server's own databases"),
-        (("a.t b.t",), "has no ->"),
-        (("a -> b",), "cannot be read"),
-        (("a.t -> b.t*",), "target is no name"),
-        (("a.t -> b.t.u",), "follows the table"),
-        (("a.(t -> b.t",), "cannot be read"),
+        *((("a.t b.t",), "has no ->"), (("a -> b",), "cannot be read"), (("a.t -> b.t*",), "target is no name")),
+        *((("a.t -> b.t.u",), "follows the table"), (("a.(t -> b.t",), "cannot be read")),
         (("shop.o_* -> shop.o",), "shop.o_* => shop.o"),
         (("a.t => b.t", "c.t -> b.t"), "would both be written to b.t"),
         ((f"a.t -> b.{'x' * 65}",), "no server can have"),

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from bridge.config import Settings
-from bridge.model import PartitionId, Table, TableName
+from bridge.model import PartitionId, Table
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
@@ -27,6 +27,7 @@ from bridge.verify.log.expected_tables import ExpectedTable, find_cuts
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
+from tests.support.verify_servers import Quiet
 
 
 class InProcess:
@@ -118,19 +119,6 @@ class OfEvents(InMemory):
         return InProcess([list(export(iter([self.events])))])
 
 
-class Silent:
-    """Nobody looks on."""
-
-    def stage(self, words: str) -> None:
-        """Nothing."""
-
-    def plan(self, rows: int) -> None:
-        """Nothing."""
-
-    def done(self, table: TableName, rows: int) -> None:
-        """Nothing."""
-
-
 def verify(
     url: str,
     settings: Settings,
@@ -160,7 +148,7 @@ def verify_events(
 def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:
     options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
     table = ProgressTable(settings.name)
-    made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Silent())
+    made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Quiet())
     with without_spark(), cut_tables():
         return made.run()
 

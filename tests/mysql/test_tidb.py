@@ -367,11 +367,8 @@ def test_values_that_tidb_converts_otherwise(tidb_target: str) -> None:
     is."""
     values_of_schema_changes.convert_shortened(tidb_target)
     for before, value, after in (
-        ("TIME(6)", "'23:59:59.6'", "BIGINT"),
-        ("TIME(6)", "'-00:00:00.5'", "TIME"),
-        ("JSON", "'true'", "INT"),
-        ("DATE", "'2024-02-29'", "YEAR"),
-        ("INT", "3", "ENUM('a', '3', 'c')"),
+        *(("TIME(6)", "'23:59:59.6'", "BIGINT"), ("TIME(6)", "'-00:00:00.5'", "TIME"), ("JSON", "'true'", "INT")),
+        *(("DATE", "'2024-02-29'", "YEAR"), ("INT", "3", "ENUM('a', '3', 'c')")),
     ):
         values_of_schema_changes.convert(
             tidb_target, values_of_schema_changes.MYSQL, before, value, after, is_held=True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,17 @@ from bridge.mysql.table_definition import load_definitions
 from bridge.protocols import is_mysql_born
 from bridge.quoting import quote_name
 from tests.pipeline.test_bad_messages import capture, row, watermark
-from tests.support.pipelines import admin, opened, run_all
+from tests.support.pipelines import opened, run_all, session_after
 from tests.support.wire import canal, compact, open_row
 
 ID = {"id": ("int", "1")}
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
-        session.execute("CREATE TABLE m.plain (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES m.t (id))")
-        yield session
+session = session_after(
+    "CREATE DATABASE m",
+    "CREATE TABLE m.t (id INT PRIMARY KEY)",
+    "CREATE TABLE m.plain (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES m.t (id))",
+)
 
 
 def found(session: Session, *, cascades: bool) -> list[str]:

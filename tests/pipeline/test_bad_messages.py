@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from bridge.errors import BadMessageError
 from bridge.mysql.connection.session import Session
-from tests.support.pipelines import admin, decoded, opened, run_all, sql
+from tests.support.pipelines import decoded, opened, run_all, session_after, sql
 
 PARTITIONS = [("cdc", 0), ("cdc", 1)]
 
@@ -53,12 +53,7 @@ def capture(
     return decoded(path, "canal-json", timezone, latest_ms=latest_ms)
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
 
 
 def ids(session: Session) -> list[int]:

@@ -29,11 +29,8 @@ WANTED = [
     ("ALTER TABLE y ADD x INT", "", False),
     ("RENAME TABLE orders TO other.x", "other", True),
     ("CREATE TABLE _orders_gho LIKE orders", "shop", False),
-    ("OPTIMISE orders IN shop", "shop", True),
-    ("OPTIMISE shop.orders", "other", True),
-    ("OPTIMISE x", "shop", False),
-    ("OPTIMISE orders", "", True),
-    ("ALTER TABLE `shop", "shop", True),
+    *(("OPTIMISE orders IN shop", "shop", True), ("OPTIMISE shop.orders", "other", True)),
+    *(("OPTIMISE x", "shop", False), ("OPTIMISE orders", "", True), ("ALTER TABLE `shop", "shop", True)),
     ("ALTER TABLE `shop", "other", False),
 ]
 

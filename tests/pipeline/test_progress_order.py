@@ -43,12 +43,9 @@ def test_a_segment_beyond_the_resolved_ts_stops_the_bridge(target: str, monkeypa
 @pytest.mark.parametrize(
     ("step", "is_right"),
     [
-        (Advance(10, 10, {}), True),
-        (Advance(10, 12, {}, bounds=(12, 12)), True),
-        (Advance(10, 11, {}, bounds=(12, 13)), True),
-        (Advance(10, 9, {}), False),
-        (Advance(10, 13, {}, bounds=(12, 14)), False),
-        (Advance(10, 11, {}, bounds=(13, 12)), False),
+        *((Advance(10, 10, {}), True), (Advance(10, 12, {}, bounds=(12, 12)), True)),
+        *((Advance(10, 11, {}, bounds=(12, 13)), True), (Advance(10, 9, {}), False)),
+        *((Advance(10, 13, {}, bounds=(12, 14)), False), (Advance(10, 11, {}, bounds=(13, 12)), False)),
     ],
 )
 def test_the_order(step: Advance, is_right: bool) -> None:

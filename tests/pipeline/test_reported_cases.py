@@ -36,7 +36,6 @@ class Case:
     right: queries, and the rows that they give at the end, in any order.
     kept: the same, where a clear stop is right as well: they hold whether it stopped or not.  None where it must not
         stop.
-    broken: whether it is not right yet; on some servers only, their names.
     """
 
     name: str
@@ -48,11 +47,6 @@ class Case:
     tables: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     kept: Mapping[str, Rows] | None = None
-    broken: bool | tuple[str, ...] = False
-
-    def is_broken_on(self, server: str) -> bool:
-        """Whether it is not right on this server yet."""
-        return self.broken if isinstance(self.broken, bool) else server in self.broken
 
 
 MYSQL = "mysql-8"
@@ -270,21 +264,8 @@ def test_every_capture_has_its_right_end() -> None:
     assert {case.name for case in CASES_OF_REPORTS} == {path.stem for path in CASES.glob("*.jsonl")}
 
 
-def as_parameters() -> list[Any]:
-    """Each case on each server; those that are not right yet are expected to fail."""
-    return [
-        pytest.param(
-            case,
-            server,
-            id=f"{case.name}-{server}",
-            marks=pytest.mark.xfail(strict=True) if case.is_broken_on(server) else (),
-        )
-        for case in CASES_OF_REPORTS
-        for server in SERVERS
-    ]
-
-
-@pytest.mark.parametrize(("case", "server"), as_parameters())
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("case", CASES_OF_REPORTS, ids=lambda case: case.name)
 def test_the_target_ends_as_the_upstream_or_stops(case: Case, server: str, request: pytest.FixtureRequest) -> None:
     """The target holds what the upstream held at the end; where a stop is right as well, no wrong row."""
     url = request.getfixturevalue(server)

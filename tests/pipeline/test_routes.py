@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,14 @@ from bridge.protocols.ruled_rows import ruled
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import bridge
-from tests.support.pipelines import admin, run_all, sql
+from tests.support.pipelines import run_all, session_after, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 SETTINGS = Settings(route=("m.* -> r.*", "n.t -> r.of_n"), filter=("*.*", "!m.of_n"))
 RULES, DDL = SETTINGS.row_rules, SETTINGS.ddl_rules()
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE r")
-        yield session
+session = session_after("CREATE DATABASE r")
 
 
 def run(target: str, events: pa.Table, **options: Any) -> None:

@@ -4,7 +4,6 @@ UTC a local one."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,15 +14,10 @@ from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.pipeline.test_shards import DDL, RULES, ddl, insert, run
 from tests.support.command import bridge
-from tests.support.pipelines import admin, run_all
+from tests.support.pipelines import run_all, session_after
 from tests.support.upstreams import boundary, in_one_partition
 
-
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE s")
-        yield session
+session = session_after("CREATE DATABASE s")
 
 
 def make(definition: str) -> str:

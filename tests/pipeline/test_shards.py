@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from random import Random
@@ -18,7 +17,7 @@ from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.support.command import bridge
 from tests.support.dying import Died, DyingAtNumber
-from tests.support.pipelines import admin, contents, drop_all, journal, run_all
+from tests.support.pipelines import contents, drop_all, journal, run_all, session_after
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 SETTINGS = Settings(route=("s?.t => s.t",))
@@ -28,11 +27,7 @@ DEFAULT = 5
 ADD = "ALTER TABLE t ADD COLUMN a INT DEFAULT 5, ADD INDEX (a)"
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE s")
-        yield session
+session = session_after("CREATE DATABASE s")
 
 
 def run(target: str, *events: Event, **options: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from bridge.pipeline.bad_input.truncated_rows import CutRows, Literals, RowsGone
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, row, watermark
-from tests.support.pipelines import admin, run_all
+from tests.support.pipelines import run_all, session_after
 
 
 class History:
@@ -47,12 +47,7 @@ def whole(ts: int, id_: int, v: str, **fields: Any) -> Any:
     return {**row(ts, id_, v=("varchar", v)), **fields}
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), w INT DEFAULT 5)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(9), w INT DEFAULT 5)")
 
 
 def rows(session: Session) -> list[tuple[Any, ...]]:

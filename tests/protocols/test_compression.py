@@ -63,10 +63,7 @@ PACKED = lz4.frame.compress(b"some content, some content", content_checksum=True
 def test_broken_frames() -> None:
     """A frame that is cut off, followed by anything, or altered is refused."""
     changed = (
-        PACKED + b"x",
-        PACKED + PACKED,
-        PACKED[:12] + b"\xff" + PACKED[13:],
-        PACKED[:-1] + bytes([PACKED[-1] ^ 1]),
+        *(PACKED + b"x", PACKED + PACKED, PACKED[:12] + b"\xff" + PACKED[13:], PACKED[:-1] + bytes([PACKED[-1] ^ 1])),
     )
     for broken in (*(PACKED[:end] for end in range(4, len(PACKED))), *changed):
         with pytest.raises(DecodeError, match="lz4 frame"):

@@ -121,10 +121,7 @@ class DebeziumConnector(Server):
 
     def _command(self, folder: Path) -> list[str]:
         flags = [
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xmx512m",
-            "-cp",
+            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp"),
             ":".join(f"{jars}/*" for jars in self._jars),
         ]
         main = "org.apache.kafka.connect.cli.ConnectStandalone"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pymysql
+import pytest
 from sqlalchemy import make_url
 
 from bridge.ddl.policy import DdlRules
@@ -235,6 +236,19 @@ def admin(url: str) -> Iterator[Session]:
         yield session
     finally:
         session.close()
+
+
+def session_after(*statements: str) -> Any:
+    """A fixture: a session on the target, behind these statements."""
+
+    @pytest.fixture(name="session")
+    def made(target: str) -> Iterator[Session]:
+        with admin(target) as session:
+            for statement in statements:
+                session.execute(statement)
+            yield session
+
+    return made
 
 
 def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:

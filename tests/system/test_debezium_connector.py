@@ -124,10 +124,7 @@ def end_equal(upstream: MySQL, target: str, kafka: Kafka, folder: Path, form: st
         wait_for_topics({prefix, *data}, servers)
         more = [
             *(part for topic in data for part in ("--topic", topic)),
-            "--protocol",
-            "debezium",
-            "--set",
-            "ddl.source=mysql-8",
+            *("--protocol", "debezium", "--set", "ddl.source=mysql-8"),
             *("--set", "debezium.time_precision_mode=adaptive_time_microseconds"),
             *(("--registry", registry) if registry else ()),
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,18 +13,14 @@ from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.kept_rows import executors as kept_executors
 from tests.support.kept import executors_of, kept
-from tests.support.pipelines import admin, opened
+from tests.support.pipelines import opened, session_after
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
-        yield session
+session = session_after("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
 
 
 def apply(spark: SparkSession, target: str, events: list[Event], folder: str | None = None) -> None:

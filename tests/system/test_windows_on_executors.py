@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from bridge.mysql.connection.session import Session
 from bridge.rows.order_and_slices import RowChanges
 from tests.support.kept import executors_of, kept
-from tests.support.pipelines import Pipeline, admin, opened
+from tests.support.pipelines import Pipeline, opened, session_after
 from tests.support.upstreams import boundary, in_one_partition, row_change
 
 if TYPE_CHECKING:
@@ -20,13 +20,7 @@ TS = (470611868434825218 >> 6 << 6) + 40
 """As a double it would be 24 more."""
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    """On a server with an empty table."""
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
 
 
 def keep_on_executors(spark: SparkSession, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,8 @@ def facts(new_collations: bool | None, **variables: str) -> UpstreamFacts:
 @pytest.mark.parametrize(
     ("new", "source", "level"),
     [
-        (True, "tidb", Level.OK),
-        (False, "tidb-old-collations", Level.OK),
-        (False, "tidb", Level.FAIL),
-        (True, "tidb-old-collations", Level.FAIL),
-        (None, "tidb", Level.WARN),
+        *((True, "tidb", Level.OK), (False, "tidb-old-collations", Level.OK), (False, "tidb", Level.FAIL)),
+        *((True, "tidb-old-collations", Level.FAIL), (None, "tidb", Level.WARN)),
     ],
 )
 def test_how_the_upstream_compares(new: bool | None, source: str, level: Level) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bridge.config import Settings
@@ -14,15 +12,10 @@ from bridge.local.mariadb import MariaDB
 from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.generated.verifying import verify_events
-from tests.support.pipelines import admin, drop_all, run_all, sql
+from tests.support.pipelines import admin, drop_all, run_all, session_after, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
-
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        yield session
+session = session_after("CREATE DATABASE m")
 
 
 def insert(ts: int, table: str, value: int = 1) -> Event:

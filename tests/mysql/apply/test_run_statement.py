@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from time import monotonic
 
 import pytest
@@ -13,18 +13,13 @@ from bridge.mysql.apply.run_statement import Ahead, execute_statement
 from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import LOST
 from bridge.rows.sql.statement import Rendering, Stage, Statement
-from tests.support.pipelines import admin, opened, sql
+from tests.support.pipelines import opened, session_after, sql
 
 TABLE = TableName("m", "t")
 SECONDS = 30.0
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)")
 
 
 def statement(text: str) -> Statement:

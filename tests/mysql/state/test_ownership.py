@@ -23,7 +23,7 @@ from bridge.mysql.state.schema import pipeline_lock
 from bridge.pipeline.watching import heartbeat as heartbeats
 from bridge.pipeline.watching.heartbeat import Heartbeat
 from bridge.pipeline.watching.status_reporter import StatusReporter
-from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all
+from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all, session_after
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims
 
@@ -40,13 +40,7 @@ EVENTS = in_one_partition(
 )
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    """A session of the test's own, on a server with the table of EVENTS."""
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)")
 
 
 @pytest.fixture(autouse=True)

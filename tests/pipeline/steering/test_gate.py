@@ -10,16 +10,7 @@ import pytest
 from bridge.pipeline.steering.steering import Gate, Limits, RowBucket
 from bridge.rows.amount import Amount
 from tests.support.waiting import wait_for
-
-
-class Clock:
-    """A clock that goes on when somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.test_ends import Clock
 
 
 class Stop(threading.Event):

@@ -24,11 +24,8 @@ from tests.support.wire import compact
 KEY, NUMBER = BankColumn("id", "int", key="primary"), BankColumn("n", "bigint")
 TEXT, ALSO_KEY = BankColumn("v", "varchar", "99"), BankColumn("n", "bigint", key="primary")
 LAYOUTS = [
-    (KEY, NUMBER, TEXT),
-    (KEY, BankColumn("n", "varchar", "99"), TEXT),
-    (BankColumn("id", "int"), ALSO_KEY, TEXT),
-    (KEY, TEXT, NUMBER),
-    (KEY, NUMBER, TEXT, BankColumn("w", "int")),
+    *((KEY, NUMBER, TEXT), (KEY, BankColumn("n", "varchar", "99"), TEXT), (BankColumn("id", "int"), ALSO_KEY, TEXT)),
+    *((KEY, TEXT, NUMBER), (KEY, NUMBER, TEXT, BankColumn("w", "int"))),
 ]
 """Near each other: another type, another key, another order, one more."""
 TWISTS = [

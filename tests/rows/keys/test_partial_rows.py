@@ -6,7 +6,7 @@ windows, the steps and the connections were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.tso import ms_tso
 from tests.support.debezium_wire import NATIVE_SOURCE, native
 from tests.support.histories import folded, literal, same
-from tests.support.pipelines import admin, run_all
+from tests.support.pipelines import admin, run_all, session_after
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
 
 Row = dict[str, Any]
@@ -168,11 +168,7 @@ def written(session: Session, shape: Shape, rows: list[Row]) -> list[tuple[Any, 
     return sorted(session.rows(f"SELECT {in_words(shape)} FROM m.expected"), key=repr)
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
-        yield session
+session = session_after("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
 
 
 @pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 60), marks=pytest.mark.soak)], ids=["few", "many"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from decimal import Decimal
 
 import numpy as np
@@ -18,18 +17,13 @@ from bridge.mysql.connection.session import Session
 from bridge.protocols.values.untyped import with_types
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.types.type_check import check_needs, true_names
-from tests.support.pipelines import admin, run_all
+from tests.support.pipelines import run_all, session_after
 from tests.support.upstreams import Literal, boundary, image, in_one_partition, row_change, schema_change
 
 KEPT = row_change(10, "u", ["id"], ["id"], after=[1])
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE m")
-        session.execute("CREATE TABLE m.u (id INT PRIMARY KEY)")
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.u (id INT PRIMARY KEY)")
 
 
 def refusal(url: str, columns: list[str], values: list[object]) -> str:
@@ -191,11 +185,8 @@ NARROWER_THAN_DECLARED = [
     ("INT UNSIGNED", "int", 5),
     ("DECIMAL(9,2)", "decimal(10,2)", Literal("1.50")),
     ("DATETIME", "datetime(3)", "2024-01-01 00:00:00"),
-    ("VARCHAR(9)", "text", "ab"),
-    ("ENUM('a','b')", "int", 2),
-    ("ENUM('a','b')", "enum('b','a')", 2),
-    ("BINARY(4)", "varbinary", Literal("x'61'")),
-    ("BINARY(4)", "binary", Literal("x'616263'")),
+    *(("VARCHAR(9)", "text", "ab"), ("ENUM('a','b')", "int", 2), ("ENUM('a','b')", "enum('b','a')", 2)),
+    *(("BINARY(4)", "varbinary", Literal("x'61'")), ("BINARY(4)", "binary", Literal("x'616263'"))),
 ]
 
 

@@ -179,11 +179,8 @@ def test_the_same_statement_twice_in_one_second(by_time: bool) -> None:
 @pytest.mark.parametrize(
     ("ms", "places", "count"),
     [
-        (5000, [None, None], 2),
-        (5001, [None, None], 1),
-        (5000, ["a:1-5", "a:1-5"], 1),
-        (5001, ["a:1-5", "a:1-6"], 2),
-        (5000, ["a:1-5", "b:1-5"], 2),
+        *((5000, [None, None], 2), (5001, [None, None], 1), (5000, ["a:1-5", "a:1-5"], 1)),
+        *((5001, ["a:1-5", "a:1-6"], 2), (5000, ["a:1-5", "b:1-5"], 2)),
     ],
 )
 def test_a_schema_change_that_was_sent_again_is_one(ms: int, places: list[str | None], count: int) -> None:

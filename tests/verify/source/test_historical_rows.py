@@ -16,7 +16,7 @@ from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.pipeline.bad_input.truncated_rows import RowsGoneError
 from bridge.verify.source import historical_rows
 from bridge.verify.source.historical_rows import UpstreamRows
-from tests.support.pipelines import admin
+from tests.support.pipelines import session_after
 
 T = TableName("u", "t")
 
@@ -29,11 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return moments
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        session.execute("CREATE DATABASE u")
-        yield session
+session = session_after("CREATE DATABASE u")
 
 
 @pytest.fixture
