@@ -36,6 +36,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
+def few(names: Iterable[str], most: int = 5) -> str:
+    """Returns the first of some names, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most:,} more" if len(listed) > most else "")
+
+
 def fix_of_reading(error: OSError, path: object, otherwise: str) -> str:
     """Returns what to do about a file that cannot be read: where the user of the process lacks the right, who that is,
     and the command that gives it.

@@ -41,6 +41,11 @@ class TableName(NamedTuple):
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
 
+    @property
+    def folded(self) -> TableName:
+        """The name for comparison: the case of letters counts for nothing, as in TiDB."""
+        return TableName(self.schema.lower(), self.table.lower())
+
 
 @dataclass(frozen=True)
 class Column:

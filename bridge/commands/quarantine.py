@@ -45,7 +45,7 @@ from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import ms_tso, tso_ms, tso_time
 from bridge.verify.log.applied_changes import as_run
-from bridge.verify.log.coverage import LoggedChange, name_key
+from bridge.verify.log.coverage import LoggedChange
 
 _LEAVES_ROW: Final = LEAVES_ROWS | {ChangeClass.ADD_COLUMN}
 
@@ -414,7 +414,7 @@ def _touches(one: LoggedChange, name: TableName) -> bool:
         return False
     if ChangeClass.DROP_DATABASE in known.classes:
         return known.database.lower() == name.schema.lower()
-    is_named = any(name_key(each) in {name_key(name), ("", name.table.lower())} for each in known.tables)
+    is_named = any(each.folded in {name.folded, ("", name.table.lower())} for each in known.tables)
     return is_named and (one.is_unclear or not _LEAVES_ROW.issuperset(known.classes))
 
 

@@ -161,7 +161,7 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     after = classify(text, schema, tidb=tidb, is_certain=True)
     if isinstance(after, Refused):
         return False
-    names, left = ({(t.schema.lower(), t.table.lower()) for t in known.tables} for known in (before, after))
+    names, left = ({name.folded for name in known.tables} for known in (before, after))
     if after.never_run:
         return False
     is_same = left <= names if after.kind is StatementKind.DROP_TABLE else left == names

@@ -220,7 +220,7 @@ class Routes:
         """Gives the names of the tables that may go to `target`, but of shards that a pattern matches only those of
         its name."""
         candidates = [target, *(source for route in self.routes if (source := route.source(target)))]
-        names = {(name.schema.lower(), name.table.lower()): name for name in candidates if self._leads(name, target)}
+        names = {name.folded: name for name in candidates if self._leads(name, target)}
         return list(names.values())
 
     def accepts_target(self, schema: str, table: str) -> bool:

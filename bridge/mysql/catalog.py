@@ -31,8 +31,8 @@ def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName,
     tables = {name: definition.table for name, definition in load_objects(session, wanted).items()}
     if all(name in tables for name in wanted) or not session.value("SELECT @@lower_case_table_names"):
         return {name: tables[name] for name in wanted if name in tables}
-    by_folded = {_folded(name): table for name, table in tables.items()}
-    return {name: by_folded[_folded(name)].called(name) for name in wanted if _folded(name) in by_folded}
+    by_folded = {name.folded: table for name, table in tables.items()}
+    return {name: by_folded[name.folded].called(name) for name in wanted if name.folded in by_folded}
 
 
 def refuse_one_for_two(tables: Mapping[TableName, Table]) -> None:
@@ -68,10 +68,6 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
                 fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target, after SET GLOBAL"
                 " enforce_storage_engine = NULL where it is set; or leave it out with --filter",
             )
-
-
-def _folded(name: TableName) -> TableName:
-    return TableName(name.schema.lower(), name.table.lower())
 
 
 class SideEffect(NamedTuple):

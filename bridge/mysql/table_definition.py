@@ -309,7 +309,7 @@ def find_extra_keys(
     """
     upstream_keys: dict[TableName, list[_Keys]] = defaultdict(list)
     for name, keys in _uniques(upstream).items():  # several are the shards of one table
-        upstream_keys[_lower(target_name(name))].append(keys)
+        upstream_keys[target_name(name).folded].append(keys)
     return [
         ExtraKey(name, key, ", ".join(column for column, _ in parts))
         for name, keys in sorted(_uniques(target).items())
@@ -328,12 +328,8 @@ def _uniques(session: Session) -> dict[TableName, _Keys]:
     """Reads the unique keys of every table, by name; in lower case, as servers differ in what they keep."""
     indexes = _indexes(session, f"LOWER(table_schema) NOT IN {_SYSTEM} AND non_unique = 0", [])
     return {
-        _lower(name): {
+        name.folded: {
             key: tuple(zip(index.parts, index.lengths, strict=True)) for key, index in indexes.get(name, {}).items()
         }
         for name in list_tables(session)
     }
-
-
-def _lower(name: TableName) -> TableName:
-    return TableName(name.schema.lower(), name.table.lower())

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from bridge.errors import few
 from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.detect import Sample, recognise_message
@@ -26,7 +27,6 @@ _LOSSY_TIMES: Final[dict[str, TimeMode]] = {
 connector for MySQL, Temporal values)."""
 _UTF16: Final = re.compile(r"\b(?:CHARSET|CHARACTER\s+SET)\b\s*=?\s*'?(utf16|ucs2)\b", re.IGNORECASE)
 _ROWS: Final = frozenset({"c", "r", "u", "d"})
-_SHOWN: Final = 3
 
 
 class Loss(NamedTuple):
@@ -132,7 +132,7 @@ class _Connector:
                         return
                     columns[f"{source.get('db')}.{source.get('table')}.{name}"] = None
         if columns:
-            yield Loss(f"NULL may have come as the column's default in {_few(columns)}", fix)
+            yield Loss(f"NULL may have come as the column's default in {few(columns, 3)}", fix)
         elif not any(map(_fields, self._rows)):
             yield Loss("Debezium's converter for JSON writes a column's default where the value is NULL", fix)
 
@@ -146,7 +146,7 @@ class _Connector:
                     modes_seen.add(mode)
                     columns[f"{_source(message).get('db')}.{_source(message).get('table')}.{name}"] = None
         for mode in sorted(modes_seen):
-            where = f" in {_few(columns)}" if columns else ""
+            where = f" in {few(columns, 3)}" if columns else ""
             yield Loss(
                 f"time.precision.mode={mode} loses TIME values below 0 and from 24 hours on{where}",
                 "set time.precision.mode=adaptive_time_microseconds in the connector (its default)",
@@ -156,8 +156,8 @@ class _Connector:
         """Kafka's producer gives a message without a key to any partition (Kafka, BuiltInPartitioner)."""
         if self._keyless:
             yield Loss(
-                f"rows of {_few(self._keyless)} have no key, so that Kafka gives them to any partition of their topic:"
-                " the bridge stops at such rows in a topic of several partitions",
+                f"rows of {few(self._keyless, 3)} have no key, so that Kafka gives them to any partition of their"
+                " topic: the bridge stops at such rows in a topic of several partitions",
                 "give such tables a key (message.key.columns), or their topics one partition; nothing to do where they"
                 " have one",
             )
@@ -167,7 +167,7 @@ class _Connector:
         of_changes = {str(payload["databaseName"]) for payload in self._payloads if payload.get("databaseName")}
         if of_rows and (without_rows := sorted(of_changes - of_rows)):
             yield Loss(
-                f"the topic of schema changes also holds those of {_few(without_rows)}, of which no row is read",
+                f"the topic of schema changes also holds those of {few(without_rows, 3)}, of which no row is read",
                 "give --filter with the databases or tables that the connector sends; nothing to do if rows will come",
             )
 
@@ -176,7 +176,7 @@ def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Itera
     texts = [str(message.get("sql") or "") for message in messages if message.get("isDdl")]
     named = {match.group(1).lower() for text in texts if (match := _UTF16.search(text))}
     yield Loss(
-        f"Canal reads the values of columns of {_few(sorted(named) or ['utf16', 'ucs2'])} wrongly",
+        f"Canal reads the values of columns of {few(sorted(named) or ['utf16', 'ucs2'])} wrongly",
         "make such columns utf8mb4 upstream; nothing to do where there are none",
     )
     if not any(message.get("gtid") for message in messages):
@@ -210,8 +210,3 @@ def _fields(message: dict[str, Any]) -> Mapping[str, dict[str, Any]]:
 def _numbers(version: str) -> tuple[int, ...]:
     """Gives the numbers of a version such as 3.6.1.Final; () for what is none."""
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
-
-
-def _few(names: Sequence[str] | Mapping[str, None]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:_SHOWN]) + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.commands.check.finding import Finding, fail, failed, ok, warn
-from bridge.errors import SourceError
+from bridge.errors import SourceError, counted, few
 from bridge.events import Event, Kind
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
@@ -19,7 +19,6 @@ from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
 
 HEAD_MESSAGES: Final = 100
 """How many of the first messages of each partition are read."""
-_SHOWN: Final = 5
 
 Messages = Mapping[PartitionId, Sequence[KeyAndValue]]
 
@@ -97,7 +96,7 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
     if any(map(_lacks, facts.operations.values())):
         return
     if facts.heads:
-        seen = f"{_counted(len(facts.sample), 'message')} of {_counted(len(facts.heads), 'partition')}"
+        seen = f"{counted(len(facts.sample), 'message')} of {counted(len(facts.heads), 'partition')}"
         yield ok("source", f"{facts.name} can be read: {seen} were sampled")
     else:
         yield warn("source", f"{facts.name} holds no message yet", "check --topic if there should be some")
@@ -125,10 +124,6 @@ def judge_beginning(facts: SourceFacts, begin: int) -> Iterator[Finding]:
             f"Kafka has removed the first messages of {_named(cut)}, and the pipeline would begin behind them",
             "where they changed something, copy the upstream's tables first and begin at the copy's moment (--from)",
         )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _judge_rights(facts: SourceFacts) -> Finding:
@@ -167,6 +162,4 @@ def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Ev
 
 
 def _named(partitions: Sequence[PartitionId]) -> str:
-    names = [f"{topic}/{number}" for topic, number in partitions]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return few(f"{topic}/{number}" for topic, number in partitions)

@@ -11,7 +11,7 @@ from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import Messages, SourceFacts
 from bridge.config import Settings
 from bridge.ddl.collation_tables import is_tidb
-from bridge.errors import UsageError
+from bridge.errors import UsageError, counted, few
 from bridge.events import Code, Event, Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName
@@ -202,10 +202,9 @@ def _judge_zone(found: Decoded, settings: Settings) -> Finding:
 def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
     bad = [event.text for event in events if _is_bad(event) and event.columns != Code.NO_TIMEZONE]
     if bad:
-        count = "1 message" if len(bad) == 1 else f"{len(bad)} messages"
         yield fail(
             "messages",
-            f"the sample holds {count} that cannot be decoded; the first: {bad[0]}",
+            f"the sample holds {counted(len(bad), 'message')} that cannot be decoded; the first: {bad[0]}",
             "fix what the reason names, or start with --on-bad-message quarantine; bridge inspect shows them",
         )
     rows = sum(event.kind <= Kind.DELETE for event in events)
@@ -221,11 +220,10 @@ def judge_old_values(found: Decoded) -> Iterator[Finding]:
         return
     keyless = {str(TableName(e.schema, e.table)) for e in found.events if e.kind is Kind.INSERT and not e.key}
     if keyless:
-        names = ", ".join(sorted(keyless)[:3]) + ("" if len(keyless) <= 3 else f" and {len(keyless) - 3} more")
         yield warn(
             "old values",
-            f"no message of the sample has old values, and there are tables without a key ({names}): if the changefeed"
-            " leaves old values out, each update of theirs is applied as an insert",
+            f"no message of the sample has old values, and there are tables without a key ({few(sorted(keyless), 3)}):"
+            " if the changefeed leaves old values out, each update of theirs is applied as an insert",
             OLD_VALUES_FIX,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +10,7 @@ from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import Decoded
 from bridge.config import Settings
+from bridge.errors import few
 from bridge.events import SEP, Event, Kind
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
@@ -23,7 +24,6 @@ from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.types.type_check import is_changed_to
 from bridge.tso import parse_moment
 
-_SHOWN: Final = 5
 _END_OF_TIME: Final = 1 << 63
 
 
@@ -110,10 +110,10 @@ def _covered(found: Decoded) -> int:
 
 
 def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Finding]:
-    mine = {_folded(name): (name, table) for name, table in facts.tables.items()}
-    missing = [need for need in needed if _folded(need.name) not in mine]
+    mine = {name.folded: (name, table) for name, table in facts.tables.items()}
+    missing = [need for need in needed if need.name.folded not in mine]
     yield from _judge_missing(missing)
-    there = [(need, *mine[_folded(need.name)]) for need in needed if _folded(need.name) in mine]
+    there = [(need, *mine[need.name.folded]) for need in needed if need.name.folded in mine]
     lacking = []
     for need, _, table in there:
         if absent := sorted(name for name in need.columns - table.columns.keys() if not _is_changed(name, table)):
@@ -121,19 +121,19 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Findi
     if lacking:
         yield fail(
             "columns",
-            f"rows of the sample have columns that the target's tables lack: {_few(lacking)}",
+            f"rows of the sample have columns that the target's tables lack: {few(lacking)}",
             "alter the tables as they are upstream, or begin behind that schema change (--from)",
         )
     if keyless := [str(name) for _, name, table in there if not table.keys]:
         yield warn(
             "keys",
-            f"tables without a primary key, or a unique key of NOT NULL columns: {_few(keyless)}; their rows are"
+            f"tables without a primary key, or a unique key of NOT NULL columns: {few(keyless)}; their rows are"
             " written one by one, and a copy that the sender makes twice would be written twice",
             "give them a key, upstream as well",
         )
     if there and not missing and not lacking:
         yield ok(
-            "tables", f"the target has the tables and columns of the sample's rows: {_few(str(n) for _, n, _ in there)}"
+            "tables", f"the target has the tables and columns of the sample's rows: {few(str(n) for _, n, _ in there)}"
         )
 
 
@@ -150,7 +150,7 @@ def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
     if keys:
         yield fail(
             "collations",
-            f"unique keys of the target take texts for one that the upstream tells apart: {_few(keys)}",
+            f"unique keys of the target take texts for one that the upstream tells apart: {few(keys)}",
             "give their columns a collation that compares bytes: utf8mb4_0900_bin, or MariaDB's utf8mb4_nopad_bin",
         )
 
@@ -158,9 +158,9 @@ def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
 def _judge_shards(facts: TableFacts, found: Decoded, routes: Routes) -> Iterator[Finding]:
     """Warns of merged tables of which keys of two shards are likely to meet."""
     names = {TableName(one.schema, one.table) for one in found.events if _is_row(one)}
-    merged = {_folded(routes.target(name)) for name in names if routes.merges(name)}
+    merged = {routes.target(name).folded for name in names if routes.merges(name)}
     for name, table in sorted(facts.tables.items()):
-        if _folded(name) in merged and (table.counts or len(table.uniques) != 1):
+        if name.folded in merged and (table.counts or len(table.uniques) != 1):
             yield warn(
                 "shards",
                 f"{name} is merged, and its key is AUTO_INCREMENT, not its only unique key, or missing: where values of"
@@ -178,13 +178,13 @@ def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:
     if certain := [str(need.name) for need in missing if need.is_certain]:
         yield fail(
             "tables",
-            f"the target lacks tables of which the sample has rows, and the sample does not make them: {_few(certain)}",
+            f"the target lacks tables of which the sample has rows, and the sample does not make them: {few(certain)}",
             "copy the upstream's tables first and begin at the copy's moment (--from), or leave them out with --filter",
         )
     if others := [str(need.name) for need in missing if not need.is_certain]:
         yield warn(
             "tables",
-            f"the target lacks tables of which the sample has rows: {_few(others)}",
+            f"the target lacks tables of which the sample has rows: {few(others)}",
             "fine if a schema change in the topic makes them; otherwise copy the upstream's tables first (--from)",
         )
 
@@ -202,12 +202,3 @@ def _is_row(event: Event) -> bool:
 def _names(event: Event) -> frozenset[str]:
     names, _ = split_forms(event.columns or "")
     return frozenset(names.lower().split(SEP))
-
-
-def _folded(name: TableName) -> tuple[str, str]:
-    return name.schema.lower(), name.table.lower()
-
-
-def _few(names: Iterable[str]) -> str:
-    listed = list(names)
-    return ", ".join(listed[:_SHOWN]) + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")

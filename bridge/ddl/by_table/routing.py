@@ -170,15 +170,11 @@ def with_told_databases(statement: str, schema: str, told: Collection[TableName]
     if not isinstance(found, Unclear):
         return statement
     named = [*found.known.touched, *([found.known.like] if found.known.like else [])]
-    named_whole = {_folded(one.table) for one in named if one.is_qualified}
-    rest = [name for name in dict.fromkeys(told) if _folded(name) not in named_whole]
+    named_whole = {one.table.folded for one in named if one.is_qualified}
+    rest = [name for name in dict.fromkeys(told) if name.folded not in named_whole]
     for one in sorted(named, key=lambda one: one.span, reverse=True):
         same = [name for name in rest if name.table.lower() == one.table.table.lower()]
         if not one.is_qualified and len(same) == 1:
             start, end = one.span
             statement = statement[:start] + quote_name(same[0].schema, one.table.table) + statement[end:]
     return statement
-
-
-def _folded(name: TableName) -> tuple[str, str]:
-    return name.schema.lower(), name.table.lower()

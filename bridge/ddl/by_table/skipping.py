@@ -152,12 +152,8 @@ def _moves_tables(classified: Classified) -> bool:
 
 def _may_share(some: Sequence[TableName], others: Sequence[TableName]) -> bool:
     """Tells whether one table may be among both.  A name without a database may mean that table of any."""
-    pairs = product(_lower(some), _lower(others))
+    pairs = product({name.folded for name in some}, {name.folded for name in others})
     return any(a[1] == b[1] and (a[0] == b[0] or "" in {a[0], b[0]}) for a, b in pairs)
-
-
-def _lower(names: Sequence[TableName]) -> set[tuple[str, str]]:
-    return {(schema.lower(), table.lower()) for schema, table in names}
 
 
 KeysOf = Callable[[TableName], Mapping[str, tuple[str, ...]]]

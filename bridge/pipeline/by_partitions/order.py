@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 import pyarrow as pa
 import structlog
 
-from bridge.errors import AheadOfTargetError
+from bridge.errors import AheadOfTargetError, few
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableName
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
@@ -33,7 +33,6 @@ SETTLE_SECONDS: Final = 10.0
 SETTLE_AGAIN_SECONDS: Final = 100.0
 """After a wait in vain, the bridge does not wait for boundaries again for so long."""
 
-_SHOWN: Final = 5
 _SNAPSHOT_FIX: Final = (
     "rows and tables that were deleted upstream while the connector was off are not in it, and stay: bridge verify"
     " --against upstream shows them"
@@ -332,5 +331,4 @@ class PartitionOrder:
 
 
 def _named(partitions: Sequence[PartitionId]) -> str:
-    names = ", ".join(f"{topic}/{partition}" for topic, partition in partitions[:_SHOWN])
-    return names + (f" and {len(partitions) - _SHOWN:,} more" if len(partitions) > _SHOWN else "")
+    return few(f"{topic}/{partition}" for topic, partition in partitions)

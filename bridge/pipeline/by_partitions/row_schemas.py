@@ -63,7 +63,7 @@ class RowsAhead:
     def is_made_by(self, change: SchemaChange) -> bool:
         """Tells whether a schema change makes what the target lacks."""
         known = _classified(change.text, change.schema)
-        if not isinstance(known, Classified) or self.table not in map(_lower, known.tables):
+        if not isinstance(known, Classified) or self.table not in (name.folded for name in known.tables):
             return False
         if not self.columns or known.kind is not StatementKind.ALTER_TABLE:
             return True
@@ -101,12 +101,12 @@ class ColumnsTell:
             return None
         names = column_names_in(change.text, known)
         gone, come = frozenset(names.gone), frozenset(names.given - names.dropped)
-        return cls(_lower(known.tables[0]), gone, come, moment) if gone or come else None
+        return cls(known.tables[0].folded, gone, come, moment) if gone or come else None
 
     def may_be_undone_by(self, change: SchemaChange) -> bool:
         """Tells whether a column of such a name may come or go with a later schema change."""
         known = _classified(change.text, change.schema)
-        if not isinstance(known, Classified) or self.table not in map(_lower, known.tables):
+        if not isinstance(known, Classified) or self.table not in (name.folded for name in known.tables):
             return False
         if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:
             return known.kind not in _OF_NO_COLUMN
@@ -168,10 +168,6 @@ def _have(events: pa.Table, columns: frozenset[str]) -> Bools:
     named = [not columns.isdisjoint(text.partition(RAW)[0].lower().split(SEP)) for text in lists]
     have: Bools = np.array(named, np.bool_)[encoded.indices.to_numpy()]
     return have
-
-
-def _lower(name: TableName) -> TableName:
-    return TableName(name.schema.lower(), name.table.lower())
 
 
 _NEAR_MS: Final = 60_000

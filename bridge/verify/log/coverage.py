@@ -63,16 +63,11 @@ class Cut:
         return cls(moment, change.offsets if change.by_time else {})
 
 
-def name_key(name: TableName) -> NameKey:
-    """Gives the name of a table for comparison: as in TiDB, the case of letters counts for nothing."""
-    return name.schema.lower(), name.table.lower()
-
-
 def ambiguous(names: Iterable[TableName]) -> set[NameKey]:
     """Gives the tables that differ from others in the case of letters only, or whose databases do."""
     distinct = set(names)
     schemas = Counter(schema.lower() for schema in {name.schema for name in distinct})
-    tables = Counter(map(name_key, distinct))
+    tables = Counter(name.folded for name in distinct)
     return {key for key, count in tables.items() if count > 1 or schemas[key[0]] > 1}
 
 
@@ -111,16 +106,16 @@ class Coverage:
 
     def of(self, name: TableName) -> TableCoverage:
         """Gives what the log tells of a name."""
-        return self.tables.setdefault(name_key(name), TableCoverage(name))
+        return self.tables.setdefault(name.folded, TableCoverage(name))
 
     def put(self, name: TableName, cut: Cut, *, is_made: bool = False, is_there: bool | None = None) -> None:
         """Begins a name anew: none of its rows from before the cut is in the table."""
-        self.tables[name_key(name)] = TableCoverage(name, cut, is_made, "", is_there)
+        self.tables[name.folded] = TableCoverage(name, cut, is_made, "", is_there)
 
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
         """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
         it where it has none from before the change."""
-        self.tables[name_key(name)] = TableCoverage(name, _cut(change), is_made, _since(change), is_there)
+        self.tables[name.folded] = TableCoverage(name, _cut(change), is_made, _since(change), is_there)
 
     def begin_filtered(self, name: TableName, begin: int) -> None:
         """Compares of a table, of which event filters leave out row changes, only what comes after the copy from which
@@ -128,7 +123,7 @@ class Coverage:
         one = self.of(name)
         if one.is_there is not False and (one.cut is None or one.cut.moment.last < begin):
             cut = Cut(Moment.at(begin - 1), {})
-            self.tables[name_key(name)] = TableCoverage(name, cut, since=_FILTERED, is_there=one.is_there)
+            self.tables[name.folded] = TableCoverage(name, cut, since=_FILTERED, is_there=one.is_there)
 
 
 def coverage_of(
@@ -191,7 +186,7 @@ def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
 def _changes_rows(coverage: Coverage, classified: Classified) -> bool:
     """Tells whether a statement touches the rows of its table, the key by which they are told apart, its columns or
     their types."""
-    has_primary = name_key(classified.tables[0]) in coverage.primary
+    has_primary = classified.tables[0].folded in coverage.primary
     leaves = LEAVES_ROWS if has_primary else LEAVES_ROWS - OF_INDEXES
     return not leaves.issuperset({*classified.classes} - {ChangeClass.RENAME_TABLE})
 

@@ -28,7 +28,7 @@ from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
-from bridge.verify.log.coverage import Cut, NameKey, TableCoverage, name_key
+from bridge.verify.log.coverage import Cut, NameKey, TableCoverage
 from bridge.verify.log.expected_tables import ExpectedTable
 
 _IMAGES: Final = ("before", "after")
@@ -66,16 +66,16 @@ class LogPlan:
 
     def cut(self, name: TableName) -> Cut | None:
         """Gives the cut of a name in messages."""
-        of_table = self.coverage.get(name_key(name))
+        of_table = self.coverage.get(name.folded)
         return of_table.cut if of_table else None
 
     def number_of(self, name: TableName) -> int | None:
         """Gives the number of a table, None when the target does not have it."""
-        return self._numbers.get(name_key(name))
+        return self._numbers.get(name.folded)
 
     @cached_property
     def _numbers(self) -> Mapping[NameKey, int]:
-        return {name_key(one.table.name): i for i, one in enumerate(self.tables)}
+        return {one.table.name.folded: i for i, one in enumerate(self.tables)}
 
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:

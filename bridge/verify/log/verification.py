@@ -34,7 +34,7 @@ from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.applied_changes import applied_changes, positions_read
-from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of, name_key
+from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of
 from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
 from bridge.verify.log.loaded_comparison import (
     HashComparison,
@@ -170,7 +170,7 @@ class LogVerification:
         logged = {schema.lower() for schema in schemas}
         names = [name for name in present if name.schema.lower() in logged]
         definitions = load_definitions(self._look, names).items()
-        primary = {name_key(name) for name, definition in definitions if definition.table.primary}
+        primary = {name.folded for name, definition in definitions if definition.table.primary}
         coverage = coverage_of(control.names, changes, since, primary)
         if begin := max(progress.start_ts, *topic_begins(progress.positions).values(), 0):
             for name in [one.name for one in coverage.tables.values()]:
@@ -199,20 +199,20 @@ class LogVerification:
 
         present: the target's tables."""
         coverages = coverage.tables
-        self._unclear = {name_key(group.table) for group in groups if group.is_unclear}
-        have_earlier_rows = {name_key(group.table) for group in groups if not group.is_covered}
+        self._unclear = {group.table.folded for group in groups if group.is_unclear}
+        have_earlier_rows = {group.table.folded for group in groups if not group.is_covered}
         covered: dict[NameKey, list[RowGroup]] = {}
         for group in sorted(group for group in groups if group.is_covered):
-            covered.setdefault(name_key(group.table), []).append(group)
+            covered.setdefault(group.table.folded, []).append(group)
         wanted = {key: one[0].table for key, one in covered.items()}
         wanted |= {key: one.name for key, one in coverages.items() if one.is_there}
         changed = {key for key, one in coverages.items() if one.since}
-        on_target = {name_key(name): name for name in present}
+        on_target = {name.folded: name for name in present}
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
-        names = [name for name in present if name_key(name) in wanted or name_key(name) in changed]
+        names = [name for name in present if name.folded in wanted or name.folded in changed]
         for name, definition in load_definitions(self._look, names).items():
-            key, of_log = name_key(name), coverage.of(name)
+            key, of_log = name.folded, coverage.of(name)
             is_whole = of_log.is_whole(has_earlier_rows=key in have_earlier_rows)
             table = logged_table(
                 len(tables),
@@ -241,9 +241,9 @@ class LogVerification:
 
     def _why_uncovered(self, name: TableName) -> str:
         """Tells why no row of a table is compared, "" where some are."""
-        if name_key(name) in self._ambiguous:
+        if name.folded in self._ambiguous:
             return "another table has its name but for the case of letters"
-        if name_key(name) in self._unclear:
+        if name.folded in self._unclear:
             return "in the second of its last schema change, another server wrote rows: nothing tells which came first"
         if len(self._filters(name)) > 1:
             return "event filters leave out some of its changes, and were others before"

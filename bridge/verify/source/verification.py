@@ -214,7 +214,7 @@ class SourceVerification:
 
     def _key(self, name: TableName) -> TableName:
         """Gives the name of a table on both servers: in lower case where the target stores names in lower case."""
-        return TableName(name.schema.lower(), name.table.lower()) if self._is_folding else name
+        return name.folded if self._is_folding else name
 
     def _schema_comparison(self) -> Callable[[Definition, Definition], SchemaFindings]:
         names = self._look.rows("SELECT collation_name FROM information_schema.collations")

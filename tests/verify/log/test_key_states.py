@@ -11,9 +11,7 @@ import pytest
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.literal_offsets import Cells
-from bridge.verify.log import coverage as coverage_module
-from bridge.verify.log import logged_rows
-from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
+from bridge.verify.log.coverage import LoggedChange, coverage_of
 from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.literal_hashes import hashed, text_hashes
 from bridge.verify.log.logged_rows import LogPlan, buckets, last_of_some, last_rows, last_steps, steps
@@ -128,10 +126,18 @@ def test_schema_changes_are_honoured() -> None:
         assert states([change(5, None, "1,1"), change(15, None, "2,2")], coverage=coverage) == {"2": "2,2"}
 
 
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[TableName]:
+    """The names that are folded from now on, once for each time."""
+    looks: list[TableName] = []
+    monkeypatch.setattr(
+        TableName, "folded", property(lambda one: looks.append(one) or TableName(one.schema.lower(), one.table.lower()))
+    )
+    return looks
+
+
 def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for thousands of tables that the log sees made."""
-    looks = []
-    monkeypatch.setattr(coverage_module, "name_key", lambda name: looks.append(name) or name_key(name))
+    looks = looked_at(monkeypatch)
     names = [TableName("app", f"t{number}") for number in range(300)]
     texts = [f"CREATE TABLE {name.table} (id INT PRIMARY KEY)" for name in names]
     coverage = coverage_of(names, [LoggedChange(ts, False, "app", text, {}) for ts, text in enumerate(texts, 1)])
@@ -141,8 +147,7 @@ def test_many_tables_are_traced_by_one_look_each(monkeypatch: pytest.MonkeyPatch
 
 def test_many_tables_are_told_apart_by_one_look_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at every table for every table would take minutes where there are thousands."""
-    looks = []
-    monkeypatch.setattr(logged_rows, "name_key", lambda name: looks.append(name) or name_key(name))
+    looks = looked_at(monkeypatch)
     tables = [replace(TABLE, name=TableName("app", f"t{number}")) for number in range(300)]
     plan = LogPlan(tuple(expected_table(table) for table in tables), {}, ALL)
     events = [change(1, None, "1,1") | {"table": table.name.table} for table in tables]

@@ -20,7 +20,7 @@ from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.log import expected_tables
-from bridge.verify.log.coverage import LoggedChange, coverage_of, name_key
+from bridge.verify.log.coverage import LoggedChange, coverage_of
 from bridge.verify.log.expected_tables import PLACE, WHOLE, KeyNumbers, find_cuts, joined, ranges_of
 from bridge.verify.log.literal_hashes import fingerprints
 from bridge.verify.log.literal_hashes import hashed as with_hashes
@@ -95,7 +95,7 @@ def compared_ranges(
     changes = [LoggedChange(ts * 100, False, "app", text, {}) for ts, text in enumerate(statements, 1)]
     found = pa.Table.from_pylist(events, EVENT_SCHEMA)
     definition = load_definitions(session, [T])[T]
-    coverage = coverage_of([T], changes, primary={name_key(T)} if definition.table.primary else set())
+    coverage = coverage_of([T], changes, primary={T.folded} if definition.table.primary else set())
     plan = LogPlan((), coverage.tables, 10_000)
     groups = row_groups(plan, found)
     seen = sorted(group for group in groups if group.is_covered and group.table.table == "t")
