@@ -11,11 +11,15 @@ import pytest
 
 from bridge.errors import BadMessageError, UsageError
 from bridge.events import Code, Event, Kind
+from bridge.model import Advance, ProgressOrderError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
+from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.order import Due, Segment
 from bridge.pipeline.pipeline import check_until
+from bridge.rows.order_and_slices import RowChanges
 from tests.support.dying import Died, dying_at
-from tests.support.pipelines import admin, contents, opened, run_all
+from tests.support.pipelines import admin, contents, journal, opened, run_all
 from tests.support.scenarios import K, T, begin, k_row, setup_and_events, t_row
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
@@ -211,3 +215,49 @@ def test_a_step_is_written_in_parts(target: str) -> None:
         assert session.value(MARKED) == 0
     assert steps.count("part committed") == 2
     assert steps.index("before commit") > max(i for i, step in enumerate(steps) if step == "part committed")
+
+
+EVENTS = in_one_partition(
+    [*(row_change(ts, "t", ["id"], ["id"], after=[ts]) for ts in (10, 11, 12, 13)), boundary(12), boundary(14)]
+)
+
+
+@pytest.mark.parametrize("writers", [0, 2])
+@pytest.mark.parametrize("cut", [9, 15])
+def test_a_cut_outside_of_the_segment_stops_the_bridge(
+    target: str, monkeypatch: pytest.MonkeyPatch, cut: int, writers: int
+) -> None:
+    """Wherever a piece of a window is said to end: nothing of it is written, by one connection or by several."""
+    with admin(target) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
+        with opened(target, [("cdc", 0)], start_ts=10, writers=writers) as pipeline:
+            before = contents(session), journal(session)
+            monkeypatch.setattr(RowChanges, "pieces", lambda rows, _: iter([(cut, rows), (None, rows)]))
+            with pytest.raises(ProgressOrderError, match=f"from commit ts 10 to {cut}"):
+                pipeline.take(EVENTS)
+            assert (contents(session), journal(session)) == before
+
+
+def test_a_segment_beyond_the_resolved_ts_stops_the_bridge(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window may not be larger than what is complete."""
+    monkeypatch.setattr(BoundaryOrder, "due", lambda _: iter([Due(Segment(10, 13), None)]))
+    with opened(target, [("cdc", 0)], start_ts=10) as pipeline, pytest.raises(ProgressOrderError):
+        pipeline.take(EVENTS.slice(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("step", "is_right"),
+    [
+        *((Advance(10, 10, {}), True), (Advance(10, 12, {}, bounds=(12, 12)), True)),
+        *((Advance(10, 11, {}, bounds=(12, 13)), True), (Advance(10, 9, {}), False)),
+        *((Advance(10, 13, {}, bounds=(12, 14)), False), (Advance(10, 11, {}, bounds=(13, 12)), False)),
+    ],
+)
+def test_the_order(step: Advance, is_right: bool) -> None:
+    """Each not beyond the next."""
+    if is_right:
+        step.check()
+        return
+    with pytest.raises(ProgressOrderError):
+        step.check()

@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 from bridge.config import Settings
 from bridge.errors import RefusedRowsError, SchemaChangeError, TargetError
 from bridge.mysql.connection.session import Session
+from bridge.mysql.connection.target import Target
 from bridge.rows.sql import render
 from tests.generated.verifying import verify_events
 from tests.support.dying import Died, dying_at
@@ -295,3 +296,29 @@ def test_where_the_user_may_not_have_warnings_kept(url: str) -> None:
         session.execute(raised.value.fix.partition(" on the target")[0])
     with least_account(url, ["m"]) as least, pytest.raises(RefusedRowsError, match="Data truncated"):
         run_all(least, in_one_partition([*rows, *wide]))
+
+
+PASSWORD = "pä 'ß 密"
+
+
+@pytest.fixture
+def account(mysql: Any) -> Iterator[str]:
+    """The URL of an account with a password, on a server without TLS that has seen no login of it."""
+    with admin(mysql.url) as session:
+        session.execute("CREATE USER guest@'%%' IDENTIFIED WITH caching_sha2_password BY %s", [PASSWORD])
+        yield str(make_url(mysql.url).set(username="guest"))
+        session.execute("DROP USER guest@'%'")
+
+
+def test_a_password_is_sent_encrypted(account: str) -> None:
+    """Without TLS the password goes by the server's public key, as long as the server has not cached it."""
+    for _ in ("not cached", "cached"):
+        session = Target(account, password=PASSWORD).connect()
+        assert session.value("SELECT CURRENT_USER()") == "guest@%"
+        session.close()
+
+
+def test_a_wrong_password(account: str) -> None:
+    """It is told as what it is."""
+    with pytest.raises(TargetError, match="the target refused the login: 1045"):
+        Target(account, password="other").connect()
