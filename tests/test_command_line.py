@@ -138,10 +138,8 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     *(
         (2, ("replay", "--target", NOWHERE, "--input", "{files}/some.jsonl", *flags), words)
         for *flags, words in (
-            ("--protocol", "x", "unknown protocol"),
-            ("--until", "1732165807", "1970-01-01"),
-            ("--filter", "no-dot", "quote the name"),
-            ("--name", "", "at least 1 character"),
+            *(("--protocol", "x", "unknown protocol"), ("--until", "1732165807", "1970-01-01")),
+            *(("--filter", "no-dot", "quote the name"), ("--name", "", "at least 1 character")),
             ("--from-dump", "", "cannot be read"),
             ("--protocol", "canal-json", "--timezone", "Mars/Base", "Mars/Base"),
             ("--consistency", "x", "consistency"),

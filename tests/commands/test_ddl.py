@@ -117,9 +117,7 @@ def test_list_and_a_live_target(target: str, typed: Callable[..., Ended]) -> Non
 
 
 BY_TIME = [
-    ("canal", "canal-json"),
-    ("canal-compat", "canal-json"),
-    ("debezium", "debezium"),
+    *(("canal", "canal-json"), ("canal-compat", "canal-json"), ("debezium", "debezium")),
     ("debezium-noschema", "debezium"),
 ]
 

@@ -25,14 +25,10 @@ ATTACKS = [
     "CREATE TABLE t (a INT) IGNORE TABLE u",
     "CREATE TABLE t (a INT) WITH x AS (SELECT 1) SELECT * FROM x",
     "CREATE VIEW v AS SELECT 1 INTO DUMPFILE '/tmp/x'",
-    "ALTER TABLE t DROP COLUMN a, SELECT 1",
-    "ALTER TABLE t UNION=(u)",
-    "ALTER TABLE t CONNECTION='mysql://h/d/t'",
+    *("ALTER TABLE t DROP COLUMN a, SELECT 1", "ALTER TABLE t UNION=(u)", "ALTER TABLE t CONNECTION='mysql://h/d/t'"),
     "CREATE TABLE app2.t LIKE u",
     # a query that fills the table, in parentheses
-    "CREATE TABLE t (a INT) (TABLE u)",
-    "CREATE TABLE t (a INT) ((TABLE u))",
-    "CREATE TABLE t (TABLE u)",
+    *("CREATE TABLE t (a INT) (TABLE u)", "CREATE TABLE t (a INT) ((TABLE u))", "CREATE TABLE t (TABLE u)"),
     "CREATE TABLE t (a INT) (VALUES ROW(1))",
     "CREATE TABLE t (a INT) (WITH x AS (TABLE u) TABLE x)",
     # a function is one by whatever name it is quoted

@@ -24,9 +24,7 @@ PASSED_OVER = [
     ),
     *("FLUSH PRIVILEGES", "FLUSH NO_WRITE_TO_BINLOG LOGS", "RESET MASTER", "PURGE BINARY LOGS TO 'x'"),
     *(
-        "GRANT ALL ON *.* TO x",
-        "REVOKE ALL ON *.* FROM x",
-        "GRANT r TO 'a'@'b' WITH ADMIN OPTION",
+        *("GRANT ALL ON *.* TO x", "REVOKE ALL ON *.* FROM x", "GRANT r TO 'a'@'b' WITH ADMIN OPTION"),
         "RENAME USER a TO b",
     ),
     *("CREATE USER IF NOT EXISTS 'x'@'%' IDENTIFIED BY 'y'", "DROP USER a, b"),
@@ -75,9 +73,7 @@ PASSED_OVER = [
         "PREPARE s FROM 'DROP TABLE t'",
     ),
     *(
-        "ADMIN CHECK TABLE t",
-        "SPLIT TABLE t BETWEEN (0) AND (9) REGIONS 3",
-        "LOAD STATS 'x'",
+        *("ADMIN CHECK TABLE t", "SPLIT TABLE t BETWEEN (0) AND (9) REGIONS 3", "LOAD STATS 'x'"),
         "CREATE PLACEMENT POLICY p F=1",
     ),
     *("CREATE GLOBAL BINDING FOR SELECT 1 USING SELECT 1", "DROP STATS t", "ALTER RANGE g PLACEMENT POLICY p"),
@@ -90,9 +86,7 @@ PASSED_OVER = [
 NOT_PASSED_OVER = [
     # other statements in them
     *(
-        "GRANT ALL ON *.* TO x; DROP TABLE t",
-        "FLUSH TABLES; FLUSH LOGS",
-        "SET @a = 1; DROP TABLE t",
+        *("GRANT ALL ON *.* TO x; DROP TABLE t", "FLUSH TABLES; FLUSH LOGS", "SET @a = 1; DROP TABLE t"),
         "DROP USER x; DROP TABLE t",
     ),
     *(

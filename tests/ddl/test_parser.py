@@ -111,9 +111,7 @@ REFUSED = [
     *("CREATE SEQUENCE mysql.s", "DROP SEQUENCE s, mysql.s", "ALTER TABLE t PARTITION p FOO"),
     "CREATE PACKAGE p AS END",
     # several statements
-    "DROP TABLE t; DROP TABLE u",
-    "CREATE TABLE t (a INT) -- x\n; DROP TABLE u",
-    "DROP TABLE t;;",
+    *("DROP TABLE t; DROP TABLE u", "CREATE TABLE t (a INT) -- x\n; DROP TABLE u", "DROP TABLE t;;"),
     "DROP TABLE t /*!; DROP TABLE u */",
     # system schemas
     *("DROP TABLE mysql.user", "TRUNCATE `MySQL`.`user`", "CREATE DATABASE IF NOT EXISTS mysql", "DROP SCHEMA sys"),

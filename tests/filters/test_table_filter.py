@@ -152,9 +152,7 @@ def test_a_byte_order_mark_is_no_part_of_a_rule(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "cannot be read: No such file"),
-        (b"a.b\n@other.txt", "1.txt:2"),
-        (b"a.b\n\nno-dot\n", "1.txt:3"),
+        *((None, "cannot be read: No such file"), (b"a.b\n@other.txt", "1.txt:2"), (b"a.b\n\nno-dot\n", "1.txt:3")),
         (b"\xff.*", "not UTF-8"),
         (b"# nothing but this\n", "holds no rule"),
         (b"", "holds no rule"),

@@ -78,10 +78,8 @@ def test_large_messages_are_taken(broker: Kafka, topic: str) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("auto.create.topics.enable", "false"),
-        ("group.initial.rebalance.delay.ms", "0"),
-        ("message.max.bytes", str(64 << 20)),
-        ("compression.type", "lz4"),
+        *(("auto.create.topics.enable", "false"), ("group.initial.rebalance.delay.ms", "0")),
+        *(("message.max.bytes", str(64 << 20)), ("compression.type", "lz4")),
     ],
 )
 def test_settings(broker: Kafka, name: str, value: str) -> None:

@@ -397,9 +397,7 @@ def test_old_row_in_another_order() -> None:
 @pytest.mark.parametrize(
     ("fields", "key"),
     [
-        ({"pkNames": ["b", "a"]}, "b\0a"),
-        ({"pkNames": []}, NO_PRIMARY_KEY),
-        ({"pkNames": None}, NO_PRIMARY_KEY),
+        *(({"pkNames": ["b", "a"]}, "b\0a"), ({"pkNames": []}, NO_PRIMARY_KEY), ({"pkNames": None}, NO_PRIMARY_KEY)),
         ({}, ""),
     ],
 )

@@ -261,10 +261,8 @@ def _joined(new: str, **fields: Any) -> bytes:
         (row("I", orjson.dumps(OLD).decode(), None), None, OLD_IMAGE),
         (row("U", orjson.dumps(NEW).decode(), orjson.dumps(OLD).decode()), OLD_IMAGE, NEW_IMAGE),
         (row("D", "", orjson.dumps(OLD).decode()), OLD_IMAGE, None),
-        (row("D", "null", OLD), OLD_IMAGE, None),
-        (row("U", NEW, None), None, NEW_IMAGE),
-        (_joined(NUMBERS), None, AS_TEXTS),
-        (row("I", NUMBERS, None), None, AS_TEXTS),
+        *((row("D", "null", OLD), OLD_IMAGE, None), (row("U", NEW, None), None, NEW_IMAGE)),
+        *((_joined(NUMBERS), None, AS_TEXTS), (row("I", NUMBERS, None), None, AS_TEXTS)),
     ],
 )
 def test_other_readings_of_a_row_in_json(value: bytes, before: str | None, after: str | None) -> None:

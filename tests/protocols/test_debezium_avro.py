@@ -234,10 +234,8 @@ def test_confluents_headers() -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"\1" + bytes(16) + b"\2", "GUID"),
-        (b"\3\0" + bytes(16) + b"\2", "Glue"),
-        (bytes(6), "not with a schema's id"),
-        (b"\0\0\0\0\x63\2", "lacks the schema 99"),
+        *((b"\1" + bytes(16) + b"\2", "GUID"), (b"\3\0" + bytes(16) + b"\2", "Glue")),
+        *((bytes(6), "not with a schema's id"), (b"\0\0\0\0\x63\2", "lacks the schema 99")),
     ],
 )
 def test_forms_that_are_not_read(value: bytes, reason: str) -> None:

@@ -189,9 +189,7 @@ def test_batch() -> None:
     value = open_value({"u": ID}, {"q": "DROP TABLE x", "t": 4}, {"d": ID}) + bytes(8)
     events = decode("open-protocol", key, value)
     assert [(e.kind, e.index, e.table, e.commit_ts) for e in events] == [
-        (Kind.INSERT, 0, "t", TSO),
-        (Kind.SCHEMA_CHANGE, 1, "t", TSO - 1),
-        (Kind.DELETE, 2, "u", TSO),
+        *((Kind.INSERT, 0, "t", TSO), (Kind.SCHEMA_CHANGE, 1, "t", TSO - 1), (Kind.DELETE, 2, "u", TSO)),
         (Kind.BOUNDARY, 3, "", TSO),
     ]
 
@@ -291,10 +289,8 @@ BAD: list[tuple[bytes | None, bytes | None, str]] = [
     (*open_row({"u": ID, "p": {"x": {"t": 3, "v": 1}}}), "old row"),
     (*open_row({"u": ID, "p": {"id": {"t": 8, "h": True, "f": 11, "v": 1}}}), "old row"),
     (*open_row({"u": ID, "p": {"id": {"t": 3, "h": True, "f": 11, "v": "x"}}}), "column 'id' (INT): 'x' is not"),
-    (*open_row({"u": ID, "p": 5}), "JSON type"),
-    (*open_row({"u": {"id": 5}}), "JSON type"),
-    (*bad_column({"t": 3}), "'v' is missing"),
-    (*bad_column({"v": 3}), "'t' is missing"),
+    *((*open_row({"u": ID, "p": 5}), "JSON type"), (*open_row({"u": {"id": 5}}), "JSON type")),
+    *((*bad_column({"t": 3}), "'v' is missing"), (*bad_column({"v": 3}), "'t' is missing")),
     (*bad_column({"t": 255, "v": "x"}), "column 'v' is of the unknown type 255"),
     (*bad_column({"t": "3", "v": 1}), "unknown type '3'"),
     (*bad_column({"t": [], "v": 1}), "JSON type"),

@@ -22,9 +22,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 UPGRADES = [
     ("debezium", "debezium-ext"),
     ("debezium-noschema", "debezium-noschema-ext"),
-    ("debezium-ext", "debezium-noschema-ext"),
-    ("debezium-noschema", "debezium"),
-    ("open-updated-only", "open-lz4"),
+    *(("debezium-ext", "debezium-noschema-ext"), ("debezium-noschema", "debezium"), ("open-updated-only", "open-lz4")),
     ("canal-compat", "canal-delete-handle"),
 ]
 

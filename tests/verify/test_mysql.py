@@ -10,9 +10,7 @@ from tests.support.verify_servers import Pair, execute, portable, said
 from tests.verify.test_damage import DAMAGE, TABLES
 
 SERVERS = [
-    ("mysql_target", "target"),
-    ("old_mysql_target", "target"),
-    ("old_target", "mysql_target"),
+    *(("mysql_target", "target"), ("old_mysql_target", "target"), ("old_target", "mysql_target")),
     ("target", "old_mysql_target"),
 ]
 MYSQL_TABLES = portable(TABLES.replace(", j = '[1e400]'", ""))

@@ -36,9 +36,7 @@ THERE = {
         ("DROP COLUMN n, CHANGE z n INT", "may hold another value"),
         ("DROP COLUMN other, ADD COLUMN other INT", ""),
         ("EXCHANGE PARTITION p WITH TABLE m.u", "each other's tables"),
-        ("ADD COLUMN other INT DEFAULT 3", ""),
-        ("DROP COLUMN n", ""),
-        ("MODIFY n BIGINT", ""),
+        *(("ADD COLUMN other INT DEFAULT 3", ""), ("DROP COLUMN n", ""), ("MODIFY n BIGINT", "")),
         ("ADD INDEX (n)", ""),
     ],
 )

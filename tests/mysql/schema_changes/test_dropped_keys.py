@@ -56,10 +56,8 @@ def test_an_index_that_is_not_unique_may_stay(target: str, session: Session) -> 
 @pytest.mark.parametrize(
     ("columns", "key"),
     [
-        ("id INT PRIMARY KEY, v INT", NO_KEY),
-        ("id INT PRIMARY KEY, v INT", NO_PRIMARY_KEY),
-        ("id INT NOT NULL UNIQUE, v INT", NO_KEY),
-        ("id INT PRIMARY KEY, v INT", "v"),
+        *(("id INT PRIMARY KEY, v INT", NO_KEY), ("id INT PRIMARY KEY, v INT", NO_PRIMARY_KEY)),
+        *(("id INT NOT NULL UNIQUE, v INT", NO_KEY), ("id INT PRIMARY KEY, v INT", "v")),
         ("id INT, v INT, PRIMARY KEY (v)", "id\0v"),
     ],
 )

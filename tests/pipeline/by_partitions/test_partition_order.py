@@ -274,9 +274,7 @@ def test_a_snapshot_right_behind_another_is_named_too(read_together: bool) -> No
         ("CREATE TABLE `a-b c` (id INT)", {"shop.a-b c": "p.shop.a-b_c"}),
         ("RENAME TABLE orders TO old_orders", {"shop.old_orders": "p.shop.old_orders"}),
         ("ALTER TABLE orders RENAME TO shop.old_orders", {"shop.old_orders": "p.shop.old_orders"}),
-        ("CREATE TABLE orders (id INT)", {}),
-        ("ALTER TABLE new ADD COLUMN c INT", {}),
-        ("DROP TABLE new", {}),
+        *(("CREATE TABLE orders (id INT)", {}), ("ALTER TABLE new ADD COLUMN c INT", {}), ("DROP TABLE new", {})),
         ("nonsense", {}),
     ],
 )

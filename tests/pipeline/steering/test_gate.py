@@ -10,20 +10,7 @@ import pytest
 from bridge.pipeline.steering.steering import Gate, Limits, RowBucket
 from bridge.rows.amount import Amount
 from tests.support.waiting import wait_for
-from tests.test_ends import Clock
-
-
-class Stop(threading.Event):
-    """Is never set; waiting moves the clock."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def wait(self, timeout: float | None = None) -> bool:
-        assert timeout is not None
-        self._clock.now += timeout
-        return False
+from tests.test_ends import Clock, NoPause
 
 
 def written(rate: int, sizes: list[int]) -> list[float]:
@@ -31,7 +18,7 @@ def written(rate: int, sizes: list[int]) -> list[float]:
     clock = Clock()
     gate, times = Gate(Limits(rate=rate, rated="limited"), clock), []
     for rows in sizes:
-        gate.wait(Stop(clock))
+        gate.wait(NoPause(clock))
         gate.take(rows)
         times.append(clock.now - 100)
     return times

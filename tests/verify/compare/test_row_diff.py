@@ -104,10 +104,8 @@ SPELLINGS = [
     ("utf8mb4_0900_ai_ci", "\u00c4b", "aB", True),
     ("utf8mb4_0900_ai_ci", "ab", "ab ", False),
     ("utf8mb4_0900_as_ci", "\u00e4b", "ab", False),
-    ("utf8mb4_0900_as_ci", "Ab", "aB", True),
-    ("utf8mb4_0900_as_cs", "Ab", "aB", False),
-    ("utf8mb4_bin", "Ab", "aB", False),
-    ("utf8mb4_bin", "ab", "ab ", True),
+    *(("utf8mb4_0900_as_ci", "Ab", "aB", True), ("utf8mb4_0900_as_cs", "Ab", "aB", False)),
+    *(("utf8mb4_bin", "Ab", "aB", False), ("utf8mb4_bin", "ab", "ab ", True)),
     ("utf8mb4_nopad_bin", "ab", "ab ", False),
 ]
 

@@ -35,9 +35,7 @@ def table(found: ColumnInfo, **indexes: Index) -> Definition:
 
 
 SAME = [
-    ("int(11)", "int"),
-    ("bigint(20) unsigned", "bigint unsigned"),
-    ("year(4)", "year"),
+    *(("int(11)", "int"), ("bigint(20) unsigned", "bigint unsigned"), ("year(4)", "year")),
     ("tinyint(1)", "tinyint(4)"),
     ("int(6) unsigned zerofill", "int(10) unsigned"),
     (r"enum('a\\b')", r"enum('a\b')"),
