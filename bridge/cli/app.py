@@ -17,7 +17,7 @@ from bridge import console
 from bridge.cli import output
 from bridge.cli.early_stop import CLEAN_STOPS, end_before_work
 from bridge.cli.groups import config, ctl, ddl, quarantine
-from bridge.cli.help_layout import Heading, command, page_app, page_of
+from bridge.cli.help_layout import UNKNOWN, Heading, command, page_app, page_of
 from bridge.cli.options import (
     DECODING,
     INPUT,
@@ -215,13 +215,7 @@ def _against_log(settings: Settings, options: VerifyOptions, listener: ProgressL
 VERIFICATIONS: Final = {"log": _against_log, "upstream": _against_upstream, "source": _against_upstream}
 
 
-@command(
-    app,
-    "status",
-    group=WATCH,
-    example="bridge status --target mysql://bridge@db:3306/",
-    exits={1: "the pipeline is unknown"},
-)
+@command(app, "status", group=WATCH, example="bridge status --target mysql://bridge@db:3306/", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def status(settings: Settings, as_json: JsonFlag = False) -> None:
     """Shows progress, lag, owner and schema changes of a pipeline, read from the target alone."""
@@ -234,13 +228,7 @@ def status(settings: Settings, as_json: JsonFlag = False) -> None:
     output.pipeline_status(found, as_json=as_json)
 
 
-@command(
-    app,
-    "reset",
-    group=DECIDE,
-    example="bridge reset --name orders --target mysql://bridge@db:3306/",
-    exits={1: "the pipeline is unknown"},
-)
+@command(app, "reset", group=DECIDE, example="bridge reset --name orders --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def reset(
     settings: Settings,

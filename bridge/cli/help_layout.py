@@ -18,6 +18,7 @@ SETTINGS_FAILED: Final = "wrong usage or settings"
 STOPPED: Final = "stopped by a failure that a retry did not cure"
 EXITS: Final = {0: "done", 2: SETTINGS_FAILED, 3: STOPPED, 70: "a bug in the bridge"}
 """The exit codes of every command; those of its own add to them (the manual, operating, has all)."""
+UNKNOWN: Final = {1: "the pipeline is unknown"}
 COMMANDS: Final = "Commands"
 _FLAG_WIDTH: Final = 32
 _HELP_FLAGS: Final = ("-h", "--help")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from bridge.ddl.rewrite import RewriteStep
     from bridge.mysql.state.ddl_journal import JournalEntry
     from bridge.mysql.state.quarantine import StoredEntry
-    from bridge.pipeline.watching.status import Outcome, Status
+    from bridge.pipeline.watching.status import Status
+    from bridge.pipeline.watching.status_reporter import Outcome
     from bridge.verify.report import Report, TableResult
 
 _VERIFY_WIDTH = 132

@@ -54,7 +54,7 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
     tell_while_alive()
     from bridge.commands.replicate import assemble
     from bridge.ends.end import Abandoned
-    from bridge.pipeline.watching.status import BEFORE_PROGRESS
+    from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS
 
     def interrupt(*_: object) -> None:
         stopped.set()

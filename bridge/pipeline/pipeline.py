@@ -33,15 +33,8 @@ from bridge.pipeline.steering.steering import Gate, Steering
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.group_offsets import GroupOffsets
 from bridge.pipeline.watching.heartbeat import Heartbeat
-from bridge.pipeline.watching.status import (
-    BEFORE_PROGRESS,
-    Outcome,
-    StartReporter,
-    Status,
-    attempts_to_start,
-    outcome_of,
-)
-from bridge.pipeline.watching.status_reporter import StatusReporter, Watcher
+from bridge.pipeline.watching.status import StartReporter, Status, attempts_to_start
+from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS, Outcome, StatusReporter, Watcher, outcome_of
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
     attempts_at,

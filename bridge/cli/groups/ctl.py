@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from bridge import console
-from bridge.cli.help_layout import PageGroup, command, page_app
+from bridge.cli.help_layout import UNKNOWN, PageGroup, command, page_app
 from bridge.cli.options import TARGET, JsonFlag, takes_settings
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from bridge.mysql.state.controls import Controls
 
 _HELP: Final = ("--help", "-h")
-_UNKNOWN: Final = {1: "the pipeline is unknown"}
 
 
 class _ShowsByDefault(PageGroup):
@@ -33,12 +32,12 @@ app = page_app(
     "Steers a pipeline, from any machine that reaches its target.  What is set stays over restarts; a bridge that runs"
     " takes it up within two seconds, which is waited for and told.  Without a command it shows what is set.",
     example="bridge ctl pause --config bridge.toml",
-    exits=_UNKNOWN,
+    exits=UNKNOWN,
     kind=_ShowsByDefault,
 )
 
 
-@command(app, "show", example="bridge ctl show --config bridge.toml", exits=_UNKNOWN)
+@command(app, "show", example="bridge ctl show --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def show(settings: Settings, as_json: JsonFlag = False) -> None:
     """Shows what is set, by whom and since when."""
@@ -51,7 +50,7 @@ def show(settings: Settings, as_json: JsonFlag = False) -> None:
         _print_controls(settings, controls)
 
 
-@command(app, "pause", example="bridge ctl pause --config bridge.toml", exits=_UNKNOWN)
+@command(app, "pause", example="bridge ctl pause --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def pause(settings: Settings, as_json: JsonFlag = False) -> None:
     """Applies nothing any more, from the next transaction on.  The bridge stays the owner, and reads on as far as its
@@ -59,14 +58,14 @@ def pause(settings: Settings, as_json: JsonFlag = False) -> None:
     _print(settings, _steerer(settings).pause(), as_json=as_json)
 
 
-@command(app, "resume", example="bridge ctl resume --config bridge.toml", exits=_UNKNOWN)
+@command(app, "resume", example="bridge ctl resume --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def resume(settings: Settings, as_json: JsonFlag = False) -> None:
     """Lifts a pause."""
     _print(settings, _steerer(settings).resume(), as_json=as_json)
 
 
-@command(app, "rate", example="bridge ctl rate 5000 --config bridge.toml", exits=_UNKNOWN)
+@command(app, "rate", example="bridge ctl rate 5000 --config bridge.toml", exits=UNKNOWN)
 @takes_settings("rows", *TARGET)
 def rate(
     settings: Settings,
@@ -81,7 +80,7 @@ def rate(
     app,
     "throttle",
     example="bridge ctl throttle Threads_running=40 replica_lag=30 --config bridge.toml",
-    exits=_UNKNOWN,
+    exits=UNKNOWN,
 )
 @takes_settings("limits", *TARGET)
 def throttle(

@@ -8,20 +8,19 @@ import typer
 
 from bridge import console
 from bridge.cli import output
-from bridge.cli.help_layout import command, page_app
+from bridge.cli.help_layout import UNKNOWN, command, page_app
 from bridge.cli.options import DECODING, TARGET, JsonFlag, stdin_text, takes_settings
 from bridge.errors import UnknownPipelineError, UsageError, counted
 
 if TYPE_CHECKING:
     from bridge.config import Settings
 
-_UNKNOWN = {1: "the pipeline is unknown"}
 _LISTED = 1000
 """How many schema changes are listed for people."""
 app = page_app(
     "Shows schema changes, decides about those that wait, and shows how a statement would run on the target.",
     example="bridge ddl list --open --config bridge.toml",
-    exits=_UNKNOWN,
+    exits=UNKNOWN,
 )
 
 ChangeArgument = Annotated[
@@ -30,7 +29,7 @@ ChangeArgument = Annotated[
 ]
 
 
-@command(app, "list", example="bridge ddl list --open --config bridge.toml", exits=_UNKNOWN)
+@command(app, "list", example="bridge ddl list --open --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def list_(
     settings: Settings,
@@ -64,21 +63,21 @@ def list_(
         console.note(f"{counted(earlier, 'earlier schema change')} not shown; --limit 0 shows all")
 
 
-@command(app, "approve", example="bridge ddl approve 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
+@command(app, "approve", example="bridge ddl approve 470611868434825218 --config bridge.toml", exits=UNKNOWN)
 @takes_settings("change", *TARGET)
 def approve(settings: Settings, change: ChangeArgument, as_json: JsonFlag = False) -> None:
     """Lets a held schema change run.  One that the target refused is tried again at the next start."""
     _release(settings, change, "APPROVED", as_json=as_json)
 
 
-@command(app, "skip", example="bridge ddl skip 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
+@command(app, "skip", example="bridge ddl skip 470611868434825218 --config bridge.toml", exits=UNKNOWN)
 @takes_settings("change", *TARGET)
 def skip(settings: Settings, change: ChangeArgument, as_json: JsonFlag = False) -> None:
     """Leaves a held or refused schema change out; replication continues with what follows it."""
     _release(settings, change, "SKIPPED", as_json=as_json)
 
 
-@command(app, "done", example="bridge ddl done 470611868434825218 --config bridge.toml", exits=_UNKNOWN)
+@command(app, "done", example="bridge ddl done 470611868434825218 --config bridge.toml", exits=UNKNOWN)
 @takes_settings("change", "statement", *TARGET)
 def done(
     settings: Settings,
@@ -101,7 +100,7 @@ def done(
     app,
     "replace",
     example="bridge ddl replace 470611868434825218 'ALTER TABLE shop.t ADD COLUMN c INT' --config bridge.toml",
-    exits=_UNKNOWN,
+    exits=UNKNOWN,
 )
 @takes_settings("change", "statement", *TARGET)
 def replace(

@@ -9,7 +9,7 @@ import typer
 
 from bridge import console
 from bridge.cli import output
-from bridge.cli.help_layout import command, page_app
+from bridge.cli.help_layout import UNKNOWN, command, page_app
 from bridge.cli.options import DECODING, TARGET, JsonFlag, YesFlag, confirm, takes_settings
 from bridge.errors import UnknownPipelineError, UsageError
 
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from bridge.commands.quarantine import EntryOutcome, Quarantine
     from bridge.config import Settings
 
-_UNKNOWN: Final = {1: "the pipeline is unknown"}
 app = page_app(
     "Lists and shows quarantined messages and rows, tries them again, or drops them.",
     example="bridge quarantine list --config bridge.toml",
-    exits=_UNKNOWN,
+    exits=UNKNOWN,
 )
 
 _UPSTREAM_RETRY_SECONDS: Final = 10
@@ -31,7 +30,7 @@ IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="ID", help="The
 AllFlag = Annotated[bool, typer.Option("--all", help="All entries that are held.")]
 
 
-@command(app, "list", example="bridge quarantine list --config bridge.toml", exits=_UNKNOWN)
+@command(app, "list", example="bridge quarantine list --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET)
 def list_entries(
     settings: Settings,
@@ -51,7 +50,7 @@ def list_entries(
         output.quarantine_table(entries)
 
 
-@command(app, "show", example="bridge quarantine show 17 --config bridge.toml", exits=_UNKNOWN)
+@command(app, "show", example="bridge quarantine show 17 --config bridge.toml", exits=UNKNOWN)
 @takes_settings(*TARGET, "upstream", "protocol", "registry", *DECODING)
 def show_entry(
     settings: Settings,
@@ -70,7 +69,7 @@ def show_entry(
         output.quarantine_entry(entry, events)
 
 
-@command(app, "retry", example="bridge quarantine retry --all --config bridge.toml", exits=_UNKNOWN)
+@command(app, "retry", example="bridge quarantine retry --all --config bridge.toml", exits=UNKNOWN)
 @takes_settings("ids", "everything", *TARGET, "upstream", "protocol", "registry", *DECODING)
 def retry(settings: Settings, ids: IdsArgument = None, everything: AllFlag = False, as_json: JsonFlag = False) -> None:
     """Applies entries whose rows are still as they were before the change (for an insert: absent), and tells why others
@@ -78,7 +77,7 @@ def retry(settings: Settings, ids: IdsArgument = None, everything: AllFlag = Fal
     _print_outcomes(settings, _quarantine(settings).retry(_chosen(ids, everything)), as_json=as_json)
 
 
-@command(app, "drop", example="bridge quarantine drop 17 18 --config bridge.toml", exits=_UNKNOWN)
+@command(app, "drop", example="bridge quarantine drop 17 18 --config bridge.toml", exits=UNKNOWN)
 @takes_settings("ids", "everything", *TARGET)
 def drop(
     settings: Settings,
