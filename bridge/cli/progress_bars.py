@@ -137,17 +137,14 @@ class VerifyBar(_InBlock):
         self._shown_lines = _shown(self._lines, console)
 
     def stage(self, words: str) -> None:
-        """Shows what verify is doing, or waiting for."""
         self._progress.update(self._task, text=visible(words))
         self._lines.show(doing=words)
 
     def plan(self, rows: int) -> None:
-        """Sets the estimated number of rows."""
         self._progress.update(self._task, total=rows or None)
         self._lines.show(about=rows)
 
     def done(self, table: TableName, rows: int) -> None:
-        """Adds rows of a table that have been compared."""
         task = self._progress.tasks[0]
         rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
         self._progress.update(self._task, advance=rows, text=visible(str(table)), rate=f"{rate:,.0f} rows/s")

@@ -96,7 +96,6 @@ class Intake:
     # --- what the stream asks
 
     def wait(self, seconds: float) -> bool:
-        """Waits for so many seconds; returns at once, and true, when the intake is closed."""
         return self._closed.wait(seconds)
 
     def planned(self, plan: Callable[[], _T | None]) -> _T | None:
@@ -112,7 +111,6 @@ class Intake:
         return None
 
     def size(self) -> int:
-        """Returns the number of messages of the next micro-batch."""
         writers = self._writers_apart
         if writers:
             least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
@@ -122,7 +120,6 @@ class Intake:
         return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
 
     def stays(self, messages: int | None) -> bool:
-        """Tells whether the row changes of a micro-batch stay where they are decoded."""
         is_written_there = (messages or 0) >= LARGE and self._writers_apart > 0
         return is_written_there or not self._has_room
 

@@ -127,15 +127,12 @@ class TableChunk:
 
     @property
     def amount(self) -> Amount:
-        """How much it holds."""
         return Amount.of(self.table)
 
     def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
-        """Calls the function here."""
         return [question(self.rows(wanted))]
 
     def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
-        """Gives one table."""
         del at_once
         return [self.rows(wanted)]
 

@@ -76,18 +76,15 @@ class CaptureSource:
         return extents
 
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:  # noqa: ARG002
-        """Returns nothing, since there is no Kafka."""
         return {}
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Does nothing, since there is no Kafka."""
 
     def topics(self) -> dict[str, TopicNow]:
-        """Returns no topics, since there is no Kafka."""
         return {}
 
     def compacted(self) -> list[str]:
-        """Returns no topics, since there is no Kafka."""
         return []
 
     def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:  # noqa: ARG002
@@ -113,13 +110,11 @@ class CaptureSource:
         return CaptureBatch(tuple(self._paths()), starts, self._ends, self._has_copies)
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """Reads the messages of the first lines of the files."""
         return list(
             within_sample_bytes((message.key, message.value) for message in islice(self.messages(None, None), count))
         )
 
     def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
-        """Reads all files, and returns the first messages of each partition."""
         heads: dict[PartitionId, list[KeyAndValue]] = {}
         for (topic, partition, _), key, value in self.messages(None, None):
             if len(head := heads.setdefault((topic, partition), [])) < count:
@@ -127,14 +122,12 @@ class CaptureSource:
         return iter(heads.items())
 
     def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
-        """Reads all files, and returns the last messages of each partition."""
         tails: dict[PartitionId, deque[KeyAndValue]] = {}
         for (topic, partition, _), key, value in self.messages(None, None):
             tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
         return iter(tails.items())
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        """Reads the lines of the files, in the order in which they stand."""
         for path in self._paths():
             for position, key, value, _ in _lines(path):
                 if partition in {None, position.partition} and position.offset >= (offset or 0):

@@ -56,7 +56,6 @@ class ChunkStream:
 
     @contextmanager
     def frame(self, spark: SparkSession, folder: str, pace: Pace) -> Iterator[DataFrame]:
-        """Gives the stream of chunks, and answers its questions in the block."""
         self._spark, self._pace, self._options = spark, pace, {FOLDER: folder}
         self._folder = transfer_folder(spark, folder)
         spark.dataSource.register(ChunkSource)
@@ -65,22 +64,18 @@ class ChunkStream:
 
     @property
     def batch(self) -> MicroBatch:
-        """The micro-batch, or the part of one, that was planned last."""
         assert self._batch is not None
         return self._batch
 
     def taken(self, chunks: DataFrame) -> DecodedBatch:
-        """Collects the chunks of the micro-batch that was planned last, or what the driver has to know of them."""
         return collected(chunks, stay=self._stays)
 
     def part(self, part: MicroBatch) -> DecodedBatch:
-        """Reads and collects a part of the micro-batch that was taken last."""
         assert self._spark is not None
         self._batch, self._stays = part, False
         return self.taken(self._spark.read.format(NAME).options(**self._options).load())
 
     def initial(self) -> Offsets:
-        """Gives where the stream begins."""
         return nested(self._next)
 
     def latest(self) -> Offsets:
@@ -93,7 +88,6 @@ class ChunkStream:
         return nested(self._next)
 
     def known(self) -> Offsets:
-        """Gives where the partitions ended when the planner last looked."""
         return nested({**self._next, **self._planner.ends})
 
     def tasks(self) -> list[bytes]:

@@ -64,15 +64,12 @@ class Watch:
         return self._server.address
 
     def starting(self, ends: Ends) -> None:
-        """Sets the ends that are waited for while nothing can be applied yet."""
         self._ends = ends
 
     def report_on(self, reporter: StatusReporter) -> None:
-        """Sets where samples come from, from now on."""
         self._reporter = reporter
 
     def close(self) -> None:
-        """Ends serving."""
         self._is_over.set()
         self._server.close()
         self._thread.join(_END_SECONDS)

@@ -298,7 +298,6 @@ class OnTarget(Surroundings):
         self._session, self._journal = session, journal
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        """Tells whether the target lacks an object that this pipeline has left out."""
         names = {one.name.lower() for one in self._journal.left_out(self._session) if one.kind == thing.kind}
         unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
         if thing.name.lower() not in names and not ("" in names and unnamed):
@@ -308,7 +307,6 @@ class OnTarget(Surroundings):
         return not self.exists(table, thing.kind, thing.name)
 
     def stored_name(self, table: TableName) -> TableName | None:
-        """Gives the only table that has this name in other upper and lower case; None when the name itself is taken."""
         rows = self._session.rows(
             "SELECT table_name FROM information_schema.tables"
             " WHERE table_schema = %s AND LOWER(table_name) = LOWER(%s)",
@@ -335,7 +333,6 @@ class OnTarget(Surroundings):
         return {change.database for change in statements if isinstance(change, Classified)}
 
     def has_sequence(self, name: TableName) -> bool:
-        """Tells whether there is a sequence of that name."""
         return bool(
             self._session.value(
                 "SELECT COUNT(*) FROM information_schema.tables"
@@ -353,7 +350,6 @@ class OnTarget(Surroundings):
         return bool(self._session.rows(f"SELECT 1 FROM {quote_name(*table)} WHERE {where} LIMIT 1"))
 
     def partition_method(self, table: TableName) -> str:
-        """Gives RANGE, KEY and so on; "" when the table has no partitions."""
         method = self._session.value(
             "SELECT MAX(partition_method) FROM information_schema.partitions"
             " WHERE table_schema = %s AND table_name = %s",
@@ -362,13 +358,11 @@ class OnTarget(Surroundings):
         return str(method or "").upper()
 
     def column_definition(self, table: TableName, column: str) -> str | None:
-        """Gives the text after the column's name in SHOW CREATE TABLE; None when there is no such column."""
         begin = f"  {quote_name(column)} ".lower()
         lines = (definition(self._session, self.stored_name(table) or table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
 
     def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
-        """Tells whether there is the table, or a column, an index, a constraint or a partition of it."""
         table = self.stored_name(table) or table
         if kind == "table":
             return definition(self._session, table) is not None

@@ -242,7 +242,6 @@ class BoundaryOrder:
         """Does nothing: in this order, nothing becomes due by time."""
 
     def end(self) -> None:
-        """Notes that nothing more will be read."""
         self._ended = True
 
     # --- what is due
@@ -334,14 +333,12 @@ class BoundaryOrder:
         )
 
     def moved(self, step: Advance) -> None:
-        """Notes that a transaction was committed."""
         self.applied_ts = step.new_ts
         self._backlog.release(step.new_ts)
         self._written_at = self._clock()
 
     @property
     def positions(self) -> Positions:
-        """How far each partition was read."""
         return self._backlog.positions
 
     # --- status
@@ -366,7 +363,6 @@ class BoundaryOrder:
 
     @property
     def until_reached(self) -> bool:
-        """Whether everything below `until` is in the target; True without `until`."""
         return self._until is None or self.applied_ts >= self._until
 
     @property

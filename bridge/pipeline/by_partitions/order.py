@@ -257,7 +257,6 @@ class PartitionOrder:
         )
 
     def moved(self, step: Advance) -> None:
-        """Notes that a transaction was committed."""
         self.applied_ts = step.new_ts
         self._backlog.release(step.new_ts)
         self._written_at = self._clock()
@@ -268,7 +267,6 @@ class PartitionOrder:
 
     @property
     def positions(self) -> Positions:
-        """How far each partition was read and taken."""
         return self._backlog.positions
 
     # --- status
@@ -294,7 +292,6 @@ class PartitionOrder:
 
     @property
     def waiting(self) -> Amount:
-        """The row changes that wait, and the bytes of those that are not on the disk."""
         return self._backlog.waiting
 
     def waiting_for(self) -> str:

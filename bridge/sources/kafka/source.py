@@ -106,7 +106,6 @@ class KafkaSource:
         commit_offsets(self._committer, group, offsets, self.acls)
 
     def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:
-        """Makes a stream that begins at the given offsets, and reads its messages where they are decoded."""
         offsets = {partition: start.offset for partition, start in starts.items()}
         reads = self._client_properties()
         planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, reads, once=pacing.once)
@@ -121,22 +120,18 @@ class KafkaSource:
         return most_bytes
 
     def everything(self, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
-        """Makes one micro-batch of all messages at these offsets."""
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
         return KafkaBatch(ranges, self._client_properties())
 
     def sample(self, count: int) -> list[KeyAndValue]:
-        """Reads up to `count` messages from the beginning of the partitions, one after the other."""
         with closing(self.heads(count)) as heads:
             pairs = (pair for _, messages in heads for pair in messages)
             return list(within_sample_bytes(islice(pairs, count)))
 
     def heads(self, count: int) -> Generator[tuple[PartitionId, Iterable[KeyAndValue]]]:
-        """Reads the first messages of each partition with a client of its own."""
         return self._parts(lambda extent: Extent(extent.low, min(extent.low + count, extent.high)))
 
     def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
-        """Reads the last messages of each partition with a client of its own."""
         return self._parts(lambda extent: Extent(max(extent.low, extent.high - count), extent.high))
 
     def _parts(self, part: Callable[[Extent], Extent]) -> Generator[tuple[PartitionId, Iterable[KeyAndValue]]]:
@@ -148,7 +143,6 @@ class KafkaSource:
                     yield where, (pair for lot in lots for pair in zip(lot.key, lot.value, strict=True))
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        """Reads what the partitions hold at the time of the call."""
         extents = self.extents()
         if partition is not None and all(number != partition for _, number in extents):
             raise UsageError(
