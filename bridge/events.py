@@ -33,8 +33,6 @@ NO_PRIMARY_KEY: Final = SEP + SEP
 RAW: Final = SEP + SEP
 """Separates the names in `Event.columns` from the forms and types of values.  No name is empty, so it occurs only
 once."""
-
-
 CLASH: Final = "clash"
 """Marks a LEFT_OUT whose table shares its target with another one."""
 

@@ -42,8 +42,6 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
     # mariadb.com/kb/en/supported-character-sets-and-collations (before 11.5)
     "mariadb": SourceDefaults("latin1", "latin1_swedish_ci", {"utf8mb4": "utf8mb4_general_ci"}),
 }
-
-
 SOME_MYSQL: Final = "mysql"
 """The source of messages that were made from a binlog, while nobody has said of which server it is."""
 UNKNOWN_DEFAULTS: Final = SourceDefaults("", "", {"utf8mb4": ""})
@@ -232,8 +230,6 @@ _DOCUMENTED: Final = (
     ),
     _Documented("tidb", (7, 4), ("utf8mb4_0900_ai_ci", "utf8mb4_0900_bin"), "docs.pingcap.com/tidb/v7.4/release-7.4.0"),
 )  # fmt: skip
-
-
 _DEFAULT_ENDS: Final = {"latin1": "swedish", "gbk": "chinese", "big5": "chinese", "gb18030": "chinese",
                         "sjis": "japanese", "ujis": "japanese"}  # fmt: skip
 

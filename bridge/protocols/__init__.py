@@ -29,8 +29,6 @@ __all__ = [
     "recognise",
     "require_protocol",
 ]
-
-
 OLD_VALUES_FIX: Final = (
     "set output-old-value=true ([sink.open]) in the changefeed, or give the table a primary key; then compare it with"
     " bridge verify --against upstream"

@@ -35,8 +35,6 @@ _CUT: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
     " its key or stored it elsewhere; give the upstream with --upstream, so that the row can be read back"
 )
-
-
 Contents = Sequence[bytes | None]
 """The keys, or the values, of messages."""
 

@@ -20,8 +20,6 @@ from bridge.protocols.values.json_message import json_object, packing
 PROTOCOLS: Final[dict[str, Protocol]] = {
     protocol.name: protocol for protocol in (OPEN_PROTOCOL, CANAL_JSON, CKAFKA, DEBEZIUM)
 }
-
-
 Sample = Sequence[tuple[bytes | None, bytes | None]]
 """The keys and values of some messages."""
 

@@ -50,8 +50,6 @@ __all__ = [
     "missing_table",
     "other_uniques",
 ]
-
-
 _NO_KEYS: Final = pa.array([], TEXT)
 _PART_FIX: Final = (
     "the target differs from the upstream, or messages came out of order; copy the row anew, or quarantine such rows"

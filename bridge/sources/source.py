@@ -90,8 +90,6 @@ class Message(NamedTuple):
 _T = TypeVar("_T")
 Export = Callable[[Iterable[pa.Table]], Iterator[_T]]
 """Makes values of decoded events (EVENT_SCHEMA), in a task."""
-
-
 Read = Callable[[], Iterable[Messages]]
 """Reads messages, in a task; it is pickled."""
 

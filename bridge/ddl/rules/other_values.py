@@ -23,8 +23,6 @@ _OTHER_EACH_TIME: Final = frozenset(
     }
 )
 """Functions that give a server's rows other values than another server's."""
-
-
 _MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 
 

@@ -40,8 +40,6 @@ def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 _OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
 """Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
-
-
 _BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
 """How many KiB a compressed block of InnoDB may have."""
 

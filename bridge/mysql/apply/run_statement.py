@@ -38,8 +38,6 @@ _DEFAULT_FIX: Final = (
 _QUARANTINE: Final = "or quarantine such rows with --on-bad-message quarantine"
 _ALWAYS_SENT: Final = 2 * STATEMENT_BYTES
 """In bytes: a statement of several rows is smaller, so that the target's limit is the reason where it refuses one."""
-
-
 _EXCHANGE_BYTES: Final = 64 * 1024
 """About so many bytes of small statements are sent together."""
 

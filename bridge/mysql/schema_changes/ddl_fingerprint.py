@@ -134,8 +134,6 @@ _TABLE_IDS: Final = (
         "docs.pingcap.com/tidb/stable/information-schema-partitions",
     ),
 )  # fmt: skip
-
-
 _PRINTING: Final = (
     *("version", "sql_mode", "old_mode", "sql_quote_show_create", "show_create_table_verbosity", "show_old_temporals"),
     "show_gipk_in_create_table_and_information_schema",

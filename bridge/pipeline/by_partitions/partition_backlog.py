@@ -49,8 +49,6 @@ _IN_ONE_PARTITION: Final = (
     "give the table a key: a primary key, or message.key.columns in the connector; or a topic of one partition"
     " (topic.creation.default.partitions=1). Then begin anew, behind a new snapshot. Or leave it out with --filter"
 )
-
-
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
 for one that the filter excludes."""

@@ -27,8 +27,6 @@ _BINARY: Final = (
     "the message is not JSON but Avro, Protobuf or JSON Schema with a schema registry: give its URL with --registry"
     " (source.registry.url), which Avro needs, or set the connector's converter for JSON"
 )
-
-
 Document = tuple[Any, Any]
 """A payload and its Connect schema.  Equal schemas are one object; a null or missing schema is None."""
 

@@ -26,8 +26,6 @@ Missed = Iterable[tuple[Hashable | None, Callable[[], Lesson]]]
 """The kinds of messages that were not read, and what to learn from them."""
 _FAILED: Final = (*FAILURES, DecodeError, pa.ArrowException)
 """What the fast path may raise on hostile messages; it then leaves them to parsing."""
-
-
 _MOST_TEMPLATES: Final = 8
 """How often messages that were not read are tried with another template: a schema change gives a table another one."""
 

@@ -33,8 +33,6 @@ from bridge.protocols.values.usual_values import NONE, Usual
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS, **CANAL_FORMS, **OPEN_FORMS}
 _USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIUM_USUAL, **CKAFKA_USUAL}
-
-
 _TYPE: Final = "\1"
 """Separates a column's form from the type that its message declares."""
 _LONGEST_TYPE: Final = 200

@@ -15,8 +15,6 @@ KeyRange = tuple[KeyValues | None, KeyValues | None]
 """The keys above the first and not above the second; None means that there is no bound."""
 Boundary = Callable[[KeyValues | None, int], KeyValues | None]
 """Gives the key that is a number of rows behind another key, None behind the last one."""
-
-
 _FIRST_ROWS: Final = 10_000
 _MOST_ROWS: Final = 2_000_000
 _FEWEST_ROWS: Final = 100
