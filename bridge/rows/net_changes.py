@@ -28,7 +28,6 @@ from bridge.rows.keys.key_steps import (
     RowShape,
     Steps,
     freed,
-    other_uniques,
     refuse_meeting_shards,
     refuse_parts_of_keyless,
     require_key,
@@ -37,19 +36,6 @@ from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
-__all__ = [
-    "Image",
-    "KeyedChanges",
-    "KeylessChanges",
-    "NetChanges",
-    "OrderedChanges",
-    "WrittenRows",
-    "choose_key",
-    "fold",
-    "last_of_keys",
-    "missing_table",
-    "other_uniques",
-]
 _NO_KEYS: Final = pa.array([], TEXT)
 _PART_FIX: Final = (
     "the target differs from the upstream, or messages came out of order; copy the row anew, or quarantine such rows"

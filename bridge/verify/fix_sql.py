@@ -19,8 +19,9 @@ from bridge.events import SEP
 from bridge.foreign_text import visible
 from bridge.model import Table
 from bridge.mysql.connection.session import SESSION_SETTINGS
+from bridge.rows.keys.key_steps import other_uniques
 from bridge.rows.literal_offsets import TEXT
-from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows, other_uniques
+from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows
 from bridge.rows.sql.in_order import update_of_row
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement

@@ -175,13 +175,8 @@ _NEAR: Final = ms_tso(_NEAR_MS)
 """Beyond it the clock is taken to tell where the sendings do not."""
 _DECIDED_BY_ORDER: Final = frozenset(
     {
-        ChangeClass.DROP_DATABASE,
-        ChangeClass.DROP_TABLE,
-        ChangeClass.TRUNCATE_TABLE,
-        ChangeClass.RENAME_TABLE,
-        ChangeClass.DROP_PARTITION,
-        ChangeClass.TRUNCATE_PARTITION,
-        ChangeClass.EXCHANGE_PARTITION,
+        *(ChangeClass.DROP_DATABASE, ChangeClass.DROP_TABLE, ChangeClass.TRUNCATE_TABLE, ChangeClass.RENAME_TABLE),
+        *(ChangeClass.DROP_PARTITION, ChangeClass.TRUNCATE_PARTITION, ChangeClass.EXCHANGE_PARTITION),
     }
 )
 """What takes rows away or gives them another name: no error tells that a row came on the wrong side of it."""

@@ -19,8 +19,9 @@ from bridge.events import SEP
 from bridge.model import Table
 from bridge.quoting import quote_name
 from bridge.rows.keys.key_spellings import is_exact
+from bridge.rows.keys.key_steps import other_uniques
 from bridge.rows.literal_offsets import TEXT, joined, parts_of, runs
-from bridge.rows.net_changes import KeyedChanges, KeylessChanges, NetChanges, OrderedChanges, WrittenRows, other_uniques
+from bridge.rows.net_changes import KeyedChanges, KeylessChanges, NetChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, key_conditions, keys_of
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable

@@ -34,11 +34,7 @@ _INLINE_BYTES: Final = 65_535
 """A row's text holds the SHA-256 of values that are longer than this, so that it stays below max_allowed_packet."""
 _PLAIN: Final = frozenset(
     {
-        ValueClass.INTEGER,
-        ValueClass.DECIMAL,
-        ValueClass.FLOAT,
-        ValueClass.DOUBLE,
-        ValueClass.NUMBER,
+        *(ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.FLOAT, ValueClass.DOUBLE, ValueClass.NUMBER),
         ValueClass.TEMPORAL,
     }
 )
