@@ -179,7 +179,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
      | flavours("CREATE DATABASE x DEFAULT CHARSET utf8mb4 COLLATE utf8mb4_bin DEFAULT ENCRYPTION='N'", MY8, TIDB)),
     ("CREATE DATABASE x COLLATE utf8mb4_bin DEFAULT PLACEMENT POLICY = p",
      flavours("CREATE DATABASE x COLLATE utf8mb4_bin", *NOT_TIDB)),
-    # what the random statements of test_ddl_grammar.py have found
+    # what the random statements of test_parser.py have found
     ("ALTER TABLE t /*T! SHARD_ROW_ID_BITS=2 */, ADD COLUMN c INT, /*T![ttl] TTL_ENABLE='OFF' */, DROP COLUMN b",
      flavours("ALTER TABLE t ADD COLUMN c INT, DROP COLUMN b", *NOT_TIDB)),
     ("ALTER TABLE t /*T! SHARD_ROW_ID_BITS=2 */", flavours(NOTHING, *NOT_TIDB)),
