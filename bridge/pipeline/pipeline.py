@@ -31,8 +31,7 @@ from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.steering import Gate, Steering
 from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.group_offsets import GroupOffsets
-from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.watching.heartbeat import GroupOffsets, Heartbeat
 from bridge.pipeline.watching.status import StartReporter, Status, attempts_to_start
 from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS, Outcome, StatusReporter, Watcher, outcome_of
 from bridge.sources.kafka.topic_guard import (

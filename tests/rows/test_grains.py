@@ -15,7 +15,7 @@ from bridge.model import Table, TableName
 from bridge.rows import grains
 from bridge.rows.grains import NO_WISHES, Facts, Wishes, why_by_transaction
 from bridge.rows.sql import render
-from bridge.rows.sql.load_format import MIN_BYTES
+from bridge.rows.sql.statement import MIN_BYTES
 from tests.rows.test_net_changes_on_target import Bench, in_any_order, rows_of, windows_of
 from tests.support.histories import SHAPES, Dialect, History, Row, Shape, messages
 from tests.support.pipelines import drop_all

@@ -16,7 +16,7 @@ from bridge.events import SEP, Event, Kind
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.rows.sql import render
-from bridge.rows.sql.load_format import MIN_BYTES
+from bridge.rows.sql.statement import MIN_BYTES
 from tests.support.histories import SHAPES, Change, Dialect, History, Row, Shape, messages
 from tests.support.pipelines import Pipeline, drop_all, opened
 from tests.support.upstreams import boundary, events_table

@@ -11,7 +11,7 @@ from bridge.errors import StoppedError
 from bridge.model import TableName
 from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshots import SnapshotReader
 from tests.support.verify_servers import Pair, said
 
 NAME = TableName("app", "a")

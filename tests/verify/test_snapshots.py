@@ -20,8 +20,7 @@ from bridge.mysql.server_load import parse_limits
 from bridge.mysql.state.progress import ProgressTable
 from bridge.verify import snapshots
 from bridge.verify.options import VerifyOptions
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle
-from bridge.verify.snapshots import begin_snapshot, open_source, open_target_snapshot
+from bridge.verify.snapshots import SnapshotReader, Throttle, begin_snapshot, open_source, open_target_snapshot
 from bridge.verify.source import verification
 from tests.support.verify_servers import Pair, execute, said
 

@@ -1,6 +1,6 @@
 """Loads rows by LOAD DATA LOCAL INFILE, and checks the server's answer.
 
-A load is used only where it does what INSERT does (`rows.sql.load_format`), or reports that it did not.  LOCAL turns
+A load is used only where it does what INSERT does (`rows.sql.statement`), or reports that it did not.  LOCAL turns
 errors into warnings.  So a transaction is written again by INSERT, as a whole, if one of its loads did not report that
 it took every row without a warning; INSERT then takes the rows, or reports why not.
 """
@@ -17,7 +17,7 @@ from pymysql.err import MySQLError
 from bridge.model import TableName
 from bridge.mysql.connection.session import LoadAnswer, Session, nothing
 from bridge.mysql.server_errors import TRANSIENT, server_words
-from bridge.rows.sql.load_format import Load
+from bridge.rows.sql.statement import Load
 
 log = structlog.get_logger()
 

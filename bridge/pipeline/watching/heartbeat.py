@@ -1,4 +1,5 @@
-"""Writes the owner's heartbeat and reports the status, in a thread and with a session of its own."""
+"""Writes the owner's heartbeat and reports the status, in a thread and with a session of its own; and commits to a
+consumer group what is in the target, in another, so that the usual tools for the lag of Kafka see it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import orjson
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.errors import OwnedError, TargetError
+from bridge.errors import OwnedError, SourceError, TargetError
+from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import trouble
@@ -20,8 +22,11 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.pipeline.steering.load_watch import KeptSession
 from bridge.pipeline.watching.status import StartReporter, Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.sources.source import Source
 
 HEARTBEAT_SECONDS: Final = 5.0
+COMMIT_SECONDS: Final = 5.0
+"""How often offsets are committed, if they have moved."""
 _END_SECONDS: Final = 3.0
 _WORK: Final = "heartbeat"
 
@@ -139,3 +144,53 @@ class Heartbeat:
                 self._log_once(error)
             self._writer.end.failed(_WORK, "refuses the login" if isinstance(error, TargetError) else trouble(error))
             log.warning("heartbeat_failed", error=str(error))
+
+
+class GroupOffsets:
+    """Commits the offsets at which a restart would begin, in a thread of its own, for as long as the block lasts.
+
+    They are never read: a restart begins where the progress in the target says.  What Kafka does not take is tried
+    again, and warned about once.
+    """
+
+    def __init__(self, source: Source, group: str) -> None:
+        self._source, self._group = source, group
+        self._reporter: StatusReporter | None = None
+        self._committed: Mapping[PartitionId, int] = {}
+        self._is_over = threading.Event()
+        self._is_warned = False
+        self._thread = threading.Thread(target=self._work, name="group-offsets", daemon=True)
+
+    def __enter__(self) -> GroupOffsets:
+        if self._group:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._group:
+            self._thread.join(_END_SECONDS)
+
+    def report_on(self, reporter: StatusReporter) -> None:
+        """Sets whose progress is committed, from now on."""
+        self._reporter = reporter
+
+    def _work(self) -> None:
+        while not self._is_over.wait(COMMIT_SECONDS):
+            self._commit()
+        self._commit()
+
+    def _commit(self) -> None:
+        if self._reporter is None:
+            return
+        offsets = {where: start.offset for where, start in self._reporter.committed.items()}
+        if offsets == self._committed:
+            return
+        try:
+            self._source.commit(self._group, offsets)
+        except SourceError as error:
+            if not self._is_warned:
+                self._is_warned = True
+                log.warning("group_offsets_failed", error=str(error))
+        else:
+            self._committed = offsets

@@ -24,8 +24,17 @@ from bridge.rows.literal_offsets import TEXT, joined, parts_of, runs
 from bridge.rows.net_changes import KeyedChanges, KeylessChanges, NetChanges, OrderedChanges, WrittenRows
 from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, key_conditions, keys_of
 from bridge.rows.sql.in_order import ordered
-from bridge.rows.sql.load_format import MIN_BYTES, load_of, load_statement, may_load, readable
-from bridge.rows.sql.statement import Rendering, Stage, Statement, cut_to_rows
+from bridge.rows.sql.statement import (
+    MIN_BYTES,
+    Rendering,
+    Stage,
+    Statement,
+    cut_to_rows,
+    load_of,
+    load_statement,
+    may_load,
+    readable,
+)
 
 
 def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:

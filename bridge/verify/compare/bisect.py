@@ -12,10 +12,10 @@ from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerp
 from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tally
 from bridge.verify.compare.key_sql import KeyPart, KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, as_multisets, by_key, without_moved
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle
+from bridge.verify.snapshots import SnapshotReader, Throttle
 
 if TYPE_CHECKING:
-    from bridge.verify.snapshot_reader import SnapshotReader  # brings the driver, which executors do without
+    from bridge.verify.snapshots import SnapshotReader  # brings the driver, which executors do without
 
 _PER_BUCKET: Final = 1 << 52
 """How many hashes have one bucket, of 4,096."""

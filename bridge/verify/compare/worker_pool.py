@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.key_ranges import RangeWalk
-from bridge.verify.snapshot_reader import Throttle
+from bridge.verify.snapshots import Throttle
 
 T = TypeVar("T")
 R = TypeVar("R")

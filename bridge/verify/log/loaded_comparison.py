@@ -43,7 +43,7 @@ from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.recompute import Control
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle
+from bridge.verify.snapshots import SnapshotReader, Throttle
 
 Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
 """What the ranges of each table should hold, by the tables' numbers, once it has been computed."""

@@ -17,7 +17,7 @@ from bridge.verify.compare.row_diff import ComparedColumns
 from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import RowGroup
-from bridge.verify.snapshot_reader import SnapshotReader
+from bridge.verify.snapshots import SnapshotReader
 
 _EXPECTED = "x"
 _ACTUAL = "t"

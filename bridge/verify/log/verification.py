@@ -53,8 +53,7 @@ from bridge.verify.log.logged_rows import LogPlan, RowGroup
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle, expected_errors
-from bridge.verify.snapshots import open_target_snapshot
+from bridge.verify.snapshots import SnapshotReader, Throttle, expected_errors, open_target_snapshot
 
 Fingerprints = Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]]
 _NEVER: Final = 1 << 62

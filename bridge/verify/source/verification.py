@@ -30,8 +30,14 @@ from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle, expected_errors
-from bridge.verify.snapshots import enter_source_snapshot, open_source, open_target_snapshot
+from bridge.verify.snapshots import (
+    SnapshotReader,
+    Throttle,
+    enter_source_snapshot,
+    expected_errors,
+    open_source,
+    open_target_snapshot,
+)
 from bridge.verify.source.recheck import InFlight, read_motion, settle
 from bridge.verify.source.schema_diff import (
     ColumnPlan,

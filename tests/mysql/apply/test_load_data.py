@@ -27,8 +27,7 @@ from bridge.quoting import quote_name
 from bridge.rows.literal_offsets import TEXT, runs
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
 from bridge.rows.sql import render
-from bridge.rows.sql.load_format import load_of, load_statement, may_load, readable
-from bridge.rows.sql.statement import Rendering
+from bridge.rows.sql.statement import Rendering, load_of, load_statement, may_load, readable
 from bridge.rows.types.type_check import column_fit
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, opened, run_all

@@ -17,7 +17,7 @@ from bridge.verify.compare.row_diff import (
     parsed_json,
     without_moved,
 )
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle
+from bridge.verify.snapshots import SnapshotReader, Throttle
 from tests.support.verify_servers import Pair, said
 
 

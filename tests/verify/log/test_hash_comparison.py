@@ -19,7 +19,7 @@ from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
 from bridge.verify.log.literal_hashes import text_hashes
 from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, Recomputed
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle
+from bridge.verify.snapshots import SnapshotReader, Throttle
 from tests.support.fenced_buffers import fenced_texts
 
 SECONDS = 60

@@ -27,8 +27,7 @@ from bridge.verify.log.literal_hashes import hashed as with_hashes
 from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, LoadedTable, Recomputed
 from bridge.verify.log.log_tables import LoggedTable, logged_table
 from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, row_groups, steps
-from bridge.verify.snapshot_reader import SnapshotReader, Throttle
-from bridge.verify.snapshots import begin_snapshot
+from bridge.verify.snapshots import SnapshotReader, Throttle, begin_snapshot
 from tests.support.verify_servers import execute
 
 INTEGER = ValueClass.INTEGER
