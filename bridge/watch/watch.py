@@ -17,9 +17,8 @@ from prometheus_client.exposition import choose_encoder
 
 from bridge.ends.end import Ends
 from bridge.pipeline.watching.status_reporter import StatusReporter
-from bridge.watch.document import History, Recent, history_document, status_document
+from bridge.watch.document import History, Recent, history_document, registry_of, status_document
 from bridge.watch.lookups import Lookups, View
-from bridge.watch.metrics import registry_of
 from bridge.watch.server import Address, Answer, Answers, Server
 
 LOOK_SECONDS: Final = 1.0

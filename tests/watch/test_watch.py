@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.ends.phases import Phase
 from bridge.errors import UsageError
-from bridge.watch.metrics import MOST_TABLES, OTHER
+from bridge.watch.document import MOST_TABLES, OTHER
 from bridge.watch.server import Address, write_address
 from bridge.watch.watch import Watch
 from tests.support.command import bridge
