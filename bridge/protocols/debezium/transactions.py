@@ -62,6 +62,12 @@ class TransactionMark(NamedTuple):
 
 def mark_of(payload: dict[str, Any]) -> Event:
     """Gives the event of a BEGIN or an END; raises DecodeError, or any of FAILURES."""
+    ts, text = time_and_text(payload)
+    return Event(Kind.TRANSACTION, ts, text=text, by_time=True)
+
+
+def time_and_text(payload: dict[str, Any]) -> tuple[int, str]:
+    """Gives the commit_ts and the text of the event of a BEGIN or an END; raises as `mark_of`."""
     status, id_, count = payload["status"], payload["id"], payload["event_count"] or 0
     if status not in ("BEGIN", "END") or type(id_) is not str or "\n" in id_ or not 0 <= count <= _MOST_ROWS:
         raise DecodeError(f"the mark of a transaction has status {shown(status)}, id {shown(id_)}, {shown(count)} rows")
@@ -71,8 +77,7 @@ def mark_of(payload: dict[str, Any]) -> Event:
         raise DecodeError(f"the END of the transaction {shown(id_)} counts {count} rows, and others by table")
     ms = payload.get("ts_ms")
     mark = TransactionMark(id_, status == "END", count, {name: rows for name, rows in tables.items() if rows})
-    ts = 0 if ms is None else event_ts(ms, "ts_ms")
-    return Event(Kind.TRANSACTION, ts, text=orjson.dumps([*mark]).decode(), by_time=True)
+    return 0 if ms is None else event_ts(ms, "ts_ms"), orjson.dumps([*mark]).decode()
 
 
 def place_of_row(payload: dict[str, Any], source: dict[str, Any], *, is_of_snapshot: bool) -> str:

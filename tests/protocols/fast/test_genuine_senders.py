@@ -164,6 +164,25 @@ def test_places_among_transactions(real_senders: Path, id_: bytes) -> None:
     assert len(places) > 30 or not id_
 
 
+@pytest.mark.parametrize("has_schema", [True, False], ids=["with a schema", "without"])
+@pytest.mark.parametrize("spoilt", [None, b"{}", b'"count"', b"", b'{"status":"END"}', b"]"])
+def test_marks_of_transactions(real_senders: Path, spoilt: bytes | None, *, has_schema: bool) -> None:
+    """BEGINs and ENDs are read together, as parsing gives them; beside another message none is."""
+    pairs = [pair for pair in _pairs(real_senders / CAPTURES[0].path) if b'{"status":"' in (pair[1] or b"")][:LOT]
+    if not has_schema:
+        pairs = [(key, value[value.index(b'{"status":"') : -1]) for key, value in pairs if value]
+    oracle = decoder_of("debezium", transactions=True)
+    found = decoded_fast(decoder_of("debezium", transactions=True), pairs)
+    assert [found[number] for number in range(LOT)] == [decode_message(oracle, *pair) for pair in pairs]
+    if spoilt is not None:
+        pairs[LOT // 2] = (None, spoilt)
+        assert not decoded_fast(decoder_of("debezium", transactions=True), pairs)
+        pairs[LOT // 2] = (None, (pairs[0][1] or b"")[:-1] + spoilt)
+        assert not decoded_fast(decoder_of("debezium", transactions=True), pairs)
+        pairs[0], pairs[LOT // 2] = pairs[LOT // 2], pairs[0]
+        assert not decoded_fast(decoder_of("debezium", transactions=True), pairs)
+
+
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda capture: capture.path)
 @given(
     which=st.integers(0, 10_000),
