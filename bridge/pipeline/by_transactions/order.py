@@ -20,7 +20,7 @@ from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
-from bridge.pipeline.by_transactions.numbering import DueRows, Mark
+from bridge.pipeline.by_transactions.numbering import DueRows, Mark, Reaching
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
 from bridge.pipeline.by_transactions.snapshot import Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
@@ -84,7 +84,7 @@ class TransactionOrder(BoundaryOrder):
             topic, reached, next_ts, ends, start_ts, config.incomplete, snapshot, most=config.most, lacks=config.lacks
         )
         self._read = {where: start.offset for where, start in starts.items()}
-        self._places: list[tuple[int, Place]] = []
+        self._places: list[Reaching] = []
         self._marks: list[Mark] = []
         self._starts: Longs = np.empty(0, np.int64)
         self._batch = 0
@@ -274,10 +274,9 @@ class TransactionOrder(BoundaryOrder):
 
     def _reached(self, high: int) -> tuple[Place, dict[PartitionId, int]]:
         place, ends = self._place, dict(self._loose_ends)
-        for number, one in self._places:
-            if number > high:
-                break
-            place = one
+        for one in self._places:
+            if count := int(np.searchsorted(one.behind, high, "right")):
+                place = one.place(count - 1)
         for where, numbers, behind in self._marks:
             count = int(np.searchsorted(numbers, high, "left"))
             ends[where] = int(behind[:count].max(initial=ends.get(where, 0)))
@@ -287,7 +286,7 @@ class TransactionOrder(BoundaryOrder):
         """Notes that a transaction was committed."""
         self._place, self._loose_ends = self._reached(step.new_ts)
         super().moved(step)
-        self._places = [one for one in self._places if one[0] > step.new_ts]
+        self._places = [one for one in self._places if one.behind[-1] > step.new_ts]
         self._marks = [mark for mark in self._marks if mark.numbers[-1] >= step.new_ts]
         self._starts = self._starts[max(0, int(np.searchsorted(self._starts, step.new_ts, "left")) - 1) :]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.errors import SourceError
@@ -63,24 +65,44 @@ class Reached:
         last = self._transactions.get(head, "")
         return max(last, self._changes.get(head, "")) if is_change else last
 
-    def move(self, number: int, id_: str, topic: str, server: str, *, is_change: bool = False) -> None:
-        """Notes what is due next: its file and position, and who has committed it.  Raises SourceError where its GTID
+    def run(self, number: int, id_: str, topic: str) -> None:
+        """Notes that a schema change is due next: its file and position, and its GTID.  Raises SourceError where that
         is behind one that was due before."""
-        was, head, last = self.place, id_[:-NUMBER_DIGITS], self._last(id_, is_change=True)
-        if last and has_gtid(id_) and id_ <= last:
-            raise other_binlog(f"{told_id(id_)} lies behind {told_id(last)} there", topic)
+        self._check([id_], topic)
+        if head := id_[:-NUMBER_DIGITS]:
+            self._changes[head] = id_
+        changes = tuple(self._changes.values())
+        self.place = self.place._replace(number=number, id=id_ if head else self.place.id, changes=changes)
+
+    def move(self, numbers: Sequence[int], ids: Sequence[str], topic: str, server: str) -> Callable[[int], Place]:
+        """Notes which transactions are due next, whose ids differ in their numbers alone, and gives the place of each
+        by its index.  Raises as `run`.
+
+        numbers: their files and positions.  server: who has committed them, where there was a failover before.
+        """
+        self._check(ids, topic)
+        was, head, others = self.place, ids[0][:-NUMBER_DIGITS], dict(self._transactions)
+        before = was.before if server != was.server else ""
+
+        def place(at: int) -> Place:
+            transactions = tuple(({**others, head: ids[at]} if head else others).values())
+            return Place(was.server, numbers[at], numbers[at], ids[at], transactions, was.changes, before)
+
         if head:
-            (self._changes if is_change else self._transactions)[head] = id_
-        ids = tuple(self._transactions.values()), tuple(self._changes.values())
-        before = was.before if is_change or server != was.server else ""
-        reached = (was.last, id_ if head else was.id) if is_change else (number, id_)
-        self.place = Place(was.server, number, *reached, *ids, before)
+            self._transactions[head] = ids[-1]
+        self.place = place(-1)
+        return place
+
+    def _check(self, ids: Sequence[str], topic: str) -> None:
+        if has_gtid(ids[0]):
+            for one, other in pairwise([self._last(ids[0], is_change=True), *ids]):
+                if other <= one:
+                    raise other_binlog(f"{told_id(other)} lies behind {told_id(one)} there", topic)
 
     def is_past(self, id_: str, *, is_change: bool = False) -> bool:
         """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
         that of the last, by its rows alone."""
-        is_before = bool(id_[:-NUMBER_DIGITS]) and id_ <= self._last(id_, is_change=is_change)
-        return is_before or id_ in self.gone or id_ == self.place.id
+        return id_ <= self._last(id_, is_change=is_change) or id_ in self.gone or id_ == self.place.id
 
     def begin_at(self, server: str) -> None:
         """Notes whose binlog is read at first."""
@@ -111,6 +133,11 @@ class Reached:
         if known and has_gtid(id_) and (id_ > known) != (number > last):
             return f"{told_id(id_)} and {told_id(known)} are in another order in the binlog"
         return ""
+
+    def is_behind(self, id_: str) -> int:
+        """Tells whether a GTID is behind what was due; -1 where that cannot be told."""
+        known = self._last(id_, is_change=False)
+        return id_ > known if known and has_gtid(id_) else -1
 
     def go_over(self, server: str, lacks: Lacks, why: str, topic: str) -> None:
         """Goes over to the binlog of another server, where places begin anew.  Raises SourceError when it may lack a

@@ -115,14 +115,14 @@ class Transactions:
         return np.diff(self.bounds)
 
     @cached_property
-    def are_numbered(self) -> list[bool]:
+    def are_numbered(self) -> Bools:
         """Whether the rows of each are numbered from 1 on without a gap, as they come in the binlog, so that none is
         there twice."""
         wrong = self.every.orders - 1 != np.arange(len(self.every.orders)) - np.repeat(self.bounds[:-1], self.sizes)
         wrong[1:] |= (self.every.numbers[1:] < self.every.numbers[:-1]) & (self.every.orders[1:] > 1)
-        counts = np.add.reduceat(wrong.astype(np.int64), self.bounds[:-1]) if len(self.sizes) else self.sizes
-        are: list[bool] = (counts == 0).tolist()
-        return are
+        are_numbered: Bools = np.ones(len(self.sizes), np.bool_)
+        are_numbered[np.repeat(np.arange(len(self.sizes)), self.sizes)[wrong]] = False
+        return are_numbered
 
     @cached_property
     def are_at_one_place(self) -> list[bool]:
@@ -154,16 +154,19 @@ class Transactions:
     def are_all(self, one: int, mark: TransactionMark) -> bool:
         """Tells whether all rows of a transaction are there, of which an END counts all."""
         if self.are_numbered[one] or self.are_at_one_place[one]:
-            return self.are_numbered[one] and self._counts[one] == mark.tables
+            return bool(self.are_numbered[one]) and self._counts[one] == mark.tables
         rows = self[one]
         return len(rows.distinct) == mark.count and rows.counts(rows.distinct) == mark.tables
 
-    def distinct(self, one: int) -> Longs:
-        """Gives the numbers, among the rows, of those that are no copies."""
-        if self.are_numbered[one]:
-            return self.every.at[self.bounds[one] : self.bounds[one + 1]]
-        rows = self[one]
-        return rows.at[rows.distinct]
+    def distinct(self, which: Longs) -> tuple[Longs, Longs]:
+        """Gives the numbers, among the rows, of those of some transactions that are no copies; and how many each
+        has."""
+        if self.are_numbered[which].all():
+            sizes = self.sizes[which]
+            firsts = np.repeat(self.bounds[which] - (np.cumsum(sizes) - sizes), sizes)
+            return self.every.at[firsts + np.arange(len(firsts))], sizes
+        parts = [rows.at[rows.distinct] for rows in map(self.__getitem__, which.tolist())]
+        return np.concatenate(parts), np.array([len(part) for part in parts])
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ all and by table.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -55,9 +56,9 @@ class TransactionMark(NamedTuple):
     tables: dict[str, int]
 
     @classmethod
-    def read(cls, text: str) -> TransactionMark:
-        """Reads the text of an event."""
-        return cls(*orjson.loads(text))
+    def read(cls, texts: Iterable[str]) -> Iterator[TransactionMark]:
+        """Reads the texts of events, together."""
+        return starmap(cls, orjson.loads(f"[{','.join(texts)}]"))
 
 
 def mark_of(payload: dict[str, Any]) -> Event:

@@ -424,8 +424,10 @@ def test_numbers_ascend_and_may_be_cut_between_transactions_only() -> None:
     assert due.rows["commit_ts"].to_pylist() == [1000, 1001, 1002]
     assert due.starts.tolist() == [1000, 1002]
     first, second = (Place(SERVER, number, number, id_, (id_,)) for number, id_ in ((11, gtid("1")), (20, gtid("2"))))
-    assert due.places == [(1002, first), (1003, second)]
-    assert Place.read(due.places[1][1].text()) == due.places[1][1]
+    (reaching,) = due.places
+    assert reaching.behind.tolist() == [1002, 1003]
+    assert [reaching.place(0), reaching.place(1)] == [first, second]
+    assert Place.read(second.text()) == second
 
 
 def test_where_reading_begins_anew() -> None:
