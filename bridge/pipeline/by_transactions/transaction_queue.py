@@ -43,8 +43,9 @@ from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import ms_tso
 
 DOUBT_SECONDS: Final = 10.0
-"""How much longer a transaction is waited for that the connector began twice before its END came: the rows that were
-sent first may be as many as the END of the rest counts."""
+"""How much later an END must come behind that of a transaction that the connector began twice before: the rows that
+were sent first may be as many as the END of the rest counts, which a killed connector may have sent without its rows;
+it sends those when it is back, before another END.  So long it is waited, too, before the next server is asked."""
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _LOOSE_ROWS: Final = ""
@@ -374,6 +375,7 @@ class TransactionQueue:
         last, self.reason, self.is_short = self.reached.place.number, "", False
         of_these = ((firsts[one], id_) for id_, one in ids.items() if id_ not in self._ends)
         without_end = min(of_these, default=None)
+        last_end = next(reversed(self._ends.values()), None)
         for end in self._ends.values():
             one = ids.get(end.id)
             if one is None and self._is_copy(end, settled):
@@ -386,7 +388,7 @@ class TransactionQueue:
                 raise other_binlog(f"rows of {told_id(end.id)} are in two files", self.topic[0])
             is_plain = one is not None and end.counts_all and transactions.are_all(one, end.marks[0])
             is_settled = lasts[one] < below if one is not None and is_plain else end.batch <= settled
-            if not is_settled or (end.not_before is not None and now < end.not_before and not is_end):
+            if not is_settled or (not is_end and now < (end.not_before or -math.inf)):
                 self.reason = f"the transaction {told_id(end.id)} has just come"
                 break
             if not is_plain and (lacks := _lacks(end, one, transactions)):
@@ -396,6 +398,9 @@ class TransactionQueue:
                     break
                 there = [] if one is None else [one]
                 self.given_up.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
+            if end.not_before is not None and (end is last_end if is_end else self.end_at < end.not_before):
+                self.reason = f"the next transaction tells whether {told_id(end.id)}, which was begun twice, is whole"
+                break
             if one is None:
                 whole.append(end)
                 continue

@@ -155,7 +155,7 @@ def test_a_connector_that_begins_anew_in_the_midst() -> None:
     first = [row("1", n, 10 + n) for n in (1, 2, 3)]
     assert fed(begin("1", 0), *first) == []
     assert fed(begin("1", 1), end("1", 2, a=2)) == []  # three rows are not two
-    assert fed(row("1", 2, 15), now=DOUBT_SECONDS) == []
+    assert fed(row("1", 2, 15), end("2", 3), now=DOUBT_SECONDS) == []
     assert fed(row("1", 1, 14), now=DOUBT_SECONDS) == ["110", "120", "130", "140", "150"]
 
 
@@ -165,29 +165,37 @@ def test_the_rest_may_begin_before_the_last_row_that_was_sent() -> None:
     assert fed(begin("1", 0), *(row("1", n, 10 + n) for n in (1, 2, 3))) == []
     rest = [row("1", n, 12 + n, offset=200 + n) for n in (1, 2)]
     assert fed(begin("1", 1), *rest, end("1", 2, a=2), now=DOUBT_SECONDS) == []
-    assert fed(now=2 * DOUBT_SECONDS) == ["110", "120", "201", "202"]
+    assert fed(end("2", 3), now=2 * DOUBT_SECONDS) == ["110", "120", "201", "202"]
 
 
 def test_half_a_transaction_that_looks_whole_is_doubted() -> None:
-    """The first half has as many rows as the END of the second counts: what comes within ten seconds tells."""
+    """The first half has as many rows as the END of the second counts: an END ten seconds later tells that its rows
+    have come, or at the end of the input any."""
     fed = Fed(queue())
     assert fed(begin("1", 0), row("1", 1, 11), begin("1", 1), end("1", 2, a=1)) == []
-    assert fed(row("1", 1, 12), now=DOUBT_SECONDS - 1) == []
-    assert fed(now=DOUBT_SECONDS) == ["110", "120"]
+    assert fed(end("2", 3), now=DOUBT_SECONDS - 1) == []
+    assert fed(now=3 * DOUBT_SECONDS) == []
+    assert fed.queue.reason == "the next transaction tells whether u:1, which was begun twice, is whole"
+    assert not fed.queue.is_short
+    assert fed(row("1", 1, 12), end("2", 4), now=4 * DOUBT_SECONDS) == ["110", "120"]
+    for later, at_end in (([], []), ([row("2", 1, 20), end("2", 3, a=1)], ["110", "200"])):
+        fed = Fed(queue())
+        assert fed(begin("1", 0), row("1", 1, 11), begin("1", 1), end("1", 2, a=1), *later) == []
+        assert shown(fed.queue.due(0, 0, is_idle=False, is_end=True)) == at_end
 
 
 def test_the_end_of_a_rest_without_rows() -> None:
     """Its END was not sent when the connector died; all its rows had been acknowledged."""
     fed = Fed(queue())
     assert fed(begin("1", 0), row("1", 1, 10), begin("1", 1), end("1", 2), row("2", 1, 20), end("2", 3, a=1)) == []
-    assert fed(now=DOUBT_SECONDS) == ["100", "200"]
+    assert fed(end("3", 4), now=DOUBT_SECONDS) == ["100", "200"]
 
 
 def test_the_end_of_a_rest_without_rows_whose_transaction_is_still_unread() -> None:
     """What was acknowledged before it may lie in a partition that is read more slowly."""
     fed = Fed(queue())
     assert fed(begin("1", 0), begin("1", 1), end("1", 2), settled=False) == []
-    assert fed(row("1", 1, 10), now=DOUBT_SECONDS) == ["100"]
+    assert fed(row("1", 1, 10), end("2", 3), now=DOUBT_SECONDS) == ["100"]
 
 
 def test_an_end_without_rows_before_one_that_waited() -> None:
