@@ -339,6 +339,9 @@ class TransactionQueue:
         is_loose = rows.is_loose & (numbers <= max(limit, last)) & (numbers < told_below)
         if self._doubts:
             is_loose &= ~rows.are_of(self.reached.is_foreign)
+        if is_left and (is_loose & ~rows.is_of_first_snapshot).any():
+            why = "rows of an incremental snapshot came before it, and transactions before them did not come whole"
+            raise other_binlog(why, self.topic[0])
         loose_number = int(numbers[is_loose].max(initial=-1))
         end = math.inf if is_idle or is_end else loose_number + 1
         end = min(end, below, limit + 1)

@@ -211,3 +211,12 @@ def test_a_server_that_comes_back_is_asked_again() -> None:
     assert fed(now=DOUBT_SECONDS) == []
     assert asked.asked[1:] == [("1", ["u:4", "u:5", "v:1"])]
     assert fed() == ["20"]
+
+
+def test_rows_of_an_incremental_snapshot_behind_a_transaction_that_a_dead_server_has_not_sent_whole() -> None:
+    """They may show what that transaction has changed, and the rest of it did not come."""
+    fed = failed_over(Next())
+    assert fed(row("5", 1, OLD + 450, offset=21), row("", 0, OLD + 460, offset=22)) == []
+    assert fed(row("v:2", 1, LOWER + 400, offset=12, server=NEXT), end("v:2", 15, a=1)) == []
+    with pytest.raises(SourceError, match="rows of an incremental snapshot came before"):
+        fed(now=DOUBT_SECONDS)

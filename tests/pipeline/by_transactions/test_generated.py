@@ -61,9 +61,7 @@ class Item:
 class Upstream:
     """What it did, and each of its states."""
 
-    def __init__(
-        self, draw: random.Random, count: int, start: State, *, has_chunks: bool = True, is_mariadb: bool = False
-    ) -> None:
+    def __init__(self, draw: random.Random, count: int, start: State, *, is_mariadb: bool = False) -> None:
         self.items: list[Item] = []
         state, position = dict(start), 99 if is_mariadb else 100  # of MariaDB, where the snapshot ended
         self.states = [dict(state)]
@@ -76,7 +74,7 @@ class Upstream:
                 self.items.append(Item(f"t{number}", [position], truncates=table, ts=now))
                 position += 1
                 state = {key: value for key, value in state.items() if key[0] != table}
-            elif draw.random() < 0.1 * has_chunks:
+            elif draw.random() < 0.1:
                 chunk = {key: value for key, value in state.items() if draw.random() < 0.5 and key[0] != LEDGER}
                 self.items.append(Item(f"c{number}", [position], ts=now + draw.choice([0, 500]), chunk=chunk))
                 position += is_mariadb  # it has the place of a transaction by itself, a signal's
@@ -419,8 +417,7 @@ def come_to_the_end(
         (draw.choice(TABLES), draw.randrange(KEYS)): draw.randrange(1000)
         for _ in range(draw.choice([0, 0 if is_failover else 5]))
     }
-    # rows of a chunk tell no GTID: behind a failover they may come before the changes around them
-    upstream = Upstream(draw, draw.choice([5, 40, 120]), start, has_chunks=not is_failover, is_mariadb=is_mariadb)
+    upstream = Upstream(draw, draw.choice([5, 40, 120]), start, is_mariadb=is_mariadb)
     is_old = draw.random() < 0.6
     deaths = draw.choice([1, 3, 8] if is_failover else [0, 1, 3, 8])
     failover = (draw.randint(1, len(upstream.items)), draw.randrange(deaths)) if is_failover else None
