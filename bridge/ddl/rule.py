@@ -93,7 +93,8 @@ class Site:
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
     target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
     tells_second: whether the statement is dated by the second in which it began.
-    sends_texts: whether the values of columns of the character set binary come as texts."""
+    sends_texts: whether the values of columns of the character set binary come as texts.
+    is_shown: whether a server has written it (SHOW CREATE TABLE), with escapes whatever the sql_mode."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -104,6 +105,7 @@ class Site:
     timezone: str | None = None
     tells_second: bool = False
     sends_texts: bool = False
+    is_shown: bool = False
 
     @property
     def is_from_tidb(self) -> bool:

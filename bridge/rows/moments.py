@@ -30,6 +30,7 @@ from bridge.protocols.values.event_time import (
     NUMBER_DIGITS,
     POSITION_BITS,
     SENT,
+    SNAPSHOT_PLACE,
     SNAPSHOT_SERVER,
 )
 from bridge.rows.grouping import Bools, Longs
@@ -165,7 +166,7 @@ class Moment:
         for its whole second, since the binlog does not tell when within it the change was."""
         width = (_SECOND_MS if is_whole_second(ts) else 1) if by_time else 0
         last = ms_tso(tso_ms(ts) + width) - 1 if by_time else ts
-        return cls(ts, last, () if place is None else (place,), is_change=True)
+        return cls(ts, last, () if place in (None, SNAPSHOT_PLACE) else (place,), is_change=True)
 
     @property
     def is_by_sending(self) -> bool:
@@ -370,8 +371,8 @@ def names_of(place: str) -> str:
 
 
 def is_of_snapshot(names: str) -> bool:
-    """Tells whether places with these names (`names_of`) are those of rows that a snapshot has read."""
-    return names.endswith(f"/{SNAPSHOT_SERVER}") and FILE in names
+    """Tells whether places with these names (`names_of`) are those of what a snapshot has read."""
+    return names == names_of(SNAPSHOT_PLACE) or (names.endswith(f"/{SNAPSHOT_SERVER}") and FILE in names)
 
 
 def shown(place: str) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from bridge.events import NO_KEY, Event, Kind
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.column_types import column_type
-from bridge.protocols.values.event_time import place_in_binlog
+from bridge.protocols.values.event_time import SNAPSHOT_PLACE, is_change_of_snapshot, place_in_binlog
 from bridge.protocols.values.untyped import raw_converter
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso
@@ -91,8 +92,13 @@ def test_schema_change_topic() -> None:
     changed = Event(Kind.SCHEMA_CHANGE, ms_tso(TS_MS), 0, "inventory", "customers", text=CREATE, by_time=True)
     assert events_of(b'{"databaseName":"inventory"}', schema_change(CREATE)) == [changed._replace(place=PLACE)]
     assert events_of(None, schema_change(CREATE, "true")) == [
-        changed._replace(commit_ts=ms_tso(TS_MS - SNAPSHOT_LEAD_MS))
+        changed._replace(commit_ts=ms_tso(TS_MS - SNAPSHOT_LEAD_MS), place=SNAPSHOT_PLACE)
     ]
+    [of_transactions] = decode_message(
+        make_decoder("debezium", DecodeOptions(None, transactions=True)), None, schema_change(CREATE, "true")
+    )
+    places = (SNAPSHOT_PLACE, of_transactions.place, PLACE, "")
+    assert [is_change_of_snapshot(place or "") for place in places] == [True, True, False, False]
     for ddl in ("SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci", "use `inventory`"):
         assert events_of(None, schema_change(ddl)) == []
     for ddl in ("DROP TABLE IF EXISTS `inventory`.`customers`", "DROP DATABASE IF EXISTS `inventory`"):

@@ -148,12 +148,13 @@ def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     in an expression the name of a column in double quotes, and any in a view: with ANSI_QUOTES it is the column, else a
     text.
 
-    So it does, but for TiDB's, with a backslash in any text but a comment.  It begins an escape, but with
-    NO_BACKSLASH_ESCAPES it is one.
+    So it does, but for TiDB's and a snapshot's, with a backslash in any text but a comment.  It begins an escape, but
+    with NO_BACKSLASH_ESCAPES it is one.
     """
     if site.is_approved:
         return
     known, in_expressions = statement.classified, list(_of_expressions(statement))
+    is_clear = site.is_from_tidb or site.is_shown
     if any(a.text == b.text == "|" and a.span[1] == b.span[0] for a, b in pairwise(statement.tokens)):
         raise UnsupportedError(f"|| joins texts or means OR, {_ANSI}")
     is_view = known.kind is StatementKind.CREATE_VIEW
@@ -165,7 +166,7 @@ def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             raise UnsupportedError(f"{token.text} is a column or a text, {_ANSI}")
     for before, token in pairwise([END, *(token for token in statement.tokens if token.text != "=")]):
         is_comment = before.word == "COMMENT" and not is_view and token not in in_expressions
-        if token.kind == "string" and "\\" in token.text and not is_comment and not site.is_from_tidb:
+        if token.kind == "string" and "\\" in token.text and not is_comment and not is_clear:
             raise UnsupportedError(f"{token.text} holds an escape or a backslash, {_FIX}NO_BACKSLASH_ESCAPES")
     yield from ()
 

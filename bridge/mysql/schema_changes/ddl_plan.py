@@ -29,7 +29,7 @@ from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
-from bridge.protocols.values.event_time import is_of_debezium
+from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_debezium
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -188,13 +188,11 @@ class Planner:
             reset_session(session)
 
     def _rewritten(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten:
-        target = self._around.capabilities(session)
-        around = OnTarget(session, self._journal)
-        zone = self._around.zone(session)
-        rules = self._rules
+        target, zone = self._around.capabilities(session), self._around.zone(session)
+        rules, around = self._rules, OnTarget(session, self._journal)
         tells_second = tso_ms(change.commit_ts) % 1000 == 0
-        texts = is_of_debezium(change.place)
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second, texts)
+        told = tells_second, is_of_debezium(change.place), is_change_of_snapshot(change.place)
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, *told)
         try:
             rewritten = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
@@ -250,10 +248,10 @@ class Planner:
             session,
             change,
             JournalState.HELD,
-            fingerprint=fingerprint,
             classes=classes,
             rewritten=rewritten,
             outcome=reason,
+            fingerprint=fingerprint,
         )
         self._held.add(change.statement_hash)
         entry = self._journal.find(session, change)

@@ -471,15 +471,11 @@ class PartitionBacklog:
 
     def settled_positions(self, ts: int) -> Starts:
         """Returns where a restart in the order of commit ts begins, when everything below ts is in the target."""
-        return {
-            where: PartitionStart(
-                queue.offset,
-                ts if len(queue) else max(ts, queue.boundary),
-                queue.read,
-                begin=self._begins.get(where[0], 0),
-            )
-            for where, queue in self._queues.items()
-        }
+        positions = {}
+        for where, queue in self._queues.items():
+            boundary, begin = ts if len(queue) else max(ts, queue.boundary), self._begins.get(where[0], 0)
+            positions[where] = PartitionStart(queue.offset, boundary, queue.read, begin=begin)
+        return positions
 
     # --- positions
 

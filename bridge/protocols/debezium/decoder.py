@@ -38,7 +38,7 @@ from bridge.protocols.decoder import (
     shown,
 )
 from bridge.protocols.fast.compiled.codes import PLACEHOLDERS
-from bridge.protocols.values.event_time import event_ts, place_in_binlog, row_index
+from bridge.protocols.values.event_time import SNAPSHOT_PLACE, event_ts, place_in_binlog, row_index
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
 from bridge.protocols.values.untyped import with_forms, with_types
 from bridge.tso import ms_tso, tso_ms
@@ -225,7 +225,7 @@ class DebeziumDecoder(PlainDecoder):
         is_of_snapshot = _is_of_snapshot(source)
         if self._tells_transactions:
             return place_of_change(source, is_of_snapshot=is_of_snapshot)
-        return None if is_of_snapshot else _place(source)
+        return SNAPSHOT_PLACE if is_of_snapshot else _place(source)
 
     def _schema_change(self, payload: dict[str, Any]) -> list[Event]:
         source, sql = payload["source"], payload["ddl"]

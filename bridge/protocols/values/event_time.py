@@ -10,6 +10,7 @@ gtid READER/UUID              of the transaction         Debezium (MySQL: uuid:5
 gtid READER/DOMAIN            of the transaction         Debezium (MariaDB: domain-server-sequence), Canal
 file READER/BASE/SERVER       of the file and position   Debezium
 sent                          of the sending             Canal without GTIDs
+snapshot                      0                          Debezium's snapshots: their schema changes
 
 READER is who names the places (Debezium: `source.name`; Canal names nobody, "").  A GTID is the same on every server
 that has the transaction.  A binlog's files are comparable within one server only, so their name holds its server_id;
@@ -52,6 +53,7 @@ BATCH_BITS: Final = 22
 _LAST_SENT_MS: Final = (1 << 41) - 1
 SNAPSHOT_SERVER: Final = "0"
 """The server_id of what is not from the binlog: Debezium's snapshots."""
+SNAPSHOT_PLACE: Final = f"snapshot {0:0{NUMBER_DIGITS}}"
 _FILE: Final = re.compile(r"(.+)\.([0-9]{1,10})")
 _LAST_FILE: Final = (1 << 31) - 1
 """The last file of MySQL's and MariaDB's binlog."""
@@ -185,9 +187,14 @@ def place_of_sending(ms: object, batch: object) -> str | None:
     return _place_of_sending(ms, batch) if type(ms) is int and type(batch) is int else None
 
 
+def is_change_of_snapshot(place: str) -> bool:
+    """Tells whether a schema change with this place is a snapshot's, thus the text of SHOW CREATE TABLE."""
+    return place == SNAPSHOT_PLACE or f"/{SNAPSHOT_SERVER}\n" in place
+
+
 def is_of_debezium(place: str) -> bool:
     """Tells whether a place is one that Debezium's connector tells: Canal names no reader."""
-    return bool(place) and not place.startswith((f"{SENT} ", f"{GTID}/"))
+    return bool(place) and not place.startswith((f"{SENT} ", f"{GTID}/", SNAPSHOT_PLACE))
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ from bridge.ddl.classes import LEAVES_ROWS, OF_INDEXES, ChangeClass, StatementKi
 from bridge.ddl.lexer import tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.model import PartitionId, TableName
+from bridge.protocols.values.event_time import SNAPSHOT_PLACE
 from bridge.rows.moments import Moment, is_of_sending
 from bridge.tso import ms_tso, tso_ms
 
@@ -172,7 +173,7 @@ def _cut(change: LoggedChange) -> Cut:
 
 
 def _is_dated_by_start(change: LoggedChange) -> bool:
-    tells_place = change.place is not None and not is_of_sending(change.place)
+    tells_place = change.place not in (None, SNAPSHOT_PLACE) and not is_of_sending(change.place)
     return change.by_time and not tells_place and tso_ms(change.commit_ts) % 1000 == 0
 
 

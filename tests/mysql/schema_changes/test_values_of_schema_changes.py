@@ -15,7 +15,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
-from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set, place_of_sending
+from bridge.protocols.values.event_time import SNAPSHOT_PLACE, place_in_binlog, place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, drop_all, opened, run_all
 from tests.support.schema_change_runs import MOMENT, TS, decide, outcome, run
@@ -551,6 +551,38 @@ def test_a_backslash_that_tidb_sends(target: str, session: Session) -> None:
     session.execute("CREATE TABLE t (id INT PRIMARY KEY)")
     run(target, r"ALTER TABLE t ADD v ENUM('a\\b') DEFAULT 'a\\b'", ddl=ddl_rules(source=TIDB))
     assert outcome(session) == ("done", "ran")
+
+
+def test_a_backslash_that_a_snapshot_shows(target: str, session: Session) -> None:
+    """SHOW CREATE TABLE doubles it, whatever the sql_mode of the session that reads, and of the one that made it."""
+    made = schema_change(TS, r"CREATE TABLE t (v ENUM('a\\b') DEFAULT 'a\\b')")._replace(by_time=True)
+    of_log, of_snapshot = (made._replace(place=p) for p in (place_in_binlog("up", "b.000001", 4, 1), SNAPSHOT_PLACE))
+    with pytest.raises(HeldError, match="an escape or a backslash"):
+        run_all(target, in_one_partition([of_log]), ddl=ddl_rules(source=MARIADB))
+    session.execute("DROP DATABASE _bridge")
+    run_all(target, in_one_partition([of_snapshot]), ddl=ddl_rules(source=MARIADB))
+    assert session.rows("SHOW COLUMNS FROM t")[0][:5] == ("v", r"enum('a\\b')", "YES", "", r"a\b")
+
+
+@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target", "old_mysql_target"])
+def test_servers_show_backslashes_alike_in_every_mode(request: pytest.FixtureRequest, server: str) -> None:
+    """In defaults, members, expressions, partitions and comments."""
+    statement = r"""CREATE TABLE t (v VARCHAR(9) DEFAULT 'a\\b' COMMENT '\\', e ENUM('x\\y'), s SET('\\') DEFAULT '\\',
+        g VARCHAR(9) AS (CONCAT(v, '\\')) STORED) PARTITION BY LIST COLUMNS (v) (PARTITION p VALUES IN ('c\\d'))"""
+    shown = set()
+    with admin(request.getfixturevalue(server)) as session:
+        for made_in in ("", "NO_BACKSLASH_ESCAPES"):
+            drop_all(session)
+            session.execute("CREATE DATABASE m")
+            session.execute("USE m")
+            session.execute(f"SET sql_mode = '{made_in}'")
+            session.execute(statement.replace(r"\\", "\\") if made_in else statement)
+            for read_in in ("", "NO_BACKSLASH_ESCAPES"):
+                session.execute(f"SET sql_mode = '{read_in}'")
+                shown.add(session.rows("SHOW CREATE TABLE t")[0][1])
+        session.execute("SET sql_mode = ''")
+    [text] = shown
+    assert text.count(r"\\") * 2 == text.count("\\") == 2 * 7
 
 
 NEW = [
