@@ -67,10 +67,6 @@ class StatementToRun:
     def classified(self) -> Classified:
         return self.rewritten.classified
 
-    @property
-    def classes(self) -> str:
-        return ", ".join(change.value for change in self.classified.classes)
-
 
 class Planner:
     """Plans one pipeline's schema changes.
@@ -236,22 +232,14 @@ class Planner:
     def _leave_out(
         self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str
     ) -> None:
-        plan = StatementToRun(rewritten)
-        self._journal.record(session, change, state, classes=plan.classes, rewritten=rewritten, outcome=outcome)
+        self._journal.record(session, change, state, rewritten=rewritten, outcome=outcome)
         log_outcome(change, rewritten, outcome)
 
     def hold(
         self, session: Session, change: SchemaChange, reason: str, rewritten: Rewritten | None, *, fingerprint: str = ""
     ) -> HeldError:
-        classes = StatementToRun(rewritten).classes if rewritten else ""
         self._journal.record(
-            session,
-            change,
-            JournalState.HELD,
-            classes=classes,
-            rewritten=rewritten,
-            outcome=reason,
-            fingerprint=fingerprint,
+            session, change, JournalState.HELD, fingerprint=fingerprint, rewritten=rewritten, outcome=reason
         )
         self._held.add(change.statement_hash)
         entry = self._journal.find(session, change)

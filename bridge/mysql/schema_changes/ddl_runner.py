@@ -34,7 +34,12 @@ from bridge.mysql.schema_changes.ddl_session import (
 from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
+from bridge.protocols.values.event_time import is_change_of_snapshot
 
+_ANOTHER_SNAPSHOT: Final = (
+    "; the target's is another one than this snapshot of the connector shows: it was there before, or is of an earlier"
+    " snapshot. Then what was changed and deleted in between is in no message: begin anew, with an empty target"
+)
 _POLL_SECONDS: Final = 0.5
 _SAY_SECONDS: Final = 10.0
 
@@ -227,6 +232,8 @@ class SchemaChangeRunner:
     def _refused_by_target(
         self, session: Session, change: SchemaChange, plan: StatementToRun, words: str, code: int = 0
     ) -> SchemaChangeError:
+        if code == _TABLE_EXISTS and is_change_of_snapshot(change.place):
+            words += _ANOTHER_SNAPSHOT
         self._journal.close(session, change, JournalState.REFUSED, words)
         came = "" if plan.text == change.text else " (`bridge ddl list` shows it as it came)"
         return SchemaChangeError(
@@ -238,14 +245,7 @@ class SchemaChangeRunner:
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: StatementToRun, fingerprint: str) -> None:
-        self._journal.record(
-            session,
-            change,
-            JournalState.RUNNING,
-            fingerprint=fingerprint,
-            classes=plan.classes,
-            rewritten=plan.rewritten,
-        )
+        self._journal.record(session, change, JournalState.RUNNING, fingerprint=fingerprint, rewritten=plan.rewritten)
 
     def _execute(self, session: Session, change: SchemaChange, plan: StatementToRun, *, resumed: bool) -> str:
         try:

@@ -197,7 +197,6 @@ class Journal:
         state: JournalState,
         *,
         fingerprint: str = "",
-        classes: str = "",
         rewritten: Rewritten | None = None,
         outcome: str = "",
     ) -> None:
@@ -209,7 +208,8 @@ class Journal:
             f" ON DUPLICATE KEY UPDATE {_ANEW}",
             (
                 *(self._pipeline, change.commit_ts, change.statement_hash, change.schema, change.text),
-                *(change.position, state.value, fingerprint, classes),
+                *(change.position, state.value, fingerprint),
+                ", ".join(one.value for one in rewritten.classified.classes) if rewritten else "",
                 (rewritten.text if rewritten else None) or "",
                 _json(rewritten.steps if rewritten else ()),
                 *(outcome, state in FINISHED, change.place),

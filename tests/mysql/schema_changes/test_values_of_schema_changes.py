@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from bridge.commands.ddl import release
 from bridge.ddl.policy import DdlRules, ddl_rules
-from bridge.errors import HeldError
+from bridge.errors import HeldError, SchemaChangeError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ddl_journal import JournalState
@@ -562,6 +562,25 @@ def test_a_backslash_that_a_snapshot_shows(target: str, session: Session) -> Non
     session.execute("DROP DATABASE _bridge")
     run_all(target, in_one_partition([of_snapshot]), ddl=ddl_rules(source=MARIADB))
     assert session.rows("SHOW COLUMNS FROM t")[0][:5] == ("v", r"enum('a\\b')", "YES", "", r"a\b")
+
+
+def test_a_table_that_a_second_snapshot_shows_otherwise(target: str, session: Session) -> None:
+    """The message and the journal say that it may be a second snapshot; of a CREATE TABLE of the log they do not."""
+    first, other = (
+        schema_change(TS + n, f"CREATE TABLE t (id INT{key})")._replace(by_time=True, place=SNAPSHOT_PLACE)
+        for n, key in enumerate(("", ", KEY (id)"))
+    )
+    of_log = other._replace(place=place_in_binlog("up", "b.000001", 4, 1))
+    for second, is_told in ((other, True), (of_log, False)):
+        session.execute("DROP DATABASE IF EXISTS _bridge")
+        session.execute("DROP TABLE IF EXISTS t")
+        with pytest.raises(SchemaChangeError, match="already exists") as refused:
+            run_all(target, in_one_partition([first, second]), ddl=ddl_rules(source=MYSQL))
+        told = (
+            str(refused.value),
+            str(session.value("SELECT outcome FROM _bridge.schema_changes WHERE state = 'refused'")),
+        )
+        assert ["of an earlier snapshot" in words for words in told] == [is_told, is_told]
 
 
 @pytest.mark.parametrize("server", ["target", "old_target", "mysql_target", "old_mysql_target"])

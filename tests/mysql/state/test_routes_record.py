@@ -162,7 +162,7 @@ def run_on(url: str) -> None:
         step = Advance(500, 600, {("cdc", 0): PartitionStart(20, 600, 20)})
         assert table.advance(ownership.control, ownership.epoch, step)
         change = SchemaChange(550, "app", "", "DROP TABLE t", "cdc/0/18")
-        Journal("bridge", SCHEMA).record(ownership.control, change, JournalState.DONE, classes="drop table")
+        Journal("bridge", SCHEMA).record(ownership.control, change, JournalState.DONE)
     finally:
         ownership.release()
 
