@@ -54,6 +54,9 @@ Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 for one that the filter excludes."""
 
 
+_MOST_BESIDE: Final = 20
+
+
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
     commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
@@ -67,18 +70,18 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class _Barrier:
-    """The earliest schema change that waits."""
+    """The earliest schema change that waits.  unclear: its unclear rows, and those of others behind it."""
 
     where: PartitionId
     stop: Stop
     change: SchemaChange
     moment: Moment
     columns: ColumnsTell | None
-    unclear: UnclearRows | None
+    unclear: Sequence[UnclearRows]
 
     def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
         """What rows may not pass before it has run.  began_anew: as of Moment."""
-        return [self.columns or replace(self.moment, began_anew=began_anew), *([self.unclear] if self.unclear else [])]
+        return [self.columns or replace(self.moment, began_anew=began_anew), *self.unclear]
 
 
 class PartitionBacklog:
@@ -317,18 +320,20 @@ class PartitionBacklog:
                 self._barrier = None
                 return
             where, stop = found[in_order([stop.moment for _, stop in found])[0]]
+            unclear = self._unclear_rows(where, stop)
+            all_unclear = [*([unclear] if unclear else []), *self._unclear_behind(where, stop)]
             if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
+                self._barrier = replace(self._barrier, unclear=all_unclear)
                 return
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
-                unclear = self._unclear_rows(where, stop)
                 moment = replace(stop.moment, began_anew=self._began_anew)
                 applied = {other: queue.applied for other, queue in self._queues.items()}
                 tables = self._repeated_rows.tables_of(change)
                 late = self._places.lateness(where, moment, change, tables, applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
-                self._barrier = _Barrier(where, stop, change, stop.moment, columns, unclear)
+                self._barrier = _Barrier(where, stop, change, stop.moment, columns, all_unclear)
                 return
             self._queues[where].drop(stop)
 
@@ -344,12 +349,19 @@ class PartitionBacklog:
     def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
         """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
         change = stop.schema_change
-        others = self._queues[where].schema_changes()
+        others = self._queues[where].schema_changes() if change.place else ()
         is_repeated = any(
             one.index > stop.index and one.moment.ts == change.commit_ts and one.event["text"] == change.text
             for one in others
         )
         return UnclearRows.of(change, self._repeated_rows.tables_of(change), is_repeated=is_repeated)
+
+    def _unclear_behind(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
+        """Gives the unclear rows of the next schema changes of its partition and second, where no place orders them."""
+        for one in islice(self._queues[where].schema_changes(), _MOST_BESIDE):
+            is_beside = one.index > stop.index and not one.event["place"] and one.moment.ts <= stop.moment.last
+            if is_beside and (unclear := self._unclear_rows(where, one)):
+                yield unclear
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""

@@ -36,7 +36,7 @@ from bridge.rows.moments import (
     is_of_sending,
     is_whole_second,
 )
-from bridge.tso import ms_tso
+from bridge.tso import TSO_LOGICAL_BITS, ms_tso
 
 _NEVER: Final = 1 << 62
 _classified: Final = lru_cache(maxsize=256)(classify)  # each schema change is asked about for each partition
@@ -172,6 +172,7 @@ def _have(events: pa.Table, columns: frozenset[str]) -> Bools:
 
 _NEAR_MS: Final = 60_000
 _NEAR: Final = ms_tso(_NEAR_MS)
+_SECOND: Final = ms_tso(1000)
 """Beyond it the clock is taken to tell where the sendings do not."""
 _DECIDED_BY_ORDER: Final = frozenset(
     {
@@ -181,9 +182,10 @@ _DECIDED_BY_ORDER: Final = frozenset(
 )
 """What takes rows away or gives them another name: no error tells that a row came on the wrong side of it."""
 _NEITHER_BATCH_NOR_TIME: Final = (
-    "nothing tells whether rows of {} that were written beside it come before or behind it: Canal without GTIDs dates"
-    " it by the second, and sent both in one batch, or was restarted in between. They would be applied behind it: where"
-    " they came before, compare the table with the upstream afterwards. canal.instance.gtidon=true tells it"
+    "nothing tells whether rows of {} that were written beside it come before or behind it: without GTIDs it is dated"
+    " by the second in which it began (Canal sent both in one batch, or was restarted in between). They would be"
+    " applied behind it: where they came before, compare the table with the upstream afterwards. Canal tells it with"
+    " canal.instance.gtidon=true, and one partition always does"
 )
 _ANOTHER_SERVER: Final = (
     "nothing tells whether rows of {} that another server wrote in its second come before or behind it: after a"
@@ -199,7 +201,7 @@ class UnclearRows:
 
     tables: in lower case, as the target calls them; none where these may be any.
     topic: of the schema change.  ts: its time (TSO).
-    sent: its coordinate SENT.  place: its place in the binlog.  It has one of the two.
+    sent: its coordinate SENT.  place: its place in the binlog.  It has one of the two, or a time in whole seconds.
     is_repeated: whether its batch was sent again, so that what comes later may be of the batch's first half.
     """
 
@@ -214,12 +216,11 @@ class UnclearRows:
     def of(
         cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_repeated: bool
     ) -> UnclearRows | None:
-        """Gives those of a schema change; None where it has a place of neither kind, or no row depends on it.
-
-        tables: its tables in lower case, as the target calls them; None where these may be any.
-        """
-        known = classify(change.text, change.schema)
-        if not change.place or not isinstance(known, Classified) or _DECIDED_BY_ORDER.isdisjoint(known.classes):
+        """Gives those of a schema change of these tables (None: of any); None where its time is in milliseconds, or no
+        row depends on it."""
+        known = _classified(change.text, change.schema)
+        is_clear = not change.place and not is_whole_second(change.commit_ts)
+        if is_clear or not isinstance(known, Classified) or _DECIDED_BY_ORDER.isdisjoint(known.classes):
             return None
         names, topic = frozenset(TableName(*name) for name in tables or ()), change.position.rsplit("/", 2)[0]
         if not is_of_sending(change.place):
@@ -241,8 +242,12 @@ class UnclearRows:
             return found
         if self.place:
             return found & are_of_another_server(events, self.ts, self.place)
-        is_other = events["topic"].to_numpy(zero_copy_only=False) != self.topic
-        return found & self._are_unclear(events["commit_ts"].to_numpy(), _sendings(events), is_other)
+        times, is_other = events["commit_ts"].to_numpy(), events["topic"].to_numpy(zero_copy_only=False) != self.topic
+        if self.sent >= 0:
+            return found & self._are_unclear(times, _sendings(events), is_other)
+        last = np.where((times >> TSO_LOGICAL_BITS) % 1000 == 0, self.ts + _NEAR, self.ts + _SECOND - 1)
+        found &= events["by_time"].to_numpy(zero_copy_only=False) & (times >= self.ts) & (times <= last)
+        return found
 
     def come_first_among(self, events: pa.Table) -> bool | None:
         """Tells whether one of these rows comes among events of a partition, in order, before one that was clearly sent

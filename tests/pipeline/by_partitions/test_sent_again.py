@@ -219,7 +219,7 @@ def _events() -> pa.Table:
     ]  # fmt: skip
     second = [
         _at(1000, k_row(1, 3)), _at(2900, t_row(1, 11, 1)), _at(2999, t_row(1, 12, 1)), _at(3000, added),
-        _at(3100, t_row(1, 13, 1, c=3)), _at(7000, k_row(1, 5)), _at(7100, k_row(1, 5)),
+        _at(3100, t_row(1, 13, 1, c=3)), _at(7001, k_row(1, 5)), _at(7100, k_row(1, 5)),
         _at(8000, t_row(1, 11, 5, c=4)),
     ]  # fmt: skip
     placed = [(p, offset, event) for p, events in enumerate((first, second)) for offset, event in enumerate(events)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -73,6 +75,51 @@ def end_of(*placed: tuple[int, int, Event]) -> str:
 def test_the_sending_tells_on_which_side_a_row_is(beside: Event, end: str) -> None:
     """Where it does not, a schema change that takes rows away is held, but never for rows that are far away."""
     assert end_of((0, 0, change("TRUNCATE TABLE t")), (1, 0, beside)) == end
+
+
+def _without_place(event: Event, **fields: Any) -> Event:
+    return event._replace(place=None, **fields)
+
+
+@pytest.mark.parametrize(
+    ("beside", "end"),
+    [
+        (row(-1_000, 0, 0), "before"),
+        (row(0, 0, 0), "held"),
+        (row(59_000, 0, 0), "held"),  # dated behind its start, for whose lock it waited
+        (row(61_000, 0, 0), "behind"),
+        (row(0, 0, 0, "u"), "before"),
+        (row(7, 0, 0), "held"),  # of a clock in milliseconds
+        (row(1_007, 0, 0), "behind"),
+        (row(1_000, 0, 0)._replace(by_time=False), "behind"),
+    ],
+)
+def test_without_places_and_sendings_the_second_is_unclear(beside: Event, end: str) -> None:
+    """CKafka's format tells no more than when a statement began, in whole seconds."""
+    assert end_of((0, 0, _without_place(change("TRUNCATE TABLE t"))), (1, 0, _without_place(beside))) == end
+
+
+def test_without_places_a_row_waits_for_each_schema_change_of_its_second() -> None:
+    """It may be behind the last one, so it does not come before the first one."""
+    changes = [_without_place(change(text)) for text in ("CREATE TABLE u LIKE t", "DROP TABLE t")]
+    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
+    told: list[tuple[int, list[bool]]] = []
+    for number, one in enumerate(changes):
+        held.take_in(events_table([(0, number, one)]), {(TOPIC, 0): number + 1, (TOPIC, 1): 0}, 0.0)
+        assert held.next_step(run_it) is None
+    held.take_in(events_table([(1, 0, _without_place(row(0, 0, 0)))]), {(TOPIC, 1): 1}, 0.0)
+    held.end()
+    while step := held.next_step(run_it):
+        held.release(step.high)
+        told.append((step.rows.num_rows, [bool(one.doubt) for one in step.changes]))
+    assert told == [(0, [False]), (0, [True]), (1, [])]
+
+
+def test_without_places_a_time_in_milliseconds_is_clear() -> None:
+    """TiCDC's is the time of the commit."""
+    ts = ms_tso(SECOND + 7)
+    made = _without_place(change("TRUNCATE TABLE t"), commit_ts=ts)
+    assert end_of((0, 0, made), (1, 0, _without_place(row(1_000, 0, 0)))) == "behind"
 
 
 @pytest.mark.parametrize("text", ["DROP TABLE t", "RENAME TABLE t TO u", "RENAME TABLE a TO t", "DROP DATABASE m",
