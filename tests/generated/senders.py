@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, ClassVar, Final, NamedTuple
 from zlib import crc32
@@ -90,6 +91,8 @@ class Sender:
     """A changed key is a delete and an insert, each in the partition of its key."""
     tells_servers: ClassVar[bool] = False
     """Messages tell which server wrote them."""
+    broadcasts: ClassVar[bool] = False
+    """A schema change goes to every partition."""
     spreads_keyless: ClassVar[bool] = False
     """A row of a table without a key goes to any partition of its topic."""
 
@@ -154,8 +157,9 @@ class Sender:
 
     def breaks(self, history: Sequence[Happened]) -> set[int]:
         """How much of the history was sent when it is restarted: more often than elsewhere, a schema change that takes
-        rows or values away stands shortly before."""
+        rows or values away stands shortly before, or one that renames tables, which might swap them back, at once."""
         takes = [n + self.random.randrange(1, 4) for n, one in enumerate(history) if one.text.startswith(TAKING)]
+        takes += [n + 1 for n, one in enumerate(history) if one.text.startswith("RENAME")] * 3
         anywhere = range(1, len(history) + 1)
         is_behind = (bool(takes) and self.random.random() < 0.7 for _ in range(self.restarts))
         return {self.random.choice(takes if behind else anywhere) for behind in is_behind}
@@ -184,6 +188,10 @@ def _moves(happened: Happened) -> bool:
 
 def _second(ms: int) -> int:
     return ms // 1000 * 1000
+
+
+def _local(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y%m%d%H%M%S")
 
 
 def _type_word(text: str) -> str:
@@ -247,9 +255,32 @@ class CanalServer(Sender):
         return Message(self.topic(happened.table), self.partition(happened), None, compact(value), happened.number)
 
     def _head(self, happened: Happened) -> dict[str, Any]:
-        gtid = f"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-{happened.number}" if self.has_gtids else ""
+        gtid = f"3e11fa47-71ca-11e1-9e33-{crc32(self.name.encode()):012x}:1-{happened.number}" if self.has_gtids else ""
         ms = _second(happened.ms)
         return {"id": self._batch, "database": happened.session, "es": ms, "ts": self._ms, "gtid": gtid}
+
+
+class Ckafka(Sender):
+    """CKafka's official format 1: rows are texts, in one of the forms that were seen; no message tells its place."""
+
+    protocol, splits_moves = "ckafka", False
+
+    def schema_change(self, happened: Happened) -> Iterator[Message]:
+        yield from CanalServer.schema_change(self, happened)  # type: ignore[arg-type]
+
+    def row(self, happened: Happened) -> Message:
+        kind = "D" if happened.after is None else "I" if happened.before is None else "U"
+        written = self.random.choice((_texts, _texts, dict, lambda row: compact(_texts(row)).decode()))
+        images = {"NEW_VALUES": happened.after, "OLD_VALUES": happened.before}
+        value = {"DATABASE": DATABASE, "TABLE": happened.table, "TYPE": kind, "TIME": _local(happened.ms)} | {
+            name: None if row is None else written(row)
+            for name, row in images.items()
+            if row is not None or name == "NEW_VALUES" or self.random.random() < 0.5
+        }
+        return Message(self.name, self.partition(happened), None, compact(value), happened.number)
+
+    def _head(self, happened: Happened) -> dict[str, Any]:
+        return {"database": happened.session, "es": _second(happened.ms)}
 
 
 class Ticdc(Sender):
@@ -282,7 +313,7 @@ class TicdcOldCollationsUnsaid(Ticdc):
 class TicdcDebezium(Sender):
     """TiCDC's Debezium without watermarks: messages have a commit ts, schema changes go to every partition."""
 
-    protocol, source, dates_by_start = "debezium", "tidb", False
+    protocol, source, dates_by_start, broadcasts = "debezium", "tidb", False, True
 
     def schema_change(self, happened: Happened) -> Iterator[Message]:
         value = {
@@ -369,6 +400,7 @@ class Debezium(Sender):
 
 SENDERS: Final[dict[str, type[Sender]]] = {
     "Canal": CanalServer,
+    "CKafka": Ckafka,
     "TiCDC Canal-JSON": Ticdc,
     "TiCDC Canal-JSON, old collations": TicdcOldCollations,
     "TiCDC Canal-JSON, old collations unsaid": TicdcOldCollationsUnsaid,
@@ -377,12 +409,13 @@ SENDERS: Final[dict[str, type[Sender]]] = {
 }
 
 
-def drawn(kind: str, random: Random) -> Sender:
-    """A sender with settings of its own."""
+def drawn(kind: str, random: Random, *, is_wide: bool = False) -> Sender:
+    """A sender with settings of its own.  is_wide: with many partitions."""
     sender = SENDERS[kind]
-    partitions = random.choice((1, 1, 2, 3, 5, 7, 64))
-    has_gtids = sender in (CanalServer, Debezium) and random.random() < 0.5
-    is_in_one = sender is CanalServer and not has_gtids and random.random() < 0.7  # as it has to be for a certain order
+    partitions = 64 if is_wide else random.choice((1, 1, 2, 3, 5, 7, 12 if sender.broadcasts else 64))
+    has_gtids = sender in (CanalServer, Debezium) and (is_wide or random.random() < 0.5)
+    tells_none = sender is Ckafka or (sender is CanalServer and not has_gtids)
+    is_in_one = tells_none and random.random() < 0.7  # as it has to be for a certain order
     return sender(
         random,
         f"{random.choice(('up', 'cdc', 'binlog'))}{random.randrange(100)}",

@@ -18,6 +18,7 @@ import pytest
 
 from bridge.config import DdlSection
 from bridge.errors import AheadOfTargetError, BridgeError, HeldError
+from bridge.events import Kind
 from bridge.filters.table_filter import TableFilter
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -34,6 +35,8 @@ COME_FIRST: Final = ("before a schema change that has run", "it came too late", 
 """What stops the bridge where a killed sender that was away has sent a schema change, or what is behind it, first."""
 MOST_TABLES: Final = 16
 """Of those that are made at the beginning."""
+MOST_READ: Final = 1 << 20
+BATCHES: Final = (1, 3, 30, 1000, 1000)
 FIRST_VALUE: Final = 100
 """Above the keys: every value but those of keys is another one."""
 
@@ -48,6 +51,7 @@ class Upstream:
     has_keyless: some tables have no key.
     selects: a table may be made in one transaction with its first row (CREATE TABLE ... SELECT).
     changes: the share of schema changes.
+    first: the number of the first table, and of what else tells it from another upstream.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Upstream:
         has_keyless: bool = False,
         selects: bool = False,
         changes: float = 0.15,
+        first: int = 0,
     ) -> None:
         self._changes = changes
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
@@ -74,7 +79,8 @@ class Upstream:
         self.keys: dict[str, tuple[str, ...]] = {}
         self.rows: dict[str, dict[Any, Row]] = {}
         self.done: list[Happened] = []
-        self.server, self._ms, self._count, self._values = 1, BEGIN_MS, 0, FIRST_VALUE
+        self._first = first
+        self.server, self._ms, self._count, self._values = first + 1, BEGIN_MS, first * 1000, FIRST_VALUE + first * 1000
         self._waits_since: int | None = None
         self._hot: Any = None
         """The key that was written last, which is often written again."""
@@ -88,11 +94,14 @@ class Upstream:
 
     def make(self) -> None:
         """A table with some rows."""
-        free = [name for n in range(self._most) if (name := f"t{n}") not in self.types]
-        if free:
+        if free := self._free():
             self._create(self.random.choice(free))
         for _ in range(self.random.randrange(4)):
             self._change_row(self.random.choice(sorted(self.types)))
+
+    def _free(self) -> list[str]:
+        names = (f"t{self._first + n}" for n in range(self._most))
+        return [name for name in names if name not in self.types]
 
     def fail_over(self) -> None:
         """Another server goes on, perhaps within the second, whose binlog has the same name and begins anew."""
@@ -157,7 +166,7 @@ class Upstream:
         return number if kind == "INT" else self.random.choice(("a", "A", "b", "B", "c ", "c"))
 
     def _change_schema(self) -> None:
-        free = [name for n in range(self._most) if (name := f"t{n}") not in self.types]
+        free = self._free()
         if free and (len(self.types) < 2 or self.random.random() < 0.4):
             return self._create(self.random.choice(free))
         table = self.random.choice(sorted(self.types))
@@ -297,21 +306,29 @@ def events_of(sender: Sender, messages: Sequence[Sent]) -> pa.Table:
 
 
 def read_unevenly(events: pa.Table, random: Random) -> pa.Table:
-    """The events as they are read where partitions bring theirs later than others."""
+    """The events as they are read where partitions bring theirs later than others, and perhaps the rest of one, with
+    the last schema changes, comes behind all others."""
     waiting: dict[tuple[str, int], list[int]] = {}
     for number, where in enumerate(zip(events["topic"].to_pylist(), events["partition"].to_pylist(), strict=True)):
         waiting.setdefault(where, []).append(number)
-    order: list[int] = []
+    changes = [n for n, kind in enumerate(events["kind"].to_pylist()) if kind == Kind.SCHEMA_CHANGE]
+    order, rest = list[int](), list[int]()
+    if changes and random.random() < 0.5:
+        since = random.choice(changes[-3:])
+        where, mine = next((where, mine) for where, mine in waiting.items() if since in mine)
+        rest = mine[mine.index(since) :]
+        waiting[where] = mine[: mine.index(since)]
+    waiting = {where: mine for where, mine in waiting.items() if mine}
     while waiting:
         of = random.sample(sorted(waiting), min(random.choice((1, 2)), len(waiting)))
         where = min(of, key=lambda one: waiting[one][0])
         count = random.randint(1, 6)
         order += waiting[where][:count]
-        if not (rest := waiting[where][count:]):
-            del waiting[where]
+        if later := waiting[where][count:]:
+            waiting[where] = later
         else:
-            waiting[where] = rest
-    return events.take(pa.array(order))
+            del waiting[where]
+    return events.take(pa.array(order + rest))
 
 
 def with_snapshots(sender: Sender, history: Sequence[Happened], messages: list[Sent], random: Random) -> list[Sent]:
@@ -352,13 +369,15 @@ def _lose(upstream: Upstream, loses: str, random: Random) -> tuple[tuple[str, ..
     return ("drop primary key" if loses == "primary" else "drop index",), None
 
 
-def _applied(url: str, events: pa.Table, cuts: Sequence[int], random: Random, **options: Any) -> BridgeError | None:
-    """Applies events, with a restart at each cut; gives what stopped it.
+def _applied(
+    url: str, events: pa.Table, cuts: Sequence[int], random: Random, *, batches: Sequence[int] = BATCHES, **options: Any
+) -> BridgeError | None:
+    """Applies events, with a restart at each cut; gives what stopped it.  batches: how many may be read at once.
 
     A part of a batch of Canal's may end in rows whose CREATE TABLE is in the rest: the next start goes on with it.
     """
     for end in (*cuts, events.num_rows):
-        batch = random.choice((1, 3, 30, 1000, 1000))
+        batch = random.choice(batches)
         try:
             run_all(url, events.slice(0, end), batch=batch, boundary_seconds=60, **options)
         except AheadOfTargetError as error:
@@ -367,6 +386,27 @@ def _applied(url: str, events: pa.Table, cuts: Sequence[int], random: Random, **
         except BridgeError as error:
             return error
     return None
+
+
+def beside(kind: str, random: Random) -> tuple[list[Sent], Upstream] | None:
+    """What another connector of the pipeline sends, and of which upstream; None where it stays away for a while."""
+    sender = drawn(kind, random)
+    sender.name += "other"
+    upstream = Upstream(
+        random, 2, (1500,), spells=False, by_start=False, in_seconds=True, has_unique=False, changes=0.2, first=500
+    )
+    for _ in range(random.randrange(1, 12)):
+        upstream.happen()
+    sent = sender.sent(upstream.done)
+    return None if sender.away else (sent, upstream)
+
+
+def mixed(random: Random, *sent: Sequence[Sent]) -> list[Sent]:
+    """What several have sent, as Kafka took it."""
+    order = [n for n, messages in enumerate(sent) for _ in messages]
+    random.shuffle(order)
+    each = [iter(messages) for messages in sent]
+    return [next(each[n]) for n in order]
 
 
 def nobody(_events: pa.Table, _protocol: str) -> None:
@@ -378,12 +418,14 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
     events of a run that ended equal, and their protocol."""
     random = Random(f"{kind} {seed}")
     is_short = random.random() < 0.6  # and what is wrong is not written over by later rows
-    tables = random.choice((1, 2, 3) if is_short else (1, 2, 4, 12, 100))
-    sender = drawn(kind, random)
+    is_wide = seed % RUNS == RUNS - 1 and not SENDERS[kind].broadcasts
+    """Everything is read at once, of many topics or partitions."""
+    tables = MOST_TABLES if is_wide else random.choice((1, 2, 3) if is_short else (1, 2, 4, 12, 100))
+    sender = drawn(kind, random, is_wide=is_wide)
     steps: tuple[int, ...] = (1, 2, 300, 1500)
     if sender.dates_by_start:
         steps = random.choice(((0, 1, 300, 1500), (0,) * 9 + (1500,)))
-    loses = random.choice(("primary", "unique", *[""] * 10))
+    loses = "" if is_wide else random.choice(("primary", "unique", *[""] * 10))
     upstream = Upstream(
         random,
         tables,
@@ -393,14 +435,14 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
         in_seconds=not sender.tells_order and bool(sender.restarts),
         has_unique=loses == "unique",
         in_transactions=not sender.splits_moves and not sender.stays_away,  # else late_rows names what may come again
-        has_keyless=sender.spreads_keyless and not loses and random.random() < 0.3,
+        has_keyless=sender.spreads_keyless and not (loses or is_wide) and random.random() < 0.3,
         selects=sender.tells_places,
         changes=0.4 if is_short else 0.15,
     )
     for _ in range(min(tables, MOST_TABLES)):
         upstream.make()
     count, ends_at = random.randrange(4, 16) if is_short else random.randrange(10, 60), None
-    unreadable_at = random.randrange(count) if random.random() < 0.12 and not loses else None
+    unreadable_at = random.randrange(count) if random.random() < 0.12 and not (loses or is_wide) else None
     for number in range(count):
         upstream.happen()
         if sender.tells_servers and random.random() < (0.1 if is_short else 0.02):
@@ -420,6 +462,10 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
     )
     sent = sender.sent([one for one in upstream.done if one is not missing])
     messages = with_snapshots(sender, upstream.done, sent, random)
+    other = None
+    if sender.tells_places and not sender.away and random.random() < 0.25:
+        other = beside(kind, random)
+    messages = messages if other is None else mixed(random, messages, other[0])
     events = events_of(sender, messages)
     rules = DdlSection(source=sender.source, ignore=ignored).rules(TableFilter())
     partitions = sorted({(one.topic, one.partition) for one in messages})
@@ -430,19 +476,21 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
         events, cuts = read_unevenly(events, random), []  # behind a restart nothing tells what came late
     told = f"{kind}, seed {seed}: {sender}"
     options: dict[str, Any] = {"protocol": sender.protocol, "ddl": rules, "partitions": partitions}
+    options["batches"] = [MOST_READ] if is_wide else BATCHES[:3] if is_uneven else BATCHES
     stop = _applied(url, events, cuts, random, **options)
     if stop is not None:
         is_told = ends_at is not None and sender.tells_order and not is_uneven  # or rows may be read before it
         behind = values_behind(upstream.done, ends_at, messages) if ends_at and is_told else set[Any]()
         early = behind & {value for _, rows in state_of(url).values() for row in rows for value in row}
         assert not early, f"{told}: {early} came behind a schema change that cannot be read: {stop}"
+        is_late = is_uneven and isinstance(stop, AheadOfTargetError)  # rows of a table whose CREATE TABLE was not read
         is_unclear = isinstance(stop, HeldError) and (is_uneven or not sender.tells_order)  # it may come too late
         is_unsaid = sender.compares_bytes and "old" not in sender.source
         is_first = bool(sender.away) and any(text in str(stop) for text in COME_FIRST)
-        is_right = ends_at is not None or bool(loses) or is_spread or is_unclear or is_unsaid or is_first
+        is_right = ends_at is not None or bool(loses) or is_spread or is_unclear or is_unsaid or is_first or is_late
         return f"{'rightly ' if is_right else ''}stopped: {type(stop).__name__}: {stop}"
     assert ends_at is None, f"{told}: it went on behind a schema change that cannot be read"
-    want, got = upstream.state(), state_of(url)
+    want, got = upstream.state() | ({} if other is None else other[1].state()), state_of(url)
     assert got == want, (told, [f"{one.number} {one.text or (one.table, one.after)}" for one in upstream.done])
     look(events, sender.protocol)
     return "equal"
