@@ -207,7 +207,7 @@ def other_spelling(table: TableName, what: str, where: str) -> ApplyError:
     return ApplyError(
         f"two rows of {table} are one to the target, as their keys differ only in the case of letters, in accents or in"
         f" blanks at the end: {what}; the upstream seems to compare bytes, as a TiDB does that was first started before"
-        " version 6.0",
+        " version 6.0, or has sent again what it wrote before the key was spelled otherwise",
         where=where,
         fix=FIX,
     )
