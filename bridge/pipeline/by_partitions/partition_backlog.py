@@ -55,6 +55,7 @@ for one that the filter excludes."""
 
 
 _MOST_BESIDE: Final = 20
+"""Among so many schema changes of a partition others of the same second are looked for."""
 
 
 class Step(NamedTuple):
