@@ -348,26 +348,33 @@ class TransactionQueue:
         statements = [one for one in self._statements if self._may_run(one, last, end, is_left=is_left)]
         waiting = [one.number for one in self._statements if one not in statements and one.id not in self._doubts]
         is_loose &= numbers < min(waiting, default=math.inf)
+        whole = [end for end in whole if end.id in ids]
+        if is_left and not (statements or whole or is_loose.any()):
+            self._go_over()
+            return self.due(settled, now, below if is_end else -1, is_idle=is_idle, is_end=is_end)
+        due = self._numbered(whole, statements, np.flatnonzero(is_loose), numbers)
+        self.next_ts = due.end
+        self._drop(due_ids, statements, is_loose)
+        return due
+
+    def _numbered(self, whole: Sequence[End], statements: Collection[Statement], at: Longs, numbers: Longs) -> DueRows:
+        """Numbers what is due in the order of the binlog.
+
+        at: the rows that are of no transaction.  numbers: the file and position of each row.
+        """
+        rows, transactions = self._rows, self._rows.transactions
         items: list[tuple[int, _Side, Statement | Longs]] = [
             (one.number - one.is_of_snapshot, _CHANGE, one) for one in statements
         ]
-        at = np.flatnonzero(is_loose)
         items += [(number, _LOOSE, at[numbers[at] == number]) for number in np.unique(numbers[at]).tolist()]
-        whole = [end for end in whole if end.id in ids]
-        if is_left and not (items or whole):
-            self._go_over()
-            return self.due(settled, now, below if is_end else -1, is_idle=is_idle, is_end=is_end)
-        items.sort(key=lambda item: item[:2])
+        ends, begun = [transactions.lasts[transactions.ids[end.id]] for end in whole], 0
         due = DueRows(rows, self.reached, self.start_ts, self.next_ts, self.topic[0])
-        ends, begun = [lasts[ids[end.id]] for end in whole], 0
-        for number, side, item in items:
+        for number, side, item in sorted(items, key=lambda item: item[:2]):
             behind = int(np.searchsorted(ends, number, side))
             due.add_transactions(whole[begun:behind], ends[begun:behind])
             due.add(item, number)
             begun = behind
         due.add_transactions(whole[begun:], ends[begun:])
-        self.next_ts = due.end
-        self._drop(due_ids, statements, is_loose)
         return due
 
     def _whole(self, transactions: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[End]:
