@@ -46,6 +46,8 @@ DOUBT_SECONDS: Final = 10.0
 """How much later an END must come behind that of a transaction that the connector began twice before: the rows that
 were sent first may be as many as the END of the rest counts, which a killed connector may have sent without its rows;
 it sends those when it is back, before another END.  So long it is waited, too, before the next server is asked."""
+_SILENCE_SECONDS: Final = 60.0
+"""So much longer it is waited where no END comes, as a killed connector may be away, and an upstream idle."""
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _LOOSE_ROWS: Final = ""
@@ -408,7 +410,10 @@ class TransactionQueue:
                     break
                 there = [] if one is None else [one]
                 self.given_up.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
-            if end.not_before is not None and (end is last_end if is_end else self.end_at < end.not_before):
+            is_unsure = (at := end.not_before) is not None and (
+                end is last_end if is_end else self.end_at < at and now < at + _SILENCE_SECONDS
+            )
+            if is_unsure and told_id(end.id) not in self.incomplete:
                 self.reason = f"the next transaction tells whether {told_id(end.id)}, which was begun twice, is whole"
                 break
             if one is None:

@@ -174,12 +174,19 @@ def test_half_a_transaction_that_looks_whole_is_doubted() -> None:
     fed = Fed(queue())
     assert fed(begin("1", 0), row("1", 1, 11), begin("1", 1), end("1", 2, a=1)) == []
     assert fed(end("2", 3), now=DOUBT_SECONDS - 1) == []
-    assert fed(now=3 * DOUBT_SECONDS) == []
+    assert fed(now=6 * DOUBT_SECONDS) == []
     assert fed.queue.reason == "the next transaction tells whether u:1, which was begun twice, is whole"
     assert not fed.queue.is_short
-    assert fed(row("1", 1, 12), end("2", 4), now=4 * DOUBT_SECONDS) == ["110", "120"]
-    for later, at_end in (([], []), ([row("2", 1, 20), end("2", 3, a=1)], ["110", "200"])):
-        fed = Fed(queue())
+    assert fed(row("1", 1, 12), end("2", 4), now=6 * DOUBT_SECONDS) == ["110", "120"]
+    fed = Fed(queue())
+    assert fed(begin("1", 0), row("1", 1, 11), begin("1", 1), end("1", 2, a=1)) == []
+    assert fed(now=7 * DOUBT_SECONDS) == ["110"]
+    for later, named, at_end in (
+        ([], (), []),
+        ([], {"u:1"}, ["110"]),
+        ([row("2", 1, 20), end("2", 3, a=1)], (), ["110", "200"]),
+    ):
+        fed = Fed(queue(incomplete=named))
         assert fed(begin("1", 0), row("1", 1, 11), begin("1", 1), end("1", 2, a=1), *later) == []
         assert shown(fed.queue.due(0, 0, is_idle=False, is_end=True)) == at_end
 
