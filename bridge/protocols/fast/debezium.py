@@ -21,7 +21,7 @@ from bridge.protocols.debezium.transactions import (
     head_of_place,
     id_of,
     text_before_file_number,
-    time_and_text,
+    time_and_text_of,
 )
 from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, DecodeOptions, RowEvents
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
@@ -126,7 +126,7 @@ def _marks(values: Contents) -> RowEvents:
     for value in values:
         if value is None or not value.startswith(head) or (head and not value.endswith(b"}")):
             raise DecodeError("another schema")
-        marks.append(time_and_text(orjson.loads(value[len(head) : end])))
+        marks.append(time_and_text_of(value[len(head) : end]))
     times, texts = zip(*marks, strict=True)
     told = dict(zip(Event._fields, Event(Kind.TRANSACTION, 0, by_time=True), strict=True))
     columns = [pa.repeat(pa.scalar(told[field.name], field.type), len(values)) for field in EVENT_FIELDS]
