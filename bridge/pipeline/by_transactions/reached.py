@@ -135,9 +135,9 @@ class Reached:
         return ""
 
     def is_behind(self, id_: str) -> int:
-        """Tells whether a GTID is behind what was due; -1 where that cannot be told."""
+        """Tells whether a GTID is behind what was due, by 1 or 0; -1 where that cannot be told."""
         known = self._last(id_, is_change=False)
-        return id_ > known if known and has_gtid(id_) else -1
+        return int(id_ > known) if known and has_gtid(id_) else -1
 
     def go_over(self, server: str, lacks: Lacks, why: str, topic: str) -> None:
         """Goes over to the binlog of another server, where places begin anew.  Raises SourceError when it may lack a

@@ -387,7 +387,6 @@ class TransactionQueue:
         last, self.reason, self.is_short = self.reached.place.number, "", False
         of_these = ((firsts[one], id_) for id_, one in ids.items() if id_ not in self._ends)
         without_end = min(of_these, default=None)
-        last_end = next(reversed(self._ends.values()), None)
         for end in self._ends.values():
             one = ids.get(end.id)
             if one is None and self._is_copy(end, settled):
@@ -410,10 +409,7 @@ class TransactionQueue:
                     break
                 there = [] if one is None else [one]
                 self.given_up.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
-            is_unsure = (at := end.not_before) is not None and (
-                end is last_end if is_end else self.end_at < at and now < at + _SILENCE_SECONDS
-            )
-            if is_unsure and told_id(end.id) not in self.incomplete:
+            if self._is_unsure(end, now, is_end=is_end):
                 self.reason = f"the next transaction tells whether {told_id(end.id)}, which was begun twice, is whole"
                 break
             if one is None:
@@ -440,6 +436,15 @@ class TransactionQueue:
         if not self.reason and without_end is not None:
             self.reason = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
+
+    def _is_unsure(self, end: End, now: float, *, is_end: bool) -> bool:
+        """Tells whether the rows of a transaction that was begun twice may lack although they are as many as an END
+        counts."""
+        if end.not_before is None or told_id(end.id) in self.incomplete:
+            return False
+        if is_end:
+            return end is next(reversed(self._ends.values()))
+        return self.end_at < end.not_before and now < end.not_before + _SILENCE_SECONDS
 
     def _stands_in_doubt(self, settled: int, now: float, *, is_end: bool) -> bool:
         """Tells whether what is in doubt stands first, and everything that may come before it was read; else notes what
