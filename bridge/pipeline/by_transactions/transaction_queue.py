@@ -451,7 +451,7 @@ class TransactionQueue:
         lacks."""
         head = next(iter(self._ends.values()), None)
         if head is None or head.id not in self._doubts:
-            if self._doubts and not self.is_short:
+            if self._doubts and head is None:
                 self.reason = f"a transaction of the next server lacks: {next(iter(self._doubts.values()))}"
                 self.is_short = True
             self._doubted_at = None

@@ -314,6 +314,7 @@ def order_of(
     clock: Clock,
     most: Amount,
     lacks: Lacks | None = None,
+    until: int | None = None,
 ) -> TransactionOrder:
     """The order of a new process, of whose rows no more wait in memory than `most`."""
     progress = target.progress()
@@ -322,7 +323,10 @@ def order_of(
         starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
         TOPIC,
         target.changes_between,
-        ApplierConfig(idle=IdlePolicy(10, lambda _: ends()), grace_seconds=1e9, most=most, clock=clock, lacks=lacks),
+        ApplierConfig(
+            **{"idle": IdlePolicy(10, lambda _: ends()), "grace_seconds": 1e9, "most": most},
+            **{"clock": clock, "lacks": lacks, "until": until},
+        ),
         Counts(),
     )
 
@@ -338,8 +342,9 @@ def run_bridge(
     may_lack_rows: bool,
     lacks: Lacks | None = None,
 ) -> None:
-    """Processes, the last of which comes to the end.  lives: where those of the connector end, if each time it is away
-    for so long that a schema change no longer waits for it.
+    """Processes, the last of which comes to the end; some only replay what is there, or up to a commit ts.
+    lives: where those of the connector end, if each time it is away for so long that a schema change no longer waits
+    for it.
 
     Raises SourceError and Held where it then sends what lies before what is in the target.
     """
@@ -349,8 +354,11 @@ def run_bridge(
         if parallel:
             target.write_parts(step, rows, draw)
 
+    times = sent["commit_ts"].to_pylist()
     while True:
         feed, clock, life = Feed(sent, draw, lives, count), Clock(), draw.randint(1, 25) if deaths else -1
+        is_replay = bool(deaths) and draw.random() < 0.3
+        until = draw.choice(times) + draw.choice((-1, 0, 1)) if is_replay and draw.random() < 0.7 else 0
 
         def steps() -> None:
             nonlocal life
@@ -358,13 +366,19 @@ def run_bridge(
             if life == 0:
                 raise Died
 
-        order = order_of(target, feed.partitions, feed.sent, clock, Amount(draw.choice((0, 1000)), 1 << 20), lacks)
+        order = order_of(
+            *(target, feed.partitions, feed.sent, clock, Amount(draw.choice((0, 1000)), 1 << 20), lacks),
+            until if until > target.applied_ts else None,
+        )
         feed.begin({where: start.offset for where, start in order.positions.items()})
         try:
             while (batch := feed.next()) is not None:
                 clock.now += draw.choice([0, 1, 6])
                 order.take(DecodedBatch.of(batch.events, batch.ends))
                 apply_due(order, target, draw.choice([1, 2, 100]), steps, in_parts)  # type: ignore[arg-type]
+                if is_replay and draw.random() < 0.2:
+                    order.take(DecodedBatch.of(*feed.rest()))
+                    break
                 if feed.is_away:  # for longer than a schema change waits
                     order.take(DecodedBatch.of(*feed.rest()))
                     clock.now += 20
@@ -373,6 +387,8 @@ def run_bridge(
                     apply_due(order, target, 3, steps, in_parts)  # type: ignore[arg-type]
             order.end()
             apply_due(order, target, 3, steps, in_parts)  # type: ignore[arg-type]
+            if is_replay:
+                raise Died
         except Died:
             deaths, count = deaths - 1, feed.count
             continue
