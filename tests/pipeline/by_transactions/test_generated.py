@@ -317,16 +317,13 @@ def order_of(
     until: int | None = None,
 ) -> TransactionOrder:
     """The order of a new process, of whose rows no more wait in memory than `most`."""
-    progress = target.progress()
+    progress, idle = target.progress(), IdlePolicy(10, lambda _: ends())
     return TransactionOrder(
         progress,
         starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
         TOPIC,
         target.changes_between,
-        ApplierConfig(
-            **{"idle": IdlePolicy(10, lambda _: ends()), "grace_seconds": 1e9, "most": most},
-            **{"clock": clock, "lacks": lacks, "until": until},
-        ),
+        ApplierConfig(idle=idle, grace_seconds=1e9, most=most, clock=clock, lacks=lacks, until=until),
         Counts(),
     )
 
