@@ -86,6 +86,7 @@ def test_what_is_remembered_changes_nothing() -> None:
         native("c", {"id": 1, "v": ',"schema":{"type":1},"payload":{"a":1}}'}, [ID, text]),
         ticdc("c", {"id": 1, "v": ',"schema":{"type":1}}'}, [ID, text]),
         json.dumps(json.loads(ticdc("c", {"id": 1, "v": "YQ=="}, [ID, blob])), indent=1).encode(),
+        native("c", {"id": 1, "v": "YQ=="}, [ID, text])[:-1] + b"," + native("c", {"id": 1}, [ID, blob])[1:],
     ]  # fmt: skip
     keys = [b'{"payload":{"id":1}}', b'{"payload":{"id":1},"schema":{"a":1}}', CUSTOMER_KEY, None, b"{}"]
     decoder = make_decoder("debezium", DecodeOptions(None))

@@ -67,7 +67,7 @@ class Envelopes:
         By JSON's grammar a document is then its schema's member and the rest, and each can be parsed alone.
         """
         alone = _loaded_or_none(content + b"}" if content.startswith(b"{") else b"{" + content[1:])
-        if type(alone) is not dict or alone.keys() != {"schema"} or len(content) > _MAX_CACHED_BYTES:
+        if alone != {"schema": schema} or len(content) > _MAX_CACHED_BYTES:
             return
         if self._bytes + len(content) > _MAX_CACHED_BYTES:
             self._schemas.clear()
