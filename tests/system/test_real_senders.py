@@ -196,7 +196,8 @@ def test_the_example_of_settings_is_right_for_canal(
 @pytest.mark.parametrize("upstream", KINDS, indirect=True)
 def test_rounds_of_random_work(upstream: SqlServer, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Random rows, schema changes and online migrations, while the sender and the bridge are killed again and again:
-    each round ends with the upstream's rows, or with a stop that the manual names, or a schema change that is held."""
+    each round ends with the upstream's rows, which verify calls equal, or with a stop that the manual names, or a
+    schema change that is held."""
     kind = KINDS[request.node.callspec.id]
     seed = int(os.environ.get("SENDERS_SEED", str(random.randrange(1 << 30))))
     print(f"{request.node.callspec.id}, {MINUTES:g} minutes, seed {seed}")
@@ -261,6 +262,7 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
             write_lines(folder / "capture.jsonl", lines)
             (folder / "upstream.txt").write_text(pprint.pformat(contents(upstream.url), width=200))
             end = ended(process, upstream, target, folder)
+            end = verified(round, upstream, target) if end == "equal" else end
             (folder / "target.txt").write_text(pprint.pformat(contents(target.url), width=200))
             return end
         finally:
@@ -310,6 +312,15 @@ def ended(process: Process, upstream: SqlServer, target: SqlServer, folder: Path
     if any("snapshot_again" in log.read_text(errors="replace") for log in folder.glob("bridge-*.log")):
         return f"told: a second snapshot; {differ} differ"
     return f"wrong: {differ} differ"
+
+
+def verified(round: Round, upstream: SqlServer, target: SqlServer) -> str:
+    """What `bridge verify` says of an equal target, against the messages and against the upstream."""
+    for against in (("log",), ("upstream", "--upstream", upstream.url)):
+        said = bridge(*round.arguments("verify", target.url), "--against", *against)
+        if said.code != 0:
+            return f"wrong: verify --against {against[0]} ends with {said.code}: {(said.out + said.err)[-2000:]}"
+    return "equal"
 
 
 def held_by(target: SqlServer) -> str:
