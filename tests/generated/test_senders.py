@@ -173,7 +173,8 @@ class Upstream:
         if self._by_start and self.random.random() < 0.4:
             self._wait(table, self._ms)
         undone = (self._truncate, self._swap)  # by what is sent again, where the bridge does not see that it is
-        kind = self.random.choice((*undone, *undone, self._drop, self._rename, self._add, self._drop_column))
+        others = (self._drop, self._rename, self._add, self._drop_column, self._make_anew)
+        kind = self.random.choice((*undone, *undone, *others))
         return kind(table, free)
 
     def _wait(self, table: str, began: int) -> None:
@@ -254,6 +255,20 @@ class Upstream:
                 for key, row in self.rows[table].items()
             }
             self.say(f"ALTER TABLE {table} DROP COLUMN {gone}")
+
+    def _make_anew(self, table: str, _free: Sequence[str]) -> None:
+        """A column is dropped and made again, by one statement, or by two that may be of one second."""
+        others = [
+            name for name in self.types[table] if name not in self.keys[table] and not (name == "v" and self._unique)
+        ]
+        if others:
+            name = self.random.choice(others)
+            self.types[table] = {**{one: kind for one, kind in self.types[table].items() if one != name}, name: "INT"}
+            self.rows[table] = {key: {**row, name: 0} for key, row in self.rows[table].items()}
+            dropped, added = f"DROP COLUMN {name}", f"ADD COLUMN {name} INT NOT NULL DEFAULT 0"
+            for text in self.random.choice(([f"{dropped}, {added}"], [dropped, added])):
+                self._tell(text=f"ALTER TABLE {table} {text}")
+            self._ms += 1000 if self._in_seconds else 0
 
     def lose_key(self, table: str) -> None:
         """Its primary key is dropped; then a row comes of which there is one with the former key."""

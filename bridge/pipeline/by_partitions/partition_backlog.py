@@ -343,24 +343,25 @@ class PartitionBacklog:
         tell = ColumnsTell.of(stop.schema_change, stop.moment)
         if tell is None:
             return None
-        others = (other for other in self._queues[where].schema_changes() if other.index > stop.index)
-        until = (int(other.event["commit_ts"]) for other in others if tell.may_be_undone_by(other.schema_change))
+        until = (o.moment.ts for o in self._changes_behind(where, stop) if tell.may_be_undone_by(o.schema_change))
         return replace(tell, until=min(until, default=tell.until))
+
+    def _changes_behind(self, where: PartitionId, stop: Stop) -> Iterator[Stop]:
+        return (other for other in self._queues[where].schema_changes() if other.index > stop.index)
 
     def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
         """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
-        change = stop.schema_change
-        others = self._queues[where].schema_changes() if change.place else ()
-        is_repeated = any(
-            one.index > stop.index and one.moment.ts == change.commit_ts and one.event["text"] == change.text
-            for one in others
-        )
-        return UnclearRows.of(change, self._repeated_rows.tables_of(change), is_repeated=is_repeated)
+        change, tell = stop.schema_change, self._columns_tell(where, stop)
+        behind = self._changes_behind(where, stop) if change.place else ()
+        is_repeated = any((o.moment.ts, o.event["text"]) == (change.commit_ts, change.text) for o in behind)
+        is_undone = tell is not None and bool(tell.gone) and tell.until <= stop.moment.last
+        tables = self._repeated_rows.tables_of(change)
+        return UnclearRows.of(change, tables, is_repeated=is_repeated, is_undone=is_undone)
 
     def _unclear_behind(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
         """Gives the unclear rows of the next schema changes of its partition and second, where no place orders them."""
-        for one in islice(self._queues[where].schema_changes(), _MOST_BESIDE):
-            is_beside = one.index > stop.index and not one.event["place"] and one.moment.ts <= stop.moment.last
+        for one in islice(self._changes_behind(where, stop), _MOST_BESIDE):
+            is_beside = not one.event["place"] and one.moment.ts <= stop.moment.last
             if is_beside and (unclear := self._unclear_rows(where, one)):
                 yield unclear
 

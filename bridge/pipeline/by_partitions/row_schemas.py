@@ -91,13 +91,8 @@ class ColumnsTell:
         """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
         is exact, tells what is behind it."""
         known = _classified(change.text, change.schema)
-        if (
-            (moment.places and not moment.is_by_sending)
-            or not is_whole_second(moment.ts)
-            or not isinstance(known, Classified)
-        ):
-            return None
-        if known.kind is not StatementKind.ALTER_TABLE:
+        is_told = (moment.places and not moment.is_by_sending) or not is_whole_second(moment.ts)
+        if is_told or not isinstance(known, Classified) or known.kind is not StatementKind.ALTER_TABLE:
             return None
         names = column_names_in(change.text, known)
         gone, come = frozenset(names.gone), frozenset(names.given - names.dropped)
@@ -214,13 +209,17 @@ class UnclearRows:
 
     @classmethod
     def of(
-        cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_repeated: bool
+        cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_repeated: bool, is_undone: bool
     ) -> UnclearRows | None:
         """Gives those of a schema change of these tables (None: of any); None where its time is in milliseconds, or no
-        row depends on it."""
+        row depends on it.  is_undone: whether a later one of its second makes a column again that it takes away."""
         known = _classified(change.text, change.schema)
-        is_clear = not change.place and not is_whole_second(change.commit_ts)
-        if is_clear or not isinstance(known, Classified) or _DECIDED_BY_ORDER.isdisjoint(known.classes):
+        if not isinstance(known, Classified) or not (change.place or is_whole_second(change.commit_ts)):
+            return None
+        if known.kind is StatementKind.ALTER_TABLE and not is_undone:
+            columns = column_names_in(change.text, known)
+            is_undone = not columns.freed.isdisjoint(columns.given)
+        if not is_undone and _DECIDED_BY_ORDER.isdisjoint(known.classes):
             return None
         names, topic = frozenset(TableName(*name) for name in tables or ()), change.position.rsplit("/", 2)[0]
         if not is_of_sending(change.place):

@@ -115,6 +115,31 @@ def test_without_places_a_row_waits_for_each_schema_change_of_its_second() -> No
     assert told == [(0, [False]), (0, [True]), (1, [])]
 
 
+@pytest.mark.parametrize(
+    ("texts", "end"),
+    [
+        (("ALTER TABLE t DROP COLUMN c", "ALTER TABLE t ADD COLUMN c INT"), "held"),
+        (("ALTER TABLE t DROP COLUMN c", "ALTER TABLE t ADD COLUMN d INT"), "before"),
+        (("ALTER TABLE t DROP COLUMN c", "ALTER TABLE u ADD COLUMN c INT"), "before"),
+        (("ALTER TABLE t RENAME COLUMN c TO d", "ALTER TABLE t RENAME COLUMN e TO c"), "held"),
+        (("ALTER TABLE t DROP COLUMN c, ADD COLUMN c INT",), "held"),
+        (("ALTER TABLE t RENAME COLUMN c TO d, RENAME COLUMN d TO c",), "held"),
+        (("ALTER TABLE t CHANGE c c BIGINT",), "before"),
+        (("ALTER TABLE t ADD COLUMN c INT",), "behind"),
+    ],
+)
+@pytest.mark.parametrize("is_canal", [False, True])
+def test_a_column_that_is_dropped_and_made_again_in_one_second(
+    texts: tuple[str, ...], end: str, is_canal: bool
+) -> None:
+    """A row with such a column may be of before or behind it."""
+    beside = row(0, 0, 7)._replace(columns="id\0c", after="1\0" + "2")
+    placed = [*map(change, texts), beside]
+    if not is_canal:
+        placed = [_without_place(event) for event in placed]
+    assert end_of(*((0, n, one) for n, one in enumerate(placed[:-1])), (1, 0, placed[-1])) == end
+
+
 def test_without_places_a_time_in_milliseconds_is_clear() -> None:
     """TiCDC's is the time of the commit."""
     ts = ms_tso(SECOND + 7)
