@@ -338,7 +338,7 @@ class TransactionQueue:
         is_left = self._stands_in_doubt(settled, now, is_end=is_end) and not whole
         if is_left:  # all that is of the binlog before
             limit = told_below = math.inf
-        is_loose = rows.is_loose & (numbers <= max(limit, last)) & (numbers < told_below)
+        is_loose = rows.is_loose & (numbers <= max(limit, last)) & (rows.numbers < told_below)
         if self._doubts:
             is_loose &= ~rows.are_of(self.reached.is_foreign)
         if is_left and (is_loose & ~rows.is_of_first_snapshot).any():

@@ -343,6 +343,14 @@ def test_a_snapshot_comes_first() -> None:
     assert fed(row("", 0, 9, server=snapshot, offset=1), end("1", 1, a=1)) == ["1", "100"]
 
 
+def test_rows_of_a_snapshot_wait_for_all_its_schema_changes() -> None:
+    """They have one place, so that where those are read to does not tell that the last one was read."""
+    fed = Fed(queue())
+    fed.queue.take(events([change("CREATE", 9, server=OF_SNAPSHOT), row("", 0, 9, server=OF_SNAPSHOT, offset=0)]), 0, 0)
+    assert shown(fed.queue.due(0, 0, 9, 9, is_idle=False)) == ["CREATE"]
+    assert shown(fed.queue.due(0, 0, is_idle=False)) == ["0"]
+
+
 @pytest.mark.parametrize(
     "again",
     [
