@@ -33,7 +33,7 @@ STREAMS: Final = "- Starting streaming"
 """Debezium's log says so once its snapshot is done: a table that is altered before ends it."""
 READS: Final = "the next step is binlog dump"
 """Canal's log says so once it knows the tables, which it takes as they are then, whatever its place."""
-SENT_SECONDS: Final = 120.0
+SENT_SECONDS: Final = 300.0
 SHOWN: Final = 4000
 """Characters of a sender's log."""
 CAUSES: Final = 3

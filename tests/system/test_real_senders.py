@@ -7,7 +7,6 @@ import pprint
 import random
 import re
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -325,6 +324,5 @@ def verified(round: Round, upstream: SqlServer, target: SqlServer) -> str:
 
 def held_by(target: SqlServer) -> str:
     """What `bridge ddl list` shows, where a schema change is held."""
-    command = ["bridge", "ddl", "list", "--open", "--target", target.url]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    shown = bridge("ddl", "list", "--open", "--target", target.url).out.strip()
     return shown if "held" in shown else ""
