@@ -142,7 +142,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
         classified = reread
     parts = statement_parts(text, reread, tidb=tidb)
     rules = [rule for rule, feature in RULES if feature is None or not site.target.has(feature)]
-    found = [edit for rule in rules for edit in rule(parts, site)]
+    found = [edit for rule in rules for edit in rule(parts, site) or ()]
     result, more = _applied(parts, found)
     left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):

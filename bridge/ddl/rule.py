@@ -113,7 +113,8 @@ class Site:
         return is_tidb(self.source)
 
 
-RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission]]
+RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission] | None]
+"""A rule that makes no edits, and only raises UnsupportedError, gives None."""
 
 
 def former_name(item: Item) -> str:
@@ -144,13 +145,25 @@ def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
             yield item.tokens
 
 
+def partition_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
+    """Gives the tokens that may define partitions."""
+    yield statement.options
+    for item in statement.items:
+        if item.change in {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}:
+            yield item.tokens
+
+
+def value_at(scope: Sequence[Token], i: int) -> int:
+    """Gives the place of the value of the option NAME [=] value whose name is at `i`."""
+    return i + 1 + (at(scope, i + 1).text == "=")
+
+
 def without_options(statement: StatementParts, names: set[str], why: str) -> Iterator[Edit | Omission]:
     """Removes options of the form [DEFAULT] NAME [=] value."""
     for scope in option_scopes(statement):
         for i, token, depth in with_depth(scope):
             if token.word in names and depth == 0:
-                equals = at(scope, i + 1).text == "="
-                yield from take_out(statement, scope, beginning(scope, i), i + 2 + equals, why)
+                yield from take_out(statement, scope, beginning(scope, i), value_at(scope, i) + 1, why)
 
 
 def beginning(scope: Sequence[Token], i: int) -> int:

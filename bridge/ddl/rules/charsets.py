@@ -8,7 +8,7 @@ from typing import Final
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes, remove
+from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes, remove, value_at
 from bridge.ddl.server_features import Feature
 
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
@@ -26,7 +26,7 @@ def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces collations that the target does not know by the nearest ones that it knows."""
     for i, token in enumerate(statement.tokens):
         if token.word == "COLLATE":
-            named = at(statement.tokens, i + 1 + (at(statement.tokens, i + 1).text == "="))
+            named = at(statement.tokens, value_at(statement.tokens, i))
             name = _plain(named)
             chosen = _on_target(site, name)
             if chosen != name:
@@ -170,8 +170,7 @@ def _charset_names(scope: Sequence[Token]) -> Iterator[Token]:
     for i, token, depth in with_depth(scope):
         is_set = token.word == "CHARACTER" and at(scope, i + 1).word == "SET"
         if depth == 0 and (is_set or token.word == "CHARSET"):
-            following = i + 1 + is_set
-            yield at(scope, following + (at(scope, following).text == "="))
+            yield at(scope, value_at(scope, i + is_set))
 
 
 def _plain(token: Token) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition, former_name
+from bridge.ddl.rule import Site, UnsupportedError, former_definition, former_name
 from bridge.ddl.server_features import Feature, Flavour
 from bridge.quoting import quote_name
 
@@ -100,7 +100,7 @@ class _OtherValues(NamedTuple):
     why: str
 
 
-def refuse_other_values(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def refuse_other_values(statement: StatementParts, site: Site) -> None:
     """Refuses an ALTER TABLE that gives rows which are there other values than the upstream's, which no message
     tells."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
@@ -110,7 +110,6 @@ def refuse_other_values(statement: StatementParts, site: Site) -> Iterator[Edit 
             found = look(item, statement, site)
             if found and site.around.has_rows(statement.classified.tables[0], found.where):
                 raise UnsupportedError(found.why)
-    yield from ()
 
 
 def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:

@@ -9,7 +9,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, option_scopes, remove, take_out, without_options
+from bridge.ddl.rule import Edit, Omission, Site, option_scopes, remove, take_out, value_at, without_options
 from bridge.ddl.server_features import Feature
 
 _OF_TABLES: Final = {
@@ -69,7 +69,7 @@ def _block_sizes(scopes: Iterable[Sequence[Token]]) -> Iterator[str]:
     for scope in scopes:
         for i, token in enumerate(scope):
             if token.word == "KEY_BLOCK_SIZE":
-                yield at(scope, i + 1 + (at(scope, i + 1).text == "=")).text
+                yield at(scope, value_at(scope, i)).text
 
 
 _BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})

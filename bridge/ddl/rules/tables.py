@@ -9,7 +9,7 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
-from bridge.ddl.lexer import Named, Token
+from bridge.ddl.lexer import Named
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
@@ -18,7 +18,9 @@ from bridge.ddl.rule import (
     Site,
     UnsupportedError,
     option_scopes,
+    partition_scopes,
     remove,
+    value_at,
     without_options,
 )
 from bridge.ddl.server_features import Feature
@@ -26,7 +28,7 @@ from bridge.model import TableName
 from bridge.quoting import has_long_characters, quote_name
 
 
-def possible_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def possible_names(statement: StatementParts, site: Site) -> None:
     """Refuses names with characters that only TiDB takes in a name.  Other servers refuse even questions about such
     tables, and MySQL makes a question mark of each in the name of a column, an index or a constraint."""
     known = statement.classified
@@ -39,17 +41,15 @@ def possible_names(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
             " leave it out with --filter, and start again; rename a column upstream first, or leave its table out;"
             " otherwise `bridge ddl replace` the statement with one that has another name"
         )
-    yield from ()
 
 
-def recover(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def recover(statement: StatementParts, site: Site) -> None:
     """Refuses to bring a dropped table back, which only TiDB can do."""
     if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
         raise UnsupportedError(
             "the target cannot bring a dropped table back; make the table by hand with the rows that the upstream has"
             " at this commit ts, then say bridge ddl done"
         )
-    yield from ()
 
 
 def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -148,7 +148,7 @@ _ALTERS: Final = frozenset(
 )
 
 
-def hashed_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def hashed_partitions(statement: StatementParts, site: Site) -> None:
     """Refuses to empty or exchange one of the partitions into which a server puts rows by a hash of its own: TiDB's is
     another one than that of MySQL and MariaDB (tried on 8.5, 8.0, 5.7, 11.4), and LINEAR means nothing to it."""
     is_other = site.is_from_tidb != site.target.has(Feature.TIDB_SYNTAX)
@@ -160,7 +160,6 @@ def hashed_partitions(statement: StatementParts, site: Site) -> Iterator[Edit | 
             f"by {method} the target has other rows in a partition than the upstream: change them as it did by hand,"
             " then say bridge ddl done; or approve it if the rows are the same"
         )
-    yield from ()
 
 
 def _takes_rows(item: Item) -> bool:
@@ -180,41 +179,28 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             continue
         for i, token, depth in with_depth(item.tokens):
             if item.change in {C.ADD_INDEX, C.DROP_INDEX} and depth == 0 and token.word in {"ALGORITHM", "LOCK"}:
-                equals = at(item.tokens, i + 1).text == "="
-                yield remove(item.tokens[i : i + 2 + equals], why)
+                yield remove(item.tokens[i : value_at(item.tokens, i) + 1], why)
 
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Replaces other engines by InnoDB: only InnoDB tables can be written exactly once."""
-    for scope in option_scopes(statement):
-        for i, token, depth in with_depth(scope):
-            if token.word == "ENGINE" and depth == 0:
-                named = at(scope, i + 1 + (at(scope, i + 1).text == "="))
-                if named.text.strip("'\"`").upper() != "INNODB" and named.kind != "end":
+    for scopes, is_inner in ((option_scopes, False), (partition_scopes, True)):
+        for scope in scopes(statement):
+            for i, token, depth in with_depth(scope):
+                named = at(scope, value_at(scope, i))
+                is_other = named.kind != "end" and named.text.strip("'\"`").upper() != "INNODB"
+                if token.word == "ENGINE" and bool(depth) is is_inner and is_other:
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
-    for definitions in _partition_scopes(statement):
-        for i, token, depth in with_depth(definitions):
-            named = at(definitions, i + 1 + (at(definitions, i + 1).text == "="))
-            if token.word == "ENGINE" and depth > 0 and named.text.strip("'\"`").upper() != "INNODB":
-                yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
-
-
-def _partition_scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
-    """Gives the tokens that may define partitions."""
-    yield statement.options
-    for item in statement.items:
-        if item.change in {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}:
-            yield item.tokens
 
 
 def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes TABLESPACE: the target decides itself where it keeps a table or a partition."""
     why = "the target decides itself where it keeps its files"
     yield from without_options(statement, {"TABLESPACE"}, why)
-    for scope in _partition_scopes(statement):
+    for scope in partition_scopes(statement):
         for i, token, depth in with_depth(scope):
             if token.word == "TABLESPACE" and depth > 0:
-                yield remove(scope[i : i + 2 + (at(scope, i + 1).text == "=")], why)
+                yield remove(scope[i : value_at(scope, i) + 1], why)
 
 
 def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -231,16 +217,15 @@ def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     feature = Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION
     why = "the target decides itself how it keeps its files"
-    if not site.target.has(feature) or (not site.target.encrypts and _asks_for(statement, "ENCRYPTION", "Y")):
+    if not site.target.has(feature) or (not site.target.encrypts and _asks_for_encryption(statement)):
         yield from without_options(statement, {"ENCRYPTION"}, why)
     if not site.target.encrypts:
         yield from without_options(statement, {"ENCRYPTED", "ENCRYPTION_KEY_ID"}, why)
 
 
-def _asks_for(statement: StatementParts, option: str, value: str) -> bool:
-    """Tells whether an option has this value."""
+def _asks_for_encryption(statement: StatementParts) -> bool:
     return any(
-        token.word == option and at(scope, i + 1 + (at(scope, i + 1).text == "=")).text.strip("'\"").upper() == value
+        token.word == "ENCRYPTION" and at(scope, value_at(scope, i)).text.strip("'\"").upper() == "Y"
         for scope in option_scopes(statement)
         for i, token in enumerate(scope)
     )

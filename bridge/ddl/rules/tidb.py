@@ -17,8 +17,10 @@ from bridge.ddl.rule import (
     UnsupportedError,
     beginning,
     option_scopes,
+    partition_scopes,
     remove,
     take_out,
+    value_at,
 )
 
 _WHY: Final = "only TiDB has it: it says how rows are stored, not what they are"
@@ -57,7 +59,7 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 if token.word == "GLOBAL" and _is_partitioned(statement, site):
                     yield from _unique_over_partitions(item)
             elif item.change in ADDS_KEY and token.word == "PRE_SPLIT_REGIONS":
-                value = i + 1 + (at(item.definition, i + 1).text == "=")
+                value = value_at(item.definition, i)
                 end = closing(item.definition, value) if at(item.definition, value).text == "(" else value
                 yield remove(item.definition[i : end + 1], _WHY)
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
@@ -127,12 +129,11 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
     """Removes PLACEMENT POLICY of partition definitions, and UPDATE INDEXES behind PARTITION BY."""
-    changes = {C.ADD_PARTITION, C.REORGANIZE_PARTITION, C.PARTITIONING}
-    for clause in (statement.options, *(item.tokens for item in statement.items if item.change in changes)):
+    for clause in partition_scopes(statement):
         for i, token, depth in with_depth(clause):
             following = at(clause, i + 1).word
             if depth > 0 and (token.word, following) == ("PLACEMENT", "POLICY"):
-                yield remove(clause[i : i + 3 + (at(clause, i + 2).text == "=")], _WHY)
+                yield remove(clause[i : value_at(clause, i + 1) + 1], _WHY)
             elif depth == 0 and (token.word, following) == ("UPDATE", "INDEXES"):
                 yield remove(clause[i : closing(clause, i + 2) + 1], _WHY)
 
@@ -168,9 +169,9 @@ def _option_end(scope: Sequence[Token], i: int) -> int | None:
     if word == "FORCE" and at(scope, i + 1).word == "AUTO_RANDOM_BASE":
         return _option_end(scope, i + 1)
     if word == "PLACEMENT" and at(scope, i + 1).word == "POLICY":
-        return i + 3 + (at(scope, i + 2).text == "=")
+        return value_at(scope, i + 1) + 1
     if word == "TTL":
-        return i + 6 + (at(scope, i + 1).text == "=")  # column + INTERVAL 3 DAY
+        return value_at(scope, i) + 5  # column + INTERVAL 3 DAY
     if word in _OPTIONS:
-        return i + 2 + (at(scope, i + 1).text == "=")
+        return value_at(scope, i) + 1
     return None

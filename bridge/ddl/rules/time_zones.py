@@ -11,7 +11,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import END, Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, former_definition
+from bridge.ddl.rule import Site, UnsupportedError, former_definition
 
 _MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "FROM_UNIXTIME"})
 _DAYS: Final = frozenset({"CURRENT_DATE", "CURDATE", "CURRENT_TIME", "CURTIME"})
@@ -19,7 +19,7 @@ _NO_MOMENT: Final = frozenset("0-: .")
 """The characters of a zero date, which is the same in every zone."""
 
 
-def local_times(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def local_times(statement: StatementParts, site: Site) -> None:
     """Refuses a statement whose outcome depends on the zone of the upstream's session, where the target does not know
     that zone: hours would be shifted in silence.  So it does with a generated column that keeps local times of the
     sessions that write rows: the bridge writes in UTC."""
@@ -37,7 +37,6 @@ def local_times(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
             " UTC: replace the statement by one with a column that is not generated, which gets the upstream's values;"
             " or approve it if those sessions are in UTC"
         )
-    yield from ()
 
 
 def what_is_local(statement: StatementParts, site: Site) -> str:
@@ -143,7 +142,7 @@ _FIX: Final = (
 _ANSI: Final = f"{_FIX}ANSI, PIPES_AS_CONCAT or ANSI_QUOTES"
 
 
-def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def by_mode(statement: StatementParts, site: Site) -> None:
     """Refuses, until it is approved, the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it; and
     in an expression the name of a column in double quotes, and any in a view: with ANSI_QUOTES it is the column, else a
     text.
@@ -168,7 +167,6 @@ def by_mode(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
         is_comment = before.word == "COMMENT" and not is_view and token not in in_expressions
         if token.kind == "string" and "\\" in token.text and not is_comment and not is_clear:
             raise UnsupportedError(f"{token.text} holds an escape or a backslash, {_FIX}NO_BACKSLASH_ESCAPES")
-    yield from ()
 
 
 def _of_expressions(statement: StatementParts) -> Iterator[Token]:
