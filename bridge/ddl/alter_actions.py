@@ -40,8 +40,8 @@ def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
     """Tells which names of columns the actions of an ALTER TABLE take away, and which they give."""
     renamed: list[tuple[str, str]] = []
     freed, given = set[str](), set[str]()
-    for action in chain.from_iterable(map(_additions, actions)):
-        found, behind = action_class(action), _behind_verb(action)
+    for action in chain.from_iterable(map(additions, actions)):
+        found, behind = action_class(action), behind_verb(action)
         if pair := renamed_column(action):
             renamed.append((_lower(pair[:1]), _lower(pair[1:])))
         elif action[0].word == "CHANGE":
@@ -56,19 +56,19 @@ def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
 
 def renamed_column(action: Sequence[Token]) -> tuple[Token, Token] | None:
     """Gives the old and the new name of RENAME COLUMN [IF EXISTS] old TO new; None for another action."""
-    names = _behind_verb(action)
+    names = behind_verb(action)
     if [token.word for token in action[:2]] != ["RENAME", "COLUMN"] or len(names) < 3:
         return None
     return names[0], names[2]
 
 
-def _behind_verb(action: Sequence[Token]) -> Sequence[Token]:
-    """Gives what follows ADD, DROP, CHANGE or RENAME, from the column's name on."""
+def behind_verb(action: Sequence[Token]) -> tuple[Token, ...]:
+    """Gives what follows ADD, DROP, MODIFY, CHANGE or RENAME, from the column's name on."""
     words = [token.word for token in action[:5]]
     at = 1 + (words[1:2] == ["COLUMN"])
     if words[at : at + 1] == ["IF"]:
         at += 2 + (words[at + 1 : at + 2] == ["NOT"])
-    return action[at:]
+    return tuple(action[at:])
 
 
 def _lower(name: Sequence[Token]) -> str:
@@ -77,15 +77,15 @@ def _lower(name: Sequence[Token]) -> str:
 
 def classes_of(action: Sequence[Token]) -> list[ChangeClass]:
     """Tells what an action does; ADD (...) may add columns, keys and checks."""
-    return [action_class(one) for one in _additions(action)]
+    return [action_class(one) for one in additions(action)]
 
 
-def _additions(action: Sequence[Token]) -> list[Sequence[Token]]:
+def additions(action: Sequence[Token]) -> list[Sequence[Token]]:
     """Gives ADD (...) as one action for each thing that it adds, and any other action as it is."""
-    opening = next((i for i in (1, 2) if [token.text for token in action[i : i + 1]] == ["("]), None)
-    if opening is None or action_class(action) is not ChangeClass.ADD_COLUMN:
+    behind = behind_verb(action)
+    if [token.text for token in behind[:1]] != ["("] or action_class(action) is not ChangeClass.ADD_COLUMN:
         return [action]
-    return [(action[0], *part) for part in split_at_commas(action[opening + 1 : -1])]
+    return [(action[0], *part) for part in split_at_commas(behind[1:-1])]
 
 
 def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:

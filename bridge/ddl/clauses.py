@@ -7,9 +7,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.ddl.alter_actions import ColumnNames, action_class, alter_actions, column_names, split_at_commas, without_if
+from bridge.ddl.alter_actions import (
+    ColumnNames,
+    action_class,
+    additions,
+    alter_actions,
+    behind_verb,
+    column_names,
+    split_at_commas,
+    without_if,
+)
+from bridge.ddl.classes import CONSTRAINTS, StatementKind
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import END, Token, tokens
 from bridge.ddl.parser import Classified, begins_database_option, outside
 
@@ -132,19 +141,11 @@ def _definition(part: tuple[Token, ...]) -> Item:
 def _definition_class(part: Sequence[Token]) -> C:
     words = [token.word for token in part[:3]]
     if words[:1] == ["CONSTRAINT"]:
-        words = words[1:] if words[1:2] and words[1] in _CONSTRAINTS else words[2:]
+        words = words[1:] if words[1:2] and words[1] in CONSTRAINTS else words[2:]
     first = words[0] if words else ""
     if first in {"VECTOR", "COLUMNAR", "HYBRID"} and words[1:2] not in (["INDEX"], ["KEY"]):
         return C.ADD_COLUMN
-    return _CONSTRAINTS.get(first, C.ADD_INDEX if first in _KEY_WORDS else C.ADD_COLUMN)
-
-
-_CONSTRAINTS: Final = {
-    "PRIMARY": C.ADD_PRIMARY_KEY,
-    "FOREIGN": C.ADD_FOREIGN_KEY,
-    "CHECK": C.ADD_CHECK,
-    "UNIQUE": C.ADD_INDEX,
-}
+    return CONSTRAINTS.get(first, C.ADD_INDEX if first in _KEY_WORDS else C.ADD_COLUMN)
 
 
 def _name_of(definition: Sequence[Token]) -> str | None:
@@ -153,7 +154,7 @@ def _name_of(definition: Sequence[Token]) -> str | None:
     symbol, i = None, 0
     if at(definition, 0).word == "CONSTRAINT":
         i = 1
-        if at(definition, 1).word not in _CONSTRAINTS:
+        if at(definition, 1).word not in CONSTRAINTS:
             symbol, i = at(definition, 1).name, 2
     if at(definition, i).word in {"CHECK", "FOREIGN"}:
         return symbol
@@ -171,7 +172,7 @@ _NAMES_AT_2: Final = frozenset(
 def _action(action: tuple[Token, ...]) -> Item:
     change = action_class(action)
     if change in ADDS_COLUMN:
-        definition = _column(action)
+        definition = () if action[0].word == "RENAME" else behind_verb(action)[action[0].word == "CHANGE" :]
         return Item(change, action, () if at(definition, 0).text == "(" else definition)
     if change in ADDS_KEY | {C.ADD_CHECK, C.ADD_FOREIGN_KEY}:
         definition = without_if(action)[1:]
@@ -179,17 +180,6 @@ def _action(action: tuple[Token, ...]) -> Item:
     if change in _NAMES_AT_2:
         return Item(change, action, (), _third_name(action))
     return Item(change, action)
-
-
-def _column(action: tuple[Token, ...]) -> tuple[Token, ...]:
-    """Gives the definition of a column from its (new) name on; RENAME COLUMN has none."""
-    first = action[0].word
-    if first == "RENAME":
-        return ()
-    i = 1 + (at(action, 1).word == "COLUMN")
-    while at(action, i).word in {"IF", "NOT", "EXISTS"}:
-        i += 1
-    return action[i + (first == "CHANGE") :]
 
 
 def _third_name(action: Sequence[Token]) -> str | None:
@@ -203,10 +193,8 @@ def _third_name(action: Sequence[Token]) -> str | None:
 def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Gives the definitions in ADD [COLUMN] (...)."""
     for item in items:
-        opening = 1 + (at(item.tokens, 1).word == "COLUMN")
-        if item.change is C.ADD_COLUMN and at(item.tokens, opening).text == "(":
-            inner = item.tokens[opening + 1 : closing(item.tokens, opening)]
-            yield tuple(_definition(part) for part in split_at_commas(inner))
+        if (added := additions(item.tokens)) != [item.tokens]:
+            yield tuple(_definition(tuple(one[1:])) for one in added)
 
 
 def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final
 
+from bridge.ddl.alter_actions import column_names
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import (
@@ -209,8 +210,8 @@ def _gone(parts: StatementParts, keys: Mapping[str, tuple[str, ...]]) -> Iterato
     added = {_added_name(item): _columns(item) for item in parts.items if item.change in ADDS_KEY}
     for item in parts.items:
         if item.change is C.DROP_COLUMN:
-            column = _dropped_column(item)
-            yield from (name for name, columns in keys.items() if column in columns)
+            dropped = column_names([item.tokens]).freed
+            yield from (name for name, columns in keys.items() if not dropped.isdisjoint(columns))
             continue
         replaces = item.change is C.ADD_INDEX and "REPLACE" in [token.word for token in item.tokens[:3]]
         name = _PRIMARY if item.change is C.DROP_PRIMARY_KEY else (item.name or "").lower()
@@ -232,13 +233,6 @@ def _columns(item: Item) -> tuple[str, ...]:
     inside = definition[opening + 1 : closing(definition, opening)] if opening < len(definition) else ()
     names = [token for token in inside if token.word not in {"ASC", "DESC"} and token.text != ","]
     return tuple((token.name or "").lower() for token in names)
-
-
-def _dropped_column(item: Item) -> str:
-    i = 1 + (at(item.tokens, 1).word == "COLUMN")
-    while at(item.tokens, i).word in {"IF", "EXISTS"}:
-        i += 1
-    return (at(item.tokens, i).name or "").lower()
 
 
 def _compares_anew(item: Item, column: str, table: TableName, definition_of: DefinitionOf) -> bool:
