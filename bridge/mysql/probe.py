@@ -12,9 +12,9 @@ from pymysql.err import MySQLError
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
 from bridge.ddl.server_features import Capabilities, Flavour, read_version
 from bridge.mysql.connection.session import Session
-from bridge.mysql.server_errors import LOST, OPTION_PREVENTS, UNKNOWN_OR_DENIED, ReadOnlyError, error_code
+from bridge.mysql.server_errors import LOST, OPTION_PREVENTS, ReadOnlyError, error_code
 
-OWN_DEFAULTS: Final = "SET SESSION character_set_collations = ''"
+OWN_DEFAULTS: Final = "character_set_collations = ''"
 """Has MariaDB take the default collations that it was built with, whatever is set for all sessions.  Schema changes run
 so, and what they must say is found out so."""
 _UNKNOWN_COLUMN: Final = 1054
@@ -59,11 +59,7 @@ def probe_collations(session: Session) -> KnownCollations:
     except MySQLError as error:
         if error_code(error) != _UNKNOWN_COLUMN:
             raise
-    try:
-        session.execute(OWN_DEFAULTS)
-    except MySQLError as error:
-        if error_code(error) not in UNKNOWN_OR_DENIED:
-            raise
+    session.try_to_set(OWN_DEFAULTS)
     # information_schema has the defaults that the server was built with: default_collation_for_utf8mb4 is not in it.
     defaults = ((charset, collation) for charset, _, collation, _ in session.rows("SHOW CHARACTER SET"))
     return KnownCollations(

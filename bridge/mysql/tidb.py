@@ -7,31 +7,27 @@ from typing import Any, Final, Protocol
 
 from pymysql.err import MySQLError
 
-from bridge.mysql.server_errors import UNKNOWN_OR_DENIED
-
-SESSION: Final = (
+SETTINGS: Final = (
     # Clusters that began before v3.0.8 are optimistic: there a row is compared, and set, at COMMIT only.
-    "SET SESSION tidb_txn_mode = 'pessimistic'",
+    "tidb_txn_mode = 'pessimistic'",
     # A duplicate key is the statement's own error, not COMMIT's (v6.3).
-    "SET SESSION tidb_constraint_check_in_place_pessimistic = ON",
+    "tidb_constraint_check_in_place_pessimistic = ON",
     # Rows bring the values of AUTO_RANDOM columns.
-    "SET SESSION allow_auto_random_explicit_insert = ON",
+    "allow_auto_random_explicit_insert = ON",
     # A statement that takes AUTO_INCREMENT away was allowed upstream.
-    "SET SESSION tidb_allow_remove_auto_inc = ON",
+    "tidb_allow_remove_auto_inc = ON",
     # A temporary table may be as large as a transaction; else it is full at 64 MB.
-    "SET SESSION tidb_tmp_table_max_size = 137438953472",
+    "tidb_tmp_table_max_size = 137438953472",
     # Reads of the past, as of a moment that the whole cluster is given, would show rows as they were (v6.4).
-    "SET SESSION tidb_enable_external_ts_read = OFF",
+    "tidb_enable_external_ts_read = OFF",
 )
-SETTINGS: Final = tuple(setting.removeprefix("SET SESSION ") for setting in SESSION)
-"""What `bridge check` says of them."""
 CUT_DIGITS: Final = frozenset({1292, 1366})
 """What TiDB only warns of when a DECIMAL loses digits: by UPDATE and by INSERT (tried on v8.5)."""
 _NO_SUCH_COLUMN: Final = 1054
 
 
 class _Session(Protocol):
-    def execute(self, sql: str, args: Sequence[object] = ()) -> int: ...
+    def try_to_set(self, setting: str) -> bool: ...
 
     def rows(self, sql: str, args: Sequence[object] = ()) -> list[tuple[Any, ...]]: ...
 
@@ -41,15 +37,9 @@ def is_tidb(version: str) -> bool:
     return "tidb" in version.lower()
 
 
-def prepare(session: _Session) -> None:
-    """Sets a new session up."""
-    for setting in SESSION:
-        _set(session, setting)
-
-
 def set_name(session: _Session, name: str) -> None:
     """Names a connection for all servers of the cluster to see (v7.4)."""
-    _set(session, f"SET SESSION tidb_session_alias = '{name}'")
+    session.try_to_set(f"tidb_session_alias = '{name}'")
 
 
 def connections_named(session: _Session, name: str) -> set[int]:
@@ -79,11 +69,3 @@ def running(session: _Session, tag: str) -> list[tuple[int, int]]:
         (tag,),
     )
     return [(int(job), int(seconds or 0)) for job, seconds in jobs]
-
-
-def _set(session: _Session, setting: str) -> None:
-    try:
-        session.execute(setting)
-    except MySQLError as error:
-        if error.args[0] not in UNKNOWN_OR_DENIED:
-            raise

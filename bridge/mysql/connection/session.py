@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -94,18 +94,23 @@ class Session:
         self.connection_id, self.is_tidb = int(connection_id), tidb.is_tidb(str(version))
         for setting in SESSION_SETTINGS:
             self.execute(setting)
-        if self.is_tidb:
-            tidb.prepare(self)
-        for setting in _NOTES[: 1 + ("mariadb" in str(version).lower())]:
-            self._try_to_set(setting)
+        notes = _NOTES[: 1 + ("mariadb" in str(version).lower())]
+        for setting in (*tidb.SETTINGS, *notes) if self.is_tidb else notes:
+            self.try_to_set(setting)
         self.server = str(server)
 
-    def _try_to_set(self, setting: str) -> None:
+    def try_to_set(
+        self, setting: str, args: Sequence[object] = (), *, tolerated: Collection[int] = UNKNOWN_OR_DENIED
+    ) -> bool:
+        """Sets a variable of the session, `name = value`; tells whether the server took it.  tolerated: the errors by
+        which it may refuse."""
         try:
-            self.execute(f"SET SESSION {setting}")
+            self.execute(f"SET SESSION {setting}", args)
         except MySQLError as error:
-            if error_code(error) not in UNKNOWN_OR_DENIED:
+            if error_code(error) not in tolerated:
                 raise
+            return False
+        return True
 
     def be_patient(self, seconds: float, why_lost: Callable[[Session, float], str]) -> None:
         """Has the session wait for its answers as long as the server works.
@@ -217,7 +222,16 @@ class Session:
         """Runs one LOAD DATA LOCAL statement, and sends `body`, whatever file the server asks for.  meanwhile: as
         `write`."""
         with self._whole_exchange():
-            return self._load(sql, body, meanwhile)
+            self._raw._execute_command(COMMAND.COM_QUERY, sql)
+            if not self._raw._read_packet().is_load_local_packet():
+                self.close()
+                raise LostConnectionError(CR.CR_SERVER_LOST, "the server did not ask for the rows of LOAD DATA")
+            for start in range(0, len(body), _PACKET_BYTES):
+                self._raw.write_packet(body[start : start + _PACKET_BYTES])
+            self._raw.write_packet(b"")
+            meanwhile()
+            ok = self._raw._read_ok_packet()
+            return LoadAnswer(ok.warning_count, ok.message)
 
     @contextmanager
     def _whole_exchange(self) -> Iterator[None]:
@@ -232,18 +246,6 @@ class Session:
         except BaseException:
             self.close()
             raise
-
-    def _load(self, sql: bytes, body: memoryview, meanwhile: Callable[[], None]) -> LoadAnswer:
-        self._raw._execute_command(COMMAND.COM_QUERY, sql)
-        if not self._raw._read_packet().is_load_local_packet():
-            self.close()
-            raise LostConnectionError(CR.CR_SERVER_LOST, "the server did not ask for the rows of LOAD DATA")
-        for start in range(0, len(body), _PACKET_BYTES):
-            self._raw.write_packet(body[start : start + _PACKET_BYTES])
-        self._raw.write_packet(b"")
-        meanwhile()
-        ok = self._raw._read_ok_packet()
-        return LoadAnswer(ok.warning_count, ok.message)
 
     def rows(self, sql: str, args: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Runs one query; gives all its rows."""

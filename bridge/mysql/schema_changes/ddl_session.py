@@ -40,11 +40,7 @@ def known_zone(session: Session, timezone: str | None) -> str | None:
     if timezone is None:
         return UTC
     zone = _in_sql(timezone)
-    try:
-        session.execute("SET time_zone = %s", (zone,))
-    except MySQLError as error:
-        if error_code(error) != ER.UNKNOWN_TIME_ZONE:
-            raise
+    if not session.try_to_set("time_zone = %s", (zone,), tolerated={ER.UNKNOWN_TIME_ZONE}):
         return None
     session.execute("SET time_zone = %s", (UTC,))
     return zone
@@ -55,11 +51,7 @@ def set_fractions(session: Session, source: str) -> None:
     if session.is_tidb:
         return
     mode = "TIME_TRUNCATE_FRACTIONAL" if source == "mariadb" else "TIME_ROUND_FRACTIONAL"
-    try:
-        session.execute(f"SET SESSION sql_mode = '{SQL_MODE},{mode}'")
-    except MySQLError as error:
-        if error_code(error) != ER.WRONG_VALUE_FOR_VAR:
-            raise
+    session.try_to_set(f"sql_mode = '{SQL_MODE},{mode}'", tolerated={ER.WRONG_VALUE_FOR_VAR})
 
 
 def _in_sql(timezone: str) -> str:
@@ -97,12 +89,12 @@ _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
     OWN_DEFAULTS,
-    "SET SESSION explicit_defaults_for_timestamp = 1",
+    "explicit_defaults_for_timestamp = 1",
     # A table without a key gets none of the server's own (MySQL 8.0.30), which no message has, unless it must have one.
-    "SET SESSION sql_generate_invisible_primary_key ="
+    "sql_generate_invisible_primary_key ="
     " @@SESSION.sql_generate_invisible_primary_key AND @@SESSION.sql_require_primary_key",
     # MariaDB reads IF EXISTS where no statement has it, and with it makes no table LIKE another one (error 1113).
-    "SET SESSION sql_if_exists = 0",
+    "sql_if_exists = 0",
 )
 
 log = structlog.get_logger()
@@ -144,11 +136,7 @@ class DdlSession:
             session.execute(f"USE {quote_name(self._rules.own_schema)}")
         set_fractions(session, self._rules.source)
         for setting in _SESSION:
-            try:
-                session.execute(setting)
-            except MySQLError as error:
-                if error_code(error) not in _NOT_SETTABLE:
-                    raise
+            session.try_to_set(setting, tolerated=_NOT_SETTABLE)
         # Defaults of CURRENT_TIMESTAMP use the time of the upstream's change, in its zone.
         session.execute(
             f"SET timestamp = {tso_ms(change.commit_ts) / 1000:.3f}, time_zone = '{self.zone(session) or UTC}'"
