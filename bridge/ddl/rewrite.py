@@ -109,6 +109,11 @@ class Rewritten:
     local: str = ""
 
     @property
+    def sql(self) -> str:
+        """The statement; "" when nothing of it is left to run."""
+        return self.text or ""
+
+    @property
     def upstream(self) -> Classified:
         """What it does by the names of the upstream."""
         return self.source or self.classified

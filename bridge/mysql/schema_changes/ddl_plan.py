@@ -7,7 +7,7 @@ nothing to run, and the operator's word goes before all of that.  What does not 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -53,21 +53,6 @@ _CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", r
 """The names that TiDB and MySQL give to an index on an expression without a name."""
 
 
-@dataclass(frozen=True)
-class StatementToRun:
-    """The statement to run: rewritten for the target, and allowed by the policy or the operator."""
-
-    rewritten: Rewritten
-
-    @property
-    def text(self) -> str:
-        return self.rewritten.text or ""
-
-    @property
-    def classified(self) -> Classified:
-        return self.rewritten.classified
-
-
 class Planner:
     """Plans one pipeline's schema changes.
 
@@ -79,7 +64,7 @@ class Planner:
         self._journal, self._rules, self._around = journal, rules, around
         self._held: set[str] = set()
 
-    def plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> StatementToRun | None:
+    def plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> Rewritten | None:
         """Decides what to run.  Gives None, and records it, when there is nothing to run.
 
         entry: what the journal holds of the change.
@@ -94,7 +79,7 @@ class Planner:
             return self._as_replaced(session, change, entry)
         return self._decided(session, change, approved=state is JournalState.APPROVED)
 
-    def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> StatementToRun | None:
+    def _decided(self, session: Session, change: SchemaChange, *, approved: bool) -> Rewritten | None:
         """Rewrites a change for the target, and does with it what the policy says, or the operator who approved it."""
         if isinstance(classify(change.text, change.schema), PassedOver):
             self._journal.record(session, change, JournalState.DONE, outcome=_NO_TABLE)
@@ -128,7 +113,7 @@ class Planner:
                 session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
             )
             return None
-        return StatementToRun(rewritten)
+        return rewritten
 
     def _idle_by_skipped(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
         """Gives the skipped statement that would have removed what an action with IF NOT EXISTS makes, where that is
@@ -168,18 +153,18 @@ class Planner:
         """Raises HeldError for a statement after which values of other shards would be misread."""
         columns = OnTarget(session, self._journal).column_definition
         is_utc = self._around.zone(session) in {UTC, "UTC"}
-        if what := misread_values(rewritten.text or "", rewritten.classified, columns, is_utc=is_utc):
+        if what := misread_values(rewritten.sql, rewritten.classified, columns, is_utc=is_utc):
             raise self.hold(session, change, misread(shard, what), rewritten)
 
     def _kept(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
-        routes, text = self._rules.routes, rewritten.text or ""
+        routes, text = self._rules.routes, rewritten.sql
         return skipped_before(self._journal, session, routes, change, text, rewritten.classified)
 
     def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:
         """Tells whether the target's table is exactly what a statement makes."""
         try:
             self._around.prepare(session, change, rewritten.classified)
-            return makes_exactly(session, self._rules.own_schema, change, rewritten.text or "", rewritten.classified)
+            return makes_exactly(session, self._rules.own_schema, change, rewritten.sql, rewritten.classified)
         finally:
             reset_session(session)
 
@@ -213,13 +198,13 @@ class Planner:
             log.warning("local_times_in_utc", what=rewritten.local, statement=change.text, fix=_ZONE_FIX)
         return rewritten
 
-    def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
+    def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> Rewritten:
         """Takes the text that was sent before the interruption."""
         classified = classify(entry.run_text, change.schema, is_certain=True)
         assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
-        return StatementToRun(Rewritten(entry.run_text, classified, entry.rewrites))
+        return Rewritten(entry.run_text, classified, entry.rewrites)
 
-    def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> StatementToRun:
+    def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> Rewritten:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
         classified = classify(entry.replacement, "" if self._rules.routes else change.schema)
         rewritten: Rewritten | Refused = (
@@ -227,7 +212,7 @@ class Planner:
             if isinstance(classified, Classified)
             else classified
         )
-        return StatementToRun(self._allowed(session, change, rewritten, entry.replacement))
+        return self._allowed(session, change, rewritten, entry.replacement)
 
     def _leave_out(
         self, session: Session, change: SchemaChange, state: JournalState, rewritten: Rewritten, outcome: str

@@ -19,12 +19,13 @@ from pymysql.err import MySQLError, OperationalError
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, has_if_not_exists
 from bridge.ddl.policy import DdlRules
+from bridge.ddl.rewrite import Rewritten
 from bridge.errors import SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql import tidb
 from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
-from bridge.mysql.schema_changes.ddl_plan import OnTarget, Planner, StatementToRun, log_outcome, where_of
+from bridge.mysql.schema_changes.ddl_plan import OnTarget, Planner, log_outcome, where_of
 from bridge.mysql.schema_changes.ddl_session import (
     NO_SUCH_DATABASE,
     DdlSession,
@@ -166,10 +167,10 @@ class SchemaChangeRunner:
         self._trace("ddl executed")
         self._journal.close(session, change, JournalState.DONE, outcome)
         self._trace("ddl recorded")
-        log_outcome(change, plan.rewritten, outcome)
+        log_outcome(change, plan, outcome)
 
     def _is_to_run(
-        self, session: Session, change: SchemaChange, plan: StatementToRun, intent: JournalEntry, now: Evidence
+        self, session: Session, change: SchemaChange, plan: Rewritten, intent: JournalEntry, now: Evidence
     ) -> bool:
         """Tells whether a change with an open intent still has to run, and records a change that ran.  Raises HeldError
         when nothing shows whether it ran."""
@@ -180,7 +181,7 @@ class SchemaChangeRunner:
         is_unclear = found.ran is Ran.UNCLEAR
         if is_unclear and intent.state is not JournalState.APPROVED:
             reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
-            raise self._planner.hold(session, change, reason, plan.rewritten, fingerprint=intent.fingerprint)
+            raise self._planner.hold(session, change, reason, plan, fingerprint=intent.fingerprint)
         if intent.state is not JournalState.RUNNING:
             self._record_intent(session, change, plan, now.fingerprint)
         return True
@@ -230,29 +231,29 @@ class SchemaChangeRunner:
         return change.id
 
     def _refused_by_target(
-        self, session: Session, change: SchemaChange, plan: StatementToRun, words: str, code: int = 0
+        self, session: Session, change: SchemaChange, plan: Rewritten, words: str, code: int = 0
     ) -> SchemaChangeError:
         if code == _TABLE_EXISTS and is_change_of_snapshot(change.place):
             words += _ANOTHER_SNAPSHOT
         self._journal.close(session, change, JournalState.REFUSED, words)
-        came = "" if plan.text == change.text else " (`bridge ddl list` shows it as it came)"
+        came = "" if plan.sql == change.text else " (`bridge ddl list` shows it as it came)"
         return SchemaChangeError(
-            f"the target refused a schema change: {words}; the statement is: {plan.text}{came}",
+            f"the target refused a schema change: {words}; the statement is: {plan.sql}{came}",
             where=where_of(change),
             fix=f"{_first_step(code)}, then start the bridge again: it tries again; or bridge"
             f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
             f" the statement would have, and bridge ddl done {change.id}",
         )
 
-    def _record_intent(self, session: Session, change: SchemaChange, plan: StatementToRun, fingerprint: str) -> None:
-        self._journal.record(session, change, JournalState.RUNNING, fingerprint=fingerprint, rewritten=plan.rewritten)
+    def _record_intent(self, session: Session, change: SchemaChange, plan: Rewritten, fingerprint: str) -> None:
+        self._journal.record(session, change, JournalState.RUNNING, fingerprint=fingerprint, rewritten=plan)
 
-    def _execute(self, session: Session, change: SchemaChange, plan: StatementToRun, *, resumed: bool) -> str:
+    def _execute(self, session: Session, change: SchemaChange, plan: Rewritten, *, resumed: bool) -> str:
         try:
             self._around.prepare(session, change, plan.classified)
-            if "timestamp" in plan.text.lower():
+            if "timestamp" in plan.sql.lower():
                 require_explicit_defaults(session, where_of(change))
-            session.execute(f"{self._tag(change)} {plan.text}")
+            session.execute(f"{self._tag(change)} {plan.sql}")
             _raise_skipped(session)
         except MySQLError as error:
             if isinstance(error, TRANSIENT):
@@ -260,7 +261,7 @@ class SchemaChangeRunner:
             if error_code(error) in _THERE and self._did_nothing(session, change, plan):
                 self._require_made(session, change, plan, error)
                 return "nothing to do: it is there already, as it was upstream"
-            outcome = exists_already(session, self._schema, change, plan.text, plan.classified, error)
+            outcome = exists_already(session, self._schema, change, plan.sql, plan.classified, error)
             if outcome or error_code(error) in _MADE:
                 self._require_made(session, change, plan, error)
             if outcome:
@@ -272,19 +273,19 @@ class SchemaChangeRunner:
             reset_session(session)
         return "ran"
 
-    def _require_made(self, session: Session, change: SchemaChange, plan: StatementToRun, error: MySQLError) -> None:
+    def _require_made(self, session: Session, change: SchemaChange, plan: Rewritten, error: MySQLError) -> None:
         """Raises SchemaChangeError when what is there is what a skipped statement would have removed."""
-        if kept := skipped_before(self._journal, session, self._rules.routes, change, plan.text, plan.classified):
+        if kept := skipped_before(self._journal, session, self._rules.routes, change, plan.sql, plan.classified):
             words = f"what it makes is there with what it held before, as {kept.id} was skipped"
             raise self._refused_by_target(session, change, plan, words) from error
 
-    def _did_nothing(self, session: Session, change: SchemaChange, plan: StatementToRun) -> bool:
+    def _did_nothing(self, session: Session, change: SchemaChange, plan: Rewritten) -> bool:
         """Tells whether a CREATE ... IF NOT EXISTS whose object is there did nothing upstream either.
 
         MySQL and MariaDB log it all the same; TiDB does not.  Of a database that this pipeline has neither made nor
         altered it may be the one that made it.
         """
-        if self._rules.source.startswith("tidb") or not has_if_not_exists(change.text, plan.rewritten.upstream):
+        if self._rules.source.startswith("tidb") or not has_if_not_exists(change.text, plan.upstream):
             return False
         if plan.classified.kind is StatementKind.CREATE_DATABASE:
             return plan.classified.database in OnTarget(session, self._journal).databases_made()
