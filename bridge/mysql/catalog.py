@@ -17,7 +17,7 @@ from unicodedata import combining, normalize
 from bridge.errors import ApplyError, TargetError
 from bridge.model import Table, TableName
 from bridge.mysql.connection.session import Session
-from bridge.mysql.table_definition import load_objects
+from bridge.mysql.table_definition import among, load_objects
 from bridge.quoting import quote_name
 
 _SHOWN: Final = 5
@@ -53,12 +53,12 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
     progress that it belongs to.  BLACKHOLE has none, but keeps nothing; its binary log has whole transactions."""
     if not names:
         return
+    wanted, args = among(names, "t.table_schema", "t.table_name")
     rows = session.rows(
         "SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t"
         " JOIN information_schema.engines e ON e.engine = t.engine"
-        " WHERE e.transactions = 'NO' AND e.engine <> 'BLACKHOLE'"
-        f" AND (t.table_schema, t.table_name) IN ({','.join(['(%s,%s)'] * len(names))})",
-        [part for name in names for part in name],
+        f" WHERE e.transactions = 'NO' AND e.engine <> 'BLACKHOLE' AND {wanted}",
+        args,
     )
     for schema, table, engine in rows:
         if (name := TableName(schema, table)) in names:  # MariaDB takes names that are alike for one
@@ -117,24 +117,24 @@ def _none_alike(names: Iterable[TableName]) -> Collection[list[TableName]]:
 
 
 def _triggers(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
+    wanted, args = among(names, "event_object_schema", "event_object_table")
     rows = session.rows(
         "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers"
-        " WHERE event_object_schema NOT IN ('mysql', 'sys')"
-        + _among("event_object_schema", "event_object_table", names, " AND "),
-        _parts(names),
+        f" WHERE event_object_schema NOT IN ('mysql', 'sys') AND {wanted}",
+        args,
     )
     fix = "drop it: what the upstream's own triggers wrote is in the log already"
     return [SideEffect(TableName(s, t), f"trigger {trigger} on {s}.{t}", fix) for s, t, trigger in rows]
 
 
 def _cascades(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
-    own = _among("constraint_schema", "table_name", names, " AND (")
-    referring = _among("unique_constraint_schema", "referenced_table_name", names, " OR ")
+    own, args = among(names, "constraint_schema", "table_name")
+    referring, _ = among(names, "unique_constraint_schema", "referenced_table_name")
     rows = session.rows(
         "SELECT constraint_schema, table_name, constraint_name, referenced_table_name, update_rule, delete_rule"
         " FROM information_schema.referential_constraints"
-        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}){own}{referring}{')' * (names is not None)}",
-        _parts(names) * 2,
+        f" WHERE (update_rule IN {_FOLLOWED} OR delete_rule IN {_FOLLOWED}) AND ({own} OR {referring})",
+        args * 2,
     )
     fix = "drop the foreign key on the target: MySQL's binlog does not hold the rows that a cascade changed upstream"
     return [
@@ -145,11 +145,3 @@ def _cascades(session: Session, names: Collection[TableName] | None) -> list[Sid
         )
         for schema, table, constraint, parent, update, delete in rows
     ]
-
-
-def _among(schema: str, table: str, names: Collection[TableName] | None, head: str) -> str:
-    return "" if names is None else f"{head}({schema}, {table}) IN ({','.join(['(%s,%s)'] * len(names))})"
-
-
-def _parts(names: Collection[TableName] | None) -> list[str]:
-    return [part for name in names or () for part in name]

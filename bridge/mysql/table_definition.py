@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -191,36 +191,40 @@ def _of_each(
 
 
 def _objects(session: Session, names: Sequence[TableName]) -> dict[TableName, Definition]:
-    among, args = _among(names)
-    columns, indexes = _columns(session, among, args), _indexes(session, among, args)
+    wanted, args = among(names)
+    columns, indexes = _columns(session, wanted, args), _indexes(session, wanted, args)
     return {name: Definition(name, columns[name], indexes.get(name, {}), is_tidb=session.is_tidb) for name in columns}
 
 
-def _among(names: Sequence[TableName]) -> tuple[str, list[str]]:
-    """Writes the condition for these names, with its arguments."""
-    args = [part for name in names for part in name]
-    place = "table_schema, table_name"
+def among(
+    names: Collection[TableName] | None, schema: str = "table_schema", table: str = "table_name"
+) -> tuple[str, list[str]]:
+    """Writes the condition that two columns of information_schema name one of these tables (None: any), with its
+    arguments."""
+    if names is None:
+        return "TRUE", []
+    args, place = [part for name in names for part in name], f"{schema}, {table}"
     if any(map(has_long_characters, args)):  # MySQL and MariaDB compare no others with the columns as they are
-        place = "CONVERT(table_schema USING utf8mb4), CONVERT(table_name USING utf8mb4)"
+        place = f"CONVERT({schema} USING utf8mb4), CONVERT({table} USING utf8mb4)"
     return f"({place}) IN ({','.join(['(%s,%s)'] * len(names))})", args
 
 
 def _sizes(session: Session, names: Sequence[TableName]) -> dict[TableName, int]:
     """Tells about how many rows tables have; views have none."""
-    among, args = _among(names)
+    wanted, args = among(names)
     rows = session.rows(
         "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
-        f" WHERE table_type IN {_TABLE_TYPES} AND {among}",
+        f" WHERE table_type IN {_TABLE_TYPES} AND {wanted}",
         args,
     )
     return {TableName(schema, table): int(count or 0) for schema, table, count in rows}
 
 
-def _columns(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, ColumnInfo]]:
+def _columns(session: Session, wanted: str, args: list[str]) -> dict[TableName, dict[str, ColumnInfo]]:
     columns: dict[TableName, dict[str, ColumnInfo]] = {}
     for schema, table, name, data_type, column_type, charset, collation, nullable, extra, default, how in session.rows(
         "SELECT table_schema, table_name, column_name, data_type, column_type, character_set_name, collation_name,"
-        f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {among}"
+        f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {wanted}"
         " ORDER BY table_schema, table_name, ordinal_position",
         args,
     ):
@@ -241,11 +245,11 @@ def _columns(session: Session, among: str, args: list[str]) -> dict[TableName, d
     return columns
 
 
-def _indexes(session: Session, among: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
+def _indexes(session: Session, wanted: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
     by_table: dict[TableName, dict[str, Index]] = {}
     for schema, table, name, non_unique, column, length in session.rows(
         "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part"
-        f" FROM information_schema.statistics WHERE {among}"
+        f" FROM information_schema.statistics WHERE {wanted}"
         " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
         args,
     ):

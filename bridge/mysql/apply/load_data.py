@@ -17,6 +17,7 @@ from pymysql.err import MySQLError
 from bridge.model import TableName
 from bridge.mysql.connection.session import LoadAnswer, Session, nothing
 from bridge.mysql.server_errors import TRANSIENT, server_words
+from bridge.mysql.table_definition import among
 from bridge.rows.sql.statement import Load
 
 log = structlog.get_logger()
@@ -83,11 +84,11 @@ def transactional(session: Session, names: Collection[TableName]) -> set[TableNa
     in which REPLACE would make other versions than UPDATE."""
     if not names:
         return set()
+    wanted, args = among(names)
     rows = session.rows(
         "SELECT table_schema, table_name FROM information_schema.tables"
-        " WHERE engine = 'InnoDB' AND table_type = 'BASE TABLE'"
-        f" AND (table_schema, table_name) IN ({','.join(['(%s,%s)'] * len(names))})",
-        [part for name in names for part in name],
+        f" WHERE engine = 'InnoDB' AND table_type = 'BASE TABLE' AND {wanted}",
+        args,
     )
     return {TableName(schema, table) for schema, table in rows}
 
