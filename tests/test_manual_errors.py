@@ -43,7 +43,7 @@ def test_the_table_of_wrong_usage_is_made_from_the_source() -> None:
 def test_every_entry_is_of_a_message() -> None:
     """An entry whose message is gone, or has other words now, leads nobody anywhere."""
     spoken = [one.text for one in messages()]
-    waits = {"is read-only", "has too many connections", "does no work, as it says"}
+    waits = {"does not answer", "is read-only", "has too many connections", "does no work, as it says"}
     stale = [entry for entry in LISTED if not any(is_named(text, entry) for text in spoken)]
     assert {entry.removeprefix("the target ") for entry in stale} == {*waits, "has another transaction in the way"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -39,14 +39,11 @@ def target_of(settings: Settings) -> Target:
 
 
 @contextmanager
-def open_session(target: Target) -> Iterator[Session]:
+def open_session(target: Target, *, autocommit: bool = True) -> Iterator[Session]:
     """Opens a session on the target for a few queries; turns the driver's errors into TargetError."""
     try:
-        session = target.connect(autocommit=True)
-        try:
+        with closing(target.connect(autocommit=autocommit)) as session:
             yield session
-        finally:
-            session.close()
     except (MySQLError, OSError) as error:
         what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
         raise TargetError(
@@ -138,16 +135,9 @@ def extra_keys(target: Target, upstream: Target, routes: Routes) -> list[ExtraKe
 
     Raises the driver's errors, or TargetError when a login is refused.
     """
-    here = target.connect(autocommit=True)
-    try:
-        there = upstream.connect(autocommit=True)
-        try:
-            found = find_extra_keys(here, there, routes.target)
-            return [extra for extra in found if routes.accepts_target(*extra.table)]
-        finally:
-            there.close()
-    finally:
-        here.close()
+    with closing(target.connect(autocommit=True)) as here, closing(upstream.connect(autocommit=True)) as there:
+        found = find_extra_keys(here, there, routes.target)
+        return [extra for extra in found if routes.accepts_target(*extra.table)]
 
 
 def warn_of_extra_keys(target: Target, upstream: Target, routes: Routes) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 from pymysql.err import MySQLError
 
+from bridge.commands.connections import open_session
 from bridge.config import Settings
 from bridge.ddl.classes import LEAVES_ROWS, ChangeClass
 from bridge.ddl.parser import Refused, classify
@@ -275,18 +276,8 @@ class Quarantine:
     def _is_known(self, session: Session) -> bool:
         return self._table.exists(session) and self._table.read(session) is not None
 
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        try:
-            session = self._target.connect()
-        except (MySQLError, OSError) as error:
-            raise _no_answer(self._target, error) from error
-        try:
-            yield session
-        except (MySQLError, OSError) as error:
-            raise _no_answer(self._target, error) from error
-        finally:
-            session.close()
+    def _session(self) -> AbstractContextManager[Session]:
+        return open_session(self._target, autocommit=False)
 
 
 _GONE: Final = (
@@ -384,14 +375,6 @@ def _base64(content: bytes | None) -> str | None:
 
 def _raise_unknown(id_: int) -> NoReturn:
     raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows the entries")
-
-
-def _no_answer(target: Target, error: Exception) -> TargetError:
-    return TargetError(
-        f"the target does not answer: {server_words(error)}",
-        where=str(target),
-        fix="check --target, and that the server runs",
-    )
 
 
 def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:

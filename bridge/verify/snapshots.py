@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
@@ -162,14 +162,11 @@ def open_target_snapshot(
     that counts as not run may have run.
     """
     with ExitStack() as stack:
-        sessions = [_closing(stack, target.connect()) for _ in range(count)]
-        holder = target.connect()
-        try:
+        sessions = [stack.enter_context(closing(target.connect())) for _ in range(count)]
+        with closing(target.connect()) as holder:
             _require_routes(holder, table, routes)
             holder.execute(f"SET SESSION wait_timeout = {_HOLDER_SECONDS}")
             progress, held = _held(holder, table, lambda progress: _open(sessions, progress, beside))
-        finally:
-            holder.close()
         stack.pop_all()
         return TargetSnapshot(tuple(sessions), progress, held)
 
@@ -179,11 +176,6 @@ def _require_routes(session: Session, table: ProgressTable, routes: Routes) -> N
     if progress is not None:
         require_kept_routes(session, table.schema, progress, routes)
     session.rollback()
-
-
-def _closing(stack: ExitStack, session: Session) -> Session:
-    stack.callback(session.close)
-    return session
 
 
 def _held(

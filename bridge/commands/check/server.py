@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,13 +67,10 @@ class ServerFacts:
 
 def gather(target: Target, settings: Settings, *, accepts_change: bool = False) -> ServerFacts:
     """Asks the target, over two connections; writes nothing.  accepts_change: as of `keep_rules`."""
-    session, table = target.connect(autocommit=True), ProgressTable(settings.name, settings.target.schema_name)
-    try:
-        second = target.connect(autocommit=True)
-        try:
+    table = ProgressTable(settings.name, settings.target.schema_name)
+    with closing(target.connect(autocommit=True)) as session:
+        with closing(target.connect(autocommit=True)) as second:
             limits = tuple(find_limits(session, second))
-        finally:
-            second.close()
         has_own_tables = _has_own_tables(session, table)
         progress = table.read(session) if has_own_tables else None
         return ServerFacts(
@@ -86,8 +84,6 @@ def gather(target: Target, settings: Settings, *, accepts_change: bool = False) 
             progress=progress,
             other_routes=_other_routes(session, table, progress, settings, accepts_change=accepts_change),
         )
-    finally:
-        session.close()
 
 
 def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
@@ -110,11 +106,8 @@ def _other_routes(
 
 def make_own_tables(target: Target, settings: Settings) -> None:
     """Makes the bridge's own database and tables."""
-    session = target.connect(autocommit=True)
-    try:
+    with closing(target.connect(autocommit=True)) as session:
         own_tables.make(session, settings.target.schema_name)
-    finally:
-        session.close()
 
 
 def read_variables(session: Session, names: tuple[str, ...]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,15 +59,12 @@ def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
     """Asks the target for its tables."""
     routes = settings.table_routes
     names = sorted({routes.target(TableName(one.schema, one.table)) for one in found.events if _is_row(one)})
-    session = target.connect(autocommit=True)
-    try:
+    with closing(target.connect(autocommit=True)) as session:
         tables = load_tables(session, names)
         effects = find_side_effects(session, cascades=found.is_mysql_born)
         return TableFacts(
             tables, [effect for effect in effects if routes.accepts_target(*effect.table)], _is_known(session, settings)
         )
-    finally:
-        session.close()
 
 
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:

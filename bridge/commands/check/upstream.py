@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,8 +37,7 @@ class UpstreamFacts:
 
 def gather(upstream: Target) -> UpstreamFacts:
     """Asks the upstream."""
-    session = upstream.connect(autocommit=True)
-    try:
+    with closing(upstream.connect(autocommit=True)) as session:
         return UpstreamFacts(
             str(session.value("SELECT VERSION()")),
             session.is_tidb,
@@ -45,8 +45,6 @@ def gather(upstream: Target) -> UpstreamFacts:
             read_variables(session, _VARIABLES),
             _new_collations(session) if session.is_tidb else None,
         )
-    finally:
-        session.close()
 
 
 _VARIABLES: Final = ("tidb_gc_life_time", "log_bin", "binlog_format", "binlog_row_image")

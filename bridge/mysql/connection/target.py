@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any, Final
 
 import structlog
@@ -112,11 +113,8 @@ class Target:
     def _why_lost(self, session: Session, seconds: float) -> str:
         """Asks the server, over a connection of its own, whether it still works for a session that is silent."""
         try:
-            other = Session(self._raw_connection(), autocommit=True)
-            try:
+            with closing(Session(self._raw_connection(), autocommit=True)) as other:
                 now, command = other.rows(WHAT_IT_DOES, (session.connection_id,))[0]
-            finally:
-                other.close()
         except (MySQLError, OSError) as error:
             return f"no answer within {seconds:g} s, nor to another connection: {server_words(error)}"
         return reason_lost(session.server, now, command, session.connection_id, seconds)

@@ -11,10 +11,11 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from threading import Thread
 from typing import Final, NamedTuple
 
+from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 from bridge.ends.end import Abandoned
@@ -25,7 +26,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import require_writable, writable
 from bridge.mysql.schema_changes.ddl_runner import pipeline_tag, wait_while_running
-from bridge.mysql.server_errors import LOST, LockConflictError
+from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.quoting import quote_name
@@ -42,9 +43,7 @@ _CONTROL: Final = ":control"
 """The end of the name of a control session on TiDB."""
 _BREAK_OFF_SECONDS: Final = 3.0
 """How long a target that does not answer may take to end connections at a stop."""
-_UNKNOWN_THREAD: Final = 1094
 _LOCK_NAME: Final = 64
-_LOCK_WAIT: Final = 1205
 
 
 class Standing(NamedTuple):
@@ -212,11 +211,12 @@ class Ownership:
         _kill(self.control, connection)
         mark = _mark_of(self.lock, connection)
         if self.control.value("SELECT GET_LOCK(%s, %s)", (mark, _KILL_SECONDS)) != 1:
-            raise LockConflictError(_LOCK_WAIT, f"the earlier connection {connection} does not end")
+            raise LockConflictError(LOCK_WAIT, f"the earlier connection {connection} does not end")
         self.control.value("SELECT RELEASE_LOCK(%s)", (mark,))
 
     def announce(self, session: Session, connections: list[int]) -> None:
-        """Records connections as soon as they are open, so that a take-over finds a transaction left open on them."""
+        """Records connections as soon as they are open, so that a take-over finds a transaction left open on them; []
+        gives the pipeline back."""
         session.execute(
             f"UPDATE {self._owner_table} SET connections = %s WHERE name = %s AND epoch = %s AND {writable(session)}",
             (",".join(map(str, connections)), self._table.name, self.epoch),
@@ -233,27 +233,17 @@ class Ownership:
         self.control.cut()
 
     def _end_all(self, connections: list[int]) -> None:
-        with suppress(MySQLError, OSError, TargetError):
-            session = self._target.connect(autocommit=True)
-            try:
-                for connection in self._marked(session, connections) | self.others(session):
-                    _kill(session, connection)
-                self._give_back(session)
-            finally:
-                session.close()
+        with suppress(MySQLError, OSError, TargetError), closing(self._target.connect(autocommit=True)) as session:
+            for connection in self._marked(session, connections) | self.others(session):
+                _kill(session, connection)
+            self.announce(session, [])
 
     def release(self) -> None:
         """Closes the control session, which frees the lock."""
         if not self._is_broken_off:
             with suppress(MySQLError, OSError):
-                self._give_back(self.control)
+                self.announce(self.control, [])
         self.control.close()
-
-    def _give_back(self, session: Session) -> None:
-        session.execute(
-            f"UPDATE {self._owner_table} SET connections = '' WHERE name = %s AND epoch = %s AND {writable(session)}",
-            (self._table.name, self.epoch),
-        )
 
     @property
     def _owner_table(self) -> str:
@@ -380,5 +370,5 @@ def _kill(session: Session, connection: int) -> None:
         # A TiDB that cannot kill from afar takes no KILL without the word.
         session.execute(f"KILL {'TIDB ' if session.is_tidb else ''}{connection}")
     except MySQLError as error:
-        if error.args[0] != _UNKNOWN_THREAD:
+        if error.args[0] != ER.NO_SUCH_THREAD:
             raise
