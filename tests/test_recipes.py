@@ -192,7 +192,7 @@ RECIPES = {
             Edit(
                 "bridge/commands/check/doctor.py",
                 "        yield from _listening(settings.watch.listen)",
-                '        yield fail("toys", "none", "buy one") if places is None else ok("toys", "toys are there")\n',
+                '        yield fail("toys", "none", "buy one") if settings is None else ok("toys", "toys are there")\n',
             )
         ],
         [Edit("tests/commands/check/test_judgements.py", "        (set(), []),", '        (set(), ["toys"]),\n')],

@@ -282,11 +282,9 @@ def check(
     if show:
         output.settings_in_force(settings, as_json=as_json)
         return
-    from bridge.commands.check.doctor import Places, check_all
-    from bridge.commands.connections import source_of, target_of, upstream_of
+    from bridge.commands.check.doctor import Doctor
 
-    places = Places(lambda: target_of(settings), lambda: source_of(settings), lambda: upstream_of(settings))
-    findings = check_all(settings, places, create=create, accepts_change=accept_change)
+    findings = list(Doctor(settings, accepts_change=accept_change).findings(create=create))
     output.findings(findings, as_json=as_json)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(2)

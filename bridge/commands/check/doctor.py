@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from pymysql.err import MySQLError
@@ -19,13 +18,11 @@ from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import ServerFacts
 from bridge.commands.check.upstream import UpstreamFacts
-from bridge.commands.connections import extra_keys
+from bridge.commands.connections import extra_keys, source_of, target_of, upstream_of
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.filters.table_filter import ReservedSchemas
-from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import server_words
-from bridge.sources.source import Source
 from bridge.tso import parse_moment
 from bridge.watch.server import parse_address
 
@@ -72,42 +69,26 @@ SOURCE_SECONDS: Final = 90.0
 """More: the broker is greeted for 15 s, and the ends of each partition are read."""
 
 
-@dataclass(frozen=True)
-class Places:
-    """How each place is reached; calling one may raise UsageError for settings that cannot be used."""
+class Doctor:
+    """Checks everything.  accepts_change: the start would have --accept-change."""
 
-    target: Callable[[], Target]
-    source: Callable[[], Source]
-    upstream: Callable[[], Target]
-
-
-def check_all(
-    settings: Settings, places: Places, *, create: bool = False, accepts_change: bool = False
-) -> list[Finding]:
-    """Checks everything; nothing is written to the target unless `create` asks for the bridge's own tables.
-
-    accepts_change: the start would have --accept-change.
-    """
-    return list(_Doctor(settings, places, accepts_change=accepts_change).findings(create=create))
-
-
-class _Doctor:
-    def __init__(self, settings: Settings, places: Places, *, accepts_change: bool) -> None:
-        self._settings, self._places, self._accepts_change = settings, places, accepts_change
+    def __init__(self, settings: Settings, *, accepts_change: bool) -> None:
+        self._settings, self._accepts_change = settings, accepts_change
         self._decoded: Decoded | None = None
         self._read: SourceFacts | None = None
         self._has_target = False
 
     def findings(self, *, create: bool) -> Iterator[Finding]:
-        """Gives all lines, in the order of the way of the data: source, target, both, upstream."""
-        settings, places = self._settings, self._places
+        """Gives all lines, in the order of the way of the data: source, target, both, upstream.  Nothing is written to
+        the target unless `create` asks for the bridge's own tables."""
+        settings = self._settings
         begin = parse_moment(settings.begin)
         yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
         yield from _listening(settings.watch.listen)
         looks = (
-            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(places.source())),
+            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(source_of(settings))),
             Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
-            Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(places.upstream()))
+            Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(upstream_of(settings)))
             if settings.upstream.url
             else None,
         )
@@ -117,7 +98,7 @@ class _Doctor:
             yield from _of(looks[2], "upstream", self._upstream)
 
     def _look_at_target(self, *, create: bool) -> ServerFacts:
-        target = self._places.target()
+        target = target_of(self._settings)
         if create:
             server.make_own_tables(target, self._settings)
         return server.gather(target, self._settings, accepts_change=self._accepts_change)
@@ -142,7 +123,7 @@ class _Doctor:
             yield from protocol.judge(facts, self._decoded, self._settings)
 
     def _target(self, facts: ServerFacts) -> Iterator[Finding]:
-        settings, target, found = self._settings, self._places.target(), self._decoded
+        settings, target, found = self._settings, target_of(self._settings), self._decoded
         self._has_target = True
         yield from server.judge(facts, str(target), settings)
         if self._read and facts.progress:
@@ -158,13 +139,13 @@ class _Doctor:
             yield from _of(look, "target", lambda got: tables.judge(got, found, settings))
 
     def _upstream(self, facts: UpstreamFacts) -> Iterator[Finding]:
-        settings, places = self._settings, self._places
-        yield from upstream.judge(facts, str(places.upstream()), settings)
+        settings, origin = self._settings, upstream_of(self._settings)
+        yield from upstream.judge(facts, str(origin), settings)
         if self._decoded:
             yield from upstream.judge_messages(facts, self._decoded)
         if self._has_target:
-            wanted = settings.table_routes
-            look = Look("the target", SERVER_SECONDS, lambda: extra_keys(places.target(), places.upstream(), wanted))
+            routes = settings.table_routes
+            look = Look("the target", SERVER_SECONDS, lambda: extra_keys(target_of(settings), origin, routes))
             yield from _of(look, "target", upstream.judge_keys)
 
 
