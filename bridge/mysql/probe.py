@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
@@ -17,7 +18,6 @@ from bridge.mysql.server_errors import LOST, OPTION_PREVENTS, ReadOnlyError, err
 OWN_DEFAULTS: Final = "character_set_collations = ''"
 """Has MariaDB take the default collations that it was built with, whatever is set for all sessions.  Schema changes run
 so, and what they must say is found out so."""
-_UNKNOWN_COLUMN: Final = 1054
 
 
 def probe(session: Session) -> Capabilities:
@@ -57,7 +57,7 @@ def probe_collations(session: Session) -> KnownCollations:
             )
         )
     except MySQLError as error:
-        if error_code(error) != _UNKNOWN_COLUMN:
+        if error_code(error) != ER.BAD_FIELD_ERROR:
             raise
     session.try_to_set(OWN_DEFAULTS)
     # information_schema has the defaults that the server was built with: default_collation_for_utf8mb4 is not in it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 SETTINGS: Final = (
@@ -23,7 +24,6 @@ SETTINGS: Final = (
 )
 CUT_DIGITS: Final = frozenset({1292, 1366})
 """What TiDB only warns of when a DECIMAL loses digits: by UPDATE and by INSERT (tried on v8.5)."""
-_NO_SUCH_COLUMN: Final = 1054
 
 
 class _Session(Protocol):
@@ -50,7 +50,7 @@ def connections_named(session: _Session, name: str) -> set[int]:
             (name,),
         )
     except MySQLError as error:
-        if error.args[0] != _NO_SUCH_COLUMN:
+        if error.args[0] != ER.BAD_FIELD_ERROR:
             raise
         return set()
     return {int(number) for (number,) in rows}

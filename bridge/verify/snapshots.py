@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final
@@ -255,9 +255,8 @@ def open_source(source: Target, count: int) -> tuple[Session, ...]:
     sessions = tuple(source.connect() for _ in range(count))
     for session in sessions:
         # A statement limit of the server's is for queries of users.
-        for setting in ("SET SESSION max_execution_time = 0", "SET SESSION max_statement_time = 0"):
-            with suppress(MySQLError):
-                session.execute(setting)
+        for setting in ("max_execution_time = 0", "max_statement_time = 0"):
+            session.try_to_set(setting)
     return sessions
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 from bridge.ddl.parser import Classified, Swap
@@ -23,7 +24,7 @@ _MAY_HAVE_RUN: Final = frozenset(
     {JournalState.RUNNING, JournalState.HELD, JournalState.APPROVED, JournalState.REPLACED}
 )
 """States of a statement that may have been sent: what the operator decides does not tell whether it ran."""
-_NO_SUCH: Final = frozenset({1049, 1146})
+_NO_SUCH: Final = frozenset({ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE})
 _ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import structlog
+from pymysql.constants import ER
 from pymysql.err import MySQLError, OperationalError
 
 from bridge.ddl.classes import StatementKind
@@ -27,7 +28,6 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
 from bridge.mysql.schema_changes.ddl_plan import OnTarget, Planner, log_outcome, where_of
 from bridge.mysql.schema_changes.ddl_session import (
-    NO_SUCH_DATABASE,
     DdlSession,
     require_explicit_defaults,
     reset_session,
@@ -88,16 +88,12 @@ def _running(session: Session, tag: str, connection: int | None) -> tuple[int, i
     return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
 
-_DATABASE_EXISTS: Final = 1007
-_TABLE_EXISTS: Final = 1050
-_COLUMN_EXISTS: Final = 1060
 _UNKNOWN: Final = frozenset({1051, 4091, 4092})
 """Unknown table; unknown sequence and view (MariaDB)."""
-_MADE: Final = frozenset({_TABLE_EXISTS, _COLUMN_EXISTS})
-_THERE: Final = frozenset({_TABLE_EXISTS, _DATABASE_EXISTS})
+_MADE: Final = frozenset({ER.TABLE_EXISTS_ERROR, ER.DUP_FIELDNAME})
+_THERE: Final = frozenset({ER.TABLE_EXISTS_ERROR, ER.DB_CREATE_EXISTS})
 _CREATES: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE})
 _DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
-_NO_SUCH_TABLE: Final = 1146
 _DENIED: Final = frozenset({1044, 1142, 1227})
 _NOT_RUN: Final = frozenset({JournalState.REFUSED, JournalState.APPROVED})
 _CHANGED: Final = (
@@ -233,7 +229,7 @@ class SchemaChangeRunner:
     def _refused_by_target(
         self, session: Session, change: SchemaChange, plan: Rewritten, words: str, code: int = 0
     ) -> SchemaChangeError:
-        if code == _TABLE_EXISTS and is_change_of_snapshot(change.place):
+        if code == ER.TABLE_EXISTS_ERROR and is_change_of_snapshot(change.place):
             words += _ANOTHER_SNAPSHOT
         self._journal.close(session, change, JournalState.REFUSED, words)
         came = "" if plan.sql == change.text else " (`bridge ddl list` shows it as it came)"
@@ -309,15 +305,15 @@ class SchemaChangeRunner:
 def _raise_skipped(session: Session) -> None:
     """Raises the error that IF NOT EXISTS suppresses: it leaves an existing object as it is, even one that differs."""
     for _, code, message in session.rows("SHOW WARNINGS"):
-        if code in {_TABLE_EXISTS, _DATABASE_EXISTS}:
+        if code in _THERE:
             raise OperationalError(code, message)
 
 
 def _first_step(code: int) -> str:
     """Says what makes a statement run that the target refused with an error."""
-    if code == NO_SUCH_DATABASE:
+    if code == ER.BAD_DB_ERROR:
         return "create the database on the target as it is upstream"
-    if code == _NO_SUCH_TABLE:
+    if code == ER.NO_SUCH_TABLE:
         return "make the table on the target as it is upstream"
     if code in KEY_TOO_LONG:
         return (

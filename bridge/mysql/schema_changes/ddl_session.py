@@ -84,7 +84,6 @@ def reset_session(session: Session) -> None:
             raise
 
 
-NO_SUCH_DATABASE: Final = 1049
 _NOT_SETTABLE: Final = frozenset({1193, 1227, 1229, 1231, 1238})
 _SESSION: Final = (
     # Collations and defaults are written out; these two settings would make servers of one flavour differ.
@@ -131,7 +130,7 @@ class DdlSession:
             current = self._rules.routes.whole_database(change.schema) or change.schema
             session.execute(f"USE {quote_name(current or self._rules.own_schema)}")
         except MySQLError as error:
-            if error_code(error) != NO_SUCH_DATABASE or not all(named.is_qualified for named in classified.touched):
+            if error_code(error) != ER.BAD_DB_ERROR or not all(named.is_qualified for named in classified.touched):
                 raise
             session.execute(f"USE {quote_name(self._rules.own_schema)}")
         set_fractions(session, self._rules.source)

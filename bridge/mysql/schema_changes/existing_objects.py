@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 from bridge.ddl.by_table.routing import target_statement
@@ -28,11 +29,7 @@ from bridge.mysql.server_errors import LOST, error_code
 from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.quoting import quote_name
 
-_DATABASE_EXISTS: Final = 1007
-_TABLE_EXISTS: Final = 1050
-_COLUMN_EXISTS: Final = 1060
-_KEY_EXISTS: Final = 1061
-_UNDO: Final = {_COLUMN_EXISTS: "COLUMN", _KEY_EXISTS: "INDEX"}
+_UNDO: Final = {ER.DUP_FIELDNAME: "COLUMN", ER.DUP_KEYNAME: "INDEX"}
 _MAKING: Final = frozenset(
     {
         *(StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX),
@@ -47,7 +44,7 @@ def makes_exactly(
     session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified
 ) -> bool:
     """Tells whether an existing table is exactly what this CREATE TABLE makes: not less, and not more."""
-    return bool(_tried(session, scratch_schema, change, text, classified, _TABLE_EXISTS, nothing_else=True))
+    return bool(_tried(session, scratch_schema, change, text, classified, ER.TABLE_EXISTS_ERROR, nothing_else=True))
 
 
 def exists_already(
@@ -56,11 +53,11 @@ def exists_already(
     """Tells whether the target refused `text` with `error` because its effect exists already.  Gives the outcome to
     record, "" when that is not so."""
     code = error_code(error)
-    if code == _DATABASE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
+    if code == ER.DB_CREATE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
         return _alter_to(session, text, classified)
-    if code not in {_TABLE_EXISTS, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
+    if code not in {ER.TABLE_EXISTS_ERROR, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
         return ""
-    made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != _TABLE_EXISTS)
+    made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != ER.TABLE_EXISTS_ERROR)
     return "what it makes was there already" if made else ""
 
 
@@ -137,7 +134,7 @@ def _make_probe(
         return None
     table, (start, end), _ = sent.touched[0]
     statement = text[:start] + quote_name(*probe) + text[end:]
-    if code == _TABLE_EXISTS:
+    if code == ER.TABLE_EXISTS_ERROR:
         _take_defaults_of(session, scratch_schema, table.schema)
         session.execute(statement)
     else:

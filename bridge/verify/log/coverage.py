@@ -13,8 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.classes import LEAVES_ROWS, OF_INDEXES, ChangeClass, StatementKind
-from bridge.ddl.lexer import tokens
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.parser import Classified, Refused, classify, has_if_not_exists
 from bridge.model import PartitionId, TableName
 from bridge.protocols.values.event_time import SNAPSHOT_PLACE
 from bridge.rows.moments import Moment, is_of_sending
@@ -199,7 +198,9 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
             coverage.begin(name, change, is_there=coverage.of(name).is_there)
         return
     match classified.kind:
-        case StatementKind.CREATE_TABLE if coverage.of(tables[0]).is_there is False or not _if_not_exists(change.text):
+        case StatementKind.CREATE_TABLE if coverage.of(tables[0]).is_there is False or not has_if_not_exists(
+            change.text, classified
+        ):
             coverage.put(tables[0], cut, is_made=is_told, is_there=True)
         case StatementKind.TRUNCATE_TABLE if _is_dated_by_start(change):
             coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
@@ -229,9 +230,3 @@ def _rename(coverage: Coverage, old: TableName, new: TableName, change: LoggedCh
     is_there = coverage.of(old).is_there or None
     coverage.put(old, _cut(change), is_there=False)
     coverage.begin(new, change, is_there=is_there)
-
-
-def _if_not_exists(text: str) -> bool:
-    """Tells whether the statement may have left an existing table as it was."""
-    words = [token.word for token in tokens(text)[:8]]
-    return any(words[i : i + 3] == ["IF", "NOT", "EXISTS"] for i in range(len(words)))
