@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
 from bridge.events import Code, Event, Kind
 from bridge.filters.routes import RowRules
@@ -37,6 +37,23 @@ _CUT: Final = (
 )
 Contents = Sequence[bytes | None]
 """The keys, or the values, of messages."""
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class Remembered(dict[_Key, _Value]):
+    """Makes the value of a key when it is first asked for; forgets all of them where they are MAX_CACHED."""
+
+    def __init__(self, make: Callable[[_Key], _Value]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: _Key) -> _Value:
+        value = self._make(key)
+        if len(self) >= MAX_CACHED:
+            self.clear()
+        self[key] = value
+        return value
 
 
 class RowEvents(NamedTuple):

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Final
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.protocols.canal.types import canal_types, column_of, sql_types_of
 from bridge.protocols.decoder import (
-    MAX_CACHED,
     MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
     PlainDecoder,
+    Remembered,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -63,8 +63,9 @@ class _TableState:
 
     __slots__ = ("is_official", "kind", "layout", "others", "schema", "table", "wanted")
 
-    def __init__(self, kind: Kind, schema: str, table: str, wanted: bool, is_official: bool) -> None:
-        self.kind, self.schema, self.table, self.wanted, self.is_official = kind, schema, table, wanted, is_official
+    def __init__(self, schema: str, table: str, kind: str, is_official: bool, wanted: bool) -> None:
+        self.schema, self.table, self.kind, self.wanted = schema, table, _KINDS[kind], wanted
+        self.is_official = is_official
         self.layout: Layout | None = None
         self.others: deque[Layout] = deque(maxlen=_OTHERS)
 
@@ -77,7 +78,9 @@ class CanalJsonDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = canal_types(options.timezone)
-        self._states: dict[tuple[str, str, str, bool], _TableState] = {}
+        self._states = Remembered[tuple[str, str, str, bool], _TableState](
+            lambda kind: _TableState(*kind, self.is_wanted(*kind[:2]))
+        )
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
@@ -88,13 +91,10 @@ class CanalJsonDecoder(PlainDecoder):
         if message.get("isDdl") is True:
             with reading_schema_change():
                 return [_schema_change(message)]
-        is_official = is_of_canal(message)
-        state = self._states.get((message["database"], message["table"], message["type"], is_official))
-        if state is None:
-            kind = message["type"]
-            if kind not in _KINDS:
-                return _without_rows(message, kind)
-            state = self._new_state(message["database"], message["table"], kind, is_official)
+        schema, table, kind = message["database"], message["table"], message["type"]
+        if kind not in _KINDS:
+            return _without_rows(message, kind)
+        state = self._states[schema, table, kind, is_of_canal(message)]
         return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, message: dict[str, Any]) -> Layout:
@@ -102,14 +102,6 @@ class CanalJsonDecoder(PlainDecoder):
         layout = self._states[message["database"], message["table"], message["type"], is_of_canal(message)].layout
         assert layout is not None
         return layout
-
-    def _new_state(self, schema: str, table: str, kind: str, is_official: bool) -> _TableState:
-        if len(self._states) >= MAX_CACHED:
-            self._states.clear()
-        state = self._states[schema, table, kind, is_official] = _TableState(
-            _KINDS[kind], schema, table, self.is_wanted(schema, table), is_official
-        )
-        return state
 
     def _rows(self, message: dict[str, Any], state: _TableState) -> list[Event]:
         extension, rows, kind = message.get("_tidb"), message["data"], state.kind

@@ -19,7 +19,7 @@ import orjson
 from bridge.events import Event, Kind
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
-from bridge.protocols.decoder import MAX_CACHED, DecodeError, DecodeOptions, PlainDecoder, shown
+from bridge.protocols.decoder import DecodeError, DecodeOptions, PlainDecoder, Remembered, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.event_time import local_event_ts
 from bridge.protocols.values.json_message import decompressed
@@ -52,7 +52,7 @@ class CkafkaDecoder(PlainDecoder):
         self._canal = CanalJsonDecoder(options)
         self._forms = [ckafka_form(options.timezone, options.ckafka_binary)]
         self.event_ts = local_event_ts(options.timezone)
-        self._states: dict[tuple[str, str], _TableState] = {}
+        self._states = Remembered[tuple[str, str], _TableState](lambda name: _TableState(*name, self.is_wanted(*name)))
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
@@ -68,9 +68,7 @@ class CkafkaDecoder(PlainDecoder):
         """Gives the events of a message that is parsed as JSON already."""
         if "TYPE" not in message:
             return self._canal.events_of(message)
-        state = self._states.get((message["DATABASE"], message["TABLE"]))
-        if state is None:
-            state = self._new_state(message["DATABASE"], message["TABLE"])
+        state = self._states[message["DATABASE"], message["TABLE"]]
         return [self._row(message, state)] if state.wanted else self._left_out(state.schema, state.table)
 
     def layout_of(self, schema: str, table: str) -> Layout:
@@ -78,12 +76,6 @@ class CkafkaDecoder(PlainDecoder):
         layout = self._states[schema, table].layout
         assert layout is not None
         return layout
-
-    def _new_state(self, schema: str, table: str) -> _TableState:
-        if len(self._states) >= MAX_CACHED:
-            self._states.clear()
-        state = self._states[schema, table] = _TableState(schema, table, self.is_wanted(schema, table))
-        return state
 
     def _row(self, message: dict[str, Any], state: _TableState) -> Event:
         kind = _KINDS.get(message["TYPE"])

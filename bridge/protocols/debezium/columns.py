@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from bridge.events import Code
-from bridge.protocols.debezium import columns
-from bridge.protocols.debezium import values as values
+from bridge.protocols.debezium import values
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import DecodeError, shown
@@ -166,7 +165,7 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.time.Year": values.year,
     "io.debezium.data.Enum": literals.text,
     "io.debezium.data.EnumSet": literals.text,
-    "io.debezium.data.Json": columns.document,
+    "io.debezium.data.Json": document,
     "io.debezium.data.TiDBVectorFloat32": literals.text,
     "io.debezium.data.FloatVector": vector,
     "io.debezium.data.DoubleVector": vector,

@@ -26,12 +26,12 @@ from bridge.protocols.debezium.envelope import Document, Envelopes
 from bridge.protocols.debezium.transactions import mark_of, place_of_change, place_of_row
 from bridge.protocols.decoder import (
     FAILURES,
-    MAX_CACHED,
     MAX_COMMIT_TS,
     MAX_NAME,
     DecodeError,
     DecodeOptions,
     PlainDecoder,
+    Remembered,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -102,7 +102,7 @@ class DebeziumDecoder(PlainDecoder):
         self.row_rules = replace(options.row_rules, keeps_count=options.transactions)
         self.envelopes = Envelopes()
         self._has_schemas = True
-        self._states: dict[tuple[str | None, str, str, str], _TableState] = {}
+        self._states = Remembered(self._new_state)
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message."""
@@ -117,11 +117,9 @@ class DebeziumDecoder(PlainDecoder):
         if type(source) is not dict or op is None:
             return self._without_row(payload)
         op = _op_of(op, source)
-        state = self._states.get((source.get("connector"), source["db"], source["table"], op))
-        if state is None:
-            if op == "m":
-                return [Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))]
-            state = self._new_state(source, op)
+        if op == "m":
+            return [Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))]
+        state = self._states[source.get("connector"), source["db"], source["table"], op]
         if state.image is None:
             return [self._truncation(payload, source)]
         if not state.wanted:
@@ -156,18 +154,14 @@ class DebeziumDecoder(PlainDecoder):
         self._has_schemas = document[1] is not None
         return document
 
-    def _new_state(self, source: dict[str, Any], op: str) -> _TableState:
-        connector, schema, table = source.get("connector"), source["db"], source["table"]
+    def _new_state(self, change: tuple[str | None, str, str, str]) -> _TableState:
+        connector, schema, table, op = change
         if connector not in _CONNECTORS:
             raise DecodeError(f"the connector is {shown(connector)}, not Debezium's for MySQL or MariaDB, nor TiCDC")
         if op not in _KINDS:
             raise DecodeError(f"unknown operation {shown(op)}", Code.UNKNOWN_TYPE)
-        if len(self._states) >= MAX_CACHED:
-            self._states.clear()
         modes = TICDC_MODES if connector == TICDC else self._modes
-        state = _TableState(op, schema, table, self.is_wanted(schema, table), modes)
-        self._states[connector, schema, table, op] = state
-        return state
+        return _TableState(op, schema, table, self.is_wanted(schema, table), modes)
 
     def _row(
         self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, state: _TableState

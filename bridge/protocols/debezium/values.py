@@ -156,10 +156,8 @@ def time_micros(value: int) -> str:
     if size >= _MAX_TIME:
         raise DecodeError(f"{value} is beyond TIME")
     seconds, micros = divmod(size, 1_000_000)
-    minutes, second = divmod(seconds, 60)
-    hour, minute = divmod(minutes, 60)
     fraction = f".{micros:06}" if micros else ""
-    return f"'{'-' if value < 0 else ''}{hour:02}:{minute:02}:{second:02}{fraction}'"
+    return f"'{'-' if value < 0 else ''}{_clock(seconds)}{fraction}'"
 
 
 def time_nanos(value: int) -> str:

@@ -12,10 +12,10 @@ import orjson
 
 from bridge.events import NO_KEY, Code, Event, Kind, key_names
 from bridge.protocols.decoder import (
-    MAX_CACHED,
     DecodeError,
     DecodeOptions,
     PlainDecoder,
+    Remembered,
     check_commit_ts,
     check_name,
     reading_schema_change,
@@ -92,7 +92,7 @@ class OpenProtocolDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = open_protocol_types(options.timezone)
-        self._states: dict[tuple[str, str], _TableState] = {}
+        self._states = Remembered[tuple[str, str], _TableState](lambda name: _TableState(self.is_wanted(*name)))
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message."""
@@ -147,7 +147,7 @@ class OpenProtocolDecoder(PlainDecoder):
                 return _schema_change(key, check_commit_ts(key["ts"], "ts"), index, value)
         commit_ts, kind = check_commit_ts(key["ts"], "ts"), key["t"]
         if kind == 1:
-            state = self._states.get((key["scm"], key["tbl"])) or self._new_state(key["scm"], key["tbl"])
+            state = self._states[key["scm"], key["tbl"]]
             if state.wanted:
                 return self._row(key, state, commit_ts, index, value)
             return next((event._replace(index=index) for event in self._left_out(key["scm"], key["tbl"])), None)
@@ -161,12 +161,6 @@ class OpenProtocolDecoder(PlainDecoder):
         layout = state.deleted if kind is Kind.DELETE else state.new
         assert layout is not None
         return layout
-
-    def _new_state(self, schema: str, table: str) -> _TableState:
-        if len(self._states) >= MAX_CACHED:
-            self._states.clear()
-        state = self._states[schema, table] = _TableState(self.is_wanted(schema, table))
-        return state
 
     def _row(self, key: dict[str, Any], state: _TableState, commit_ts: int, index: int, value: bytes) -> Event:
         change = json_object(value, "the event")

@@ -100,10 +100,6 @@ def _base64_either(value: str) -> str:
         return literals.binary(content)
 
 
-def _quoted_binary(value: str) -> str:
-    return literals.binary(unescaped(value))
-
-
 def _only_null(value: object) -> str:
     raise DecodeError(f"{shown(value)} in a column of type NULL")
 
@@ -144,9 +140,9 @@ TYPES: Final[dict[int, tuple[str, Converter]]] = {
 """The label and converter of each type code; 7, TIMESTAMP, is missing, as it needs the time zone."""
 
 _BINARY_TYPES: Final[dict[int, tuple[str, Converter]]] = {
-    15: ("VARBINARY", _quoted_binary),
-    253: ("VARBINARY", _quoted_binary),
-    254: ("BINARY", _quoted_binary),
+    15: ("VARBINARY", _bytes),
+    253: ("VARBINARY", _bytes),
+    254: ("BINARY", _bytes),
     249: ("TINYBLOB", base64_binary),
     250: ("MEDIUMBLOB", base64_binary),
     251: ("LONGBLOB", base64_binary),

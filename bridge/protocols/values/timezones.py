@@ -46,20 +46,15 @@ def utc_converter(timezone: str | None) -> ToUtc:
     """Makes the function that converts TIMESTAMP text of a zone to UTC; raises UsageError for an unknown zone."""
     if timezone is None:
         return _unknown
-    if timezone in _UTC_NAMES:
-        return _same
-    offset = _fixed_offset(timezone)
-    if offset is None:
-        return _cached(_zone_shift(_zone(timezone)))
-    return _cached(lambda _: offset) if offset else _same
+    zone = zone_of(timezone)
+    return _same if zone == UTC else _cached(zone)
 
 
 def zone_of(timezone: str) -> tzinfo:
     """Gives the zone of a name or an offset; raises UsageError for an unknown one."""
     if timezone in _UTC_NAMES:
         return UTC
-    offset = _fixed_offset(timezone)
-    return _zone(timezone) if offset is None else fixed_zone(offset)
+    return _fixed_zone(timezone) or _named_zone(timezone)
 
 
 def _unknown(value: str) -> str:
@@ -73,18 +68,18 @@ def _same(value: str) -> str:
     return value
 
 
-def _fixed_offset(timezone: str) -> timedelta | None:
-    """Gives the offset that text like "+08:00" names; MySQL allows -13:59 to +14:00."""
+def _fixed_zone(timezone: str) -> tzinfo | None:
+    """Gives the zone of text like "+08:00"; MySQL allows -13:59 to +14:00."""
     match = _OFFSET.fullmatch(timezone)
     if not match:
         return None
     offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
     if offset > timedelta(hours=14):
         raise UsageError(f"time zone {timezone!r} is further than 14 hours from UTC")
-    return -offset if match[1] == "-" else offset
+    return fixed_zone(-offset if match[1] == "-" else offset)
 
 
-def _zone(name: str) -> tzinfo:
+def _named_zone(name: str) -> tzinfo:
     names = available_timezones()
     if name in names:
         return ZoneInfo(name)
@@ -93,27 +88,22 @@ def _zone(name: str) -> tzinfo:
     raise UsageError(f"unknown time zone {name!r}", fix=f'{hint}give an IANA name, "UTC" or an offset like "+08:00"')
 
 
-def _zone_shift(zone: tzinfo) -> Callable[[datetime], timedelta]:
-    """Makes the function that gives a local time's offset; it raises DecodeError for a time that the zone's clocks
-    showed twice, or never."""
-
-    def shift(local: datetime) -> timedelta:
-        first = local.replace(tzinfo=zone, fold=0).utcoffset() or timedelta()
-        second = local.replace(tzinfo=zone, fold=1).utcoffset() or timedelta()
-        if first == second:
-            return first
-        what = "stands for two moments" if first > second else "does not exist"
-        raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {FIX}", Code.LOST_VALUE)
-
-    return shift
+def _offset(local: datetime, zone: tzinfo) -> timedelta:
+    """Gives a local time's offset; raises DecodeError for a time that the zone's clocks showed twice, or never."""
+    first = local.replace(tzinfo=zone, fold=0).utcoffset() or timedelta()
+    second = local.replace(tzinfo=zone, fold=1).utcoffset() or timedelta()
+    if first == second:
+        return first
+    what = "stands for two moments" if first > second else "does not exist"
+    raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {FIX}", Code.LOST_VALUE)
 
 
-def _cached(shift: Callable[[datetime], timedelta]) -> ToUtc:
+def _cached(zone: tzinfo) -> ToUtc:
     @lru_cache(maxsize=65536)
     def seconds_to_utc(value: str) -> str:
         try:
             local = datetime.fromisoformat(value)
-            return str(local - shift(local))
+            return str(local - _offset(local, zone))
         except (ValueError, OverflowError):
             raise DecodeError(f"TIMESTAMP '{value}' is not a valid time") from None
 

@@ -17,7 +17,17 @@ from bridge.events import Code
 from bridge.protocols.debezium.avro.binary import Plan
 from bridge.protocols.debezium.avro.schemas import WrittenSchema, framed, is_framed, read_schema
 from bridge.protocols.debezium.envelope import Envelopes
-from bridge.protocols.decoder import FAILURES, MAX_CACHED, Contents, DecodeError, SchemaId, SchemaLookup, explain, shown
+from bridge.protocols.decoder import (
+    FAILURES,
+    MAX_CACHED,
+    Contents,
+    DecodeError,
+    Remembered,
+    SchemaId,
+    SchemaLookup,
+    explain,
+    shown,
+)
 from bridge.protocols.foreign import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
@@ -50,7 +60,7 @@ class AvroFront:
     def __init__(self, lookup: SchemaLookup, envelopes: Envelopes) -> None:
         """envelopes: is told the schemas that values in JSON name."""
         self._lookup, self._envelopes = lookup, envelopes
-        self._schemas: dict[SchemaId, WrittenSchema] = {}
+        self._schemas = Remembered[SchemaId, WrittenSchema](lambda id_: read_schema(lookup.text(id_)))
         self._doubted: set[SchemaId] = set()
         self._fitting: set[tuple[str, str, object, object]] = set()
         """Names of schemas, of keys' schemas, databases and tables that go together."""
@@ -78,7 +88,7 @@ class AvroFront:
         is_row = bool(key_name) and not key_name.endswith(_SCHEMA_CHANGE_KEY)
         try:
             id_, start = framed(value, "the value")
-            schema = self._schema(id_)
+            schema = self._schemas[id_]
             is_row = not schema.name.endswith(_WITHOUT_ROW[0])
             if of_key:
                 raise of_key
@@ -109,12 +119,12 @@ class AvroFront:
         that cannot be read, and what `lookup` raises."""
         _, text = self.in_json(key, value)
         id_, start = framed(value, "the value")
-        schema = self._schema(id_)
+        schema = self._schemas[id_]
         if not schema.name.endswith(_ENVELOPE):
             raise DecodeError("a message without a row")
         source = self._record(value, start, schema, id_, "the value")["source"]
         member, comma, _ = (text or b"").partition(_PAYLOAD)
-        of_key = self._schema(framed(key, "the key")[0]).plan if key is not None and is_framed(key) else None
+        of_key = self._schemas[framed(key, "the key")[0]].plan if key is not None and is_framed(key) else None
         return of_key, schema.plan, b"" if schema.connect is None else member + comma, (source["db"], source["table"])
 
     def texts(self, *contents: bytes | None) -> dict[str, str]:
@@ -129,16 +139,8 @@ class AvroFront:
 
     def _key(self, key: bytes) -> tuple[bytes, str]:
         id_, start = framed(key, "the key")
-        schema = self._schema(id_)
+        schema = self._schemas[id_]
         return orjson.dumps(self._record(key, start, schema, id_, "the key")), schema.name
-
-    def _schema(self, id_: SchemaId) -> WrittenSchema:
-        schema = self._schemas.get(id_)
-        if schema is None:
-            if len(self._schemas) >= MAX_CACHED:
-                self._schemas.clear()
-            schema = self._schemas[id_] = read_schema(self._lookup.text(id_))
-        return schema
 
     def _record(self, content: bytes, start: int, schema: WrittenSchema, id_: SchemaId, whose: str) -> dict[str, Any]:
         """Reads Avro bytes.  Raises DecodeError where they are not of this schema as far as that shows: some are left,
