@@ -45,13 +45,15 @@ def try_until(end: End, succeeds_at: float, work: Callable[[], object] = lambda:
     def give_up(error: BaseException) -> TargetError:
         return TargetError(f"given up: {error}")
 
-    for attempt in end.attempts("applying", (OSError,), lambda _: "is read-only", give_up):
-        with attempt:
-            attempts += 1
-            if end._clock() < succeeds_at:
-                raise OSError("away")
-            work()
-    return attempts
+    def attempt() -> int:
+        nonlocal attempts
+        attempts += 1
+        if end._clock() < succeeds_at:
+            raise OSError("away")
+        work()
+        return attempts
+
+    return end.retried(attempt, "applying", (OSError,), lambda _: "is read-only", give_up)
 
 
 def test_an_end_is_retried_ever_more_slowly_until_it_works() -> None:

@@ -15,8 +15,8 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
-from bridge.pipeline.watching.status import attempts_to_start
-from bridge.sources.kafka.topic_guard import attempts_at
+from bridge.pipeline.watching.status import retried_at_start
+from bridge.sources.kafka.topic_guard import asked
 from bridge.sources.source import Source
 from bridge.spark.starting_session import StartingSession
 from bridge.tso import parse_moment
@@ -78,11 +78,8 @@ def _protocol(settings: Settings, source: Source, ends: Ends, say: Callable[[str
         if ends.source.stop.wait(_LOOK_SECONDS):
             raise Abandoned
 
-    protocol = settings.protocol
-    for attempt in attempts_at(ends.source, "recognising the protocol"):
-        with attempt:
-            protocol = protocol_of(settings, source, say, None if once else wait)
-    return protocol
+    waiting = None if once else wait
+    return asked(ends.source, "recognising the protocol", lambda: protocol_of(settings, source, say, waiting))
 
 
 def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, protocol: str) -> Assembly:
@@ -90,8 +87,6 @@ def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, pr
     if settings.upstream.url:
         primary = upstream_of(settings)
         upstream = UpstreamRows(primary, retry_seconds=settings.source.retry_seconds or RETRY_SECONDS)
-        for attempt in attempts_to_start(ends.target, target):
-            with attempt:
-                target.connect(autocommit=True).close()
+        retried_at_start(ends.target, target, lambda: target.connect(autocommit=True).close())
         warn_of_extra_keys(target, primary, settings.table_routes)
     return Assembly(settings, target, source, protocol, upstream, primary, replicas_of(settings))

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
 
 import structlog
-from tenacity import AttemptManager, RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random_exponential
 
 from bridge.errors import BridgeError
 
 MOST_SECONDS_BETWEEN: Final = 5.0
 """Attempts come at most so far apart."""
 _LOOK_SECONDS: Final = 0.2
+_Answer = TypeVar("_Answer")
 
 log = structlog.get_logger()
 
@@ -86,15 +87,17 @@ class End:
         trouble = self._troubles.get(work)
         return trouble is not None and 0 < self.retry_seconds < self._clock() - trouble.since
 
-    def attempts(
+    def retried(
         self,
+        do: Callable[[], _Answer],
         work: str,
         transient: tuple[type[BaseException], ...],
         trouble: Callable[[BaseException], str],
         give_up: Callable[[BaseException], BridgeError],
         abandoned: Callable[[], bool] = lambda: False,
-    ) -> Iterator[AttemptManager]:
-        """Attempts at `work`, ever longer apart, until one raises none of the transient errors.
+    ) -> _Answer:
+        """Does what `work` names, again and ever longer apart until it raises none of the transient errors; gives its
+        answer.
 
         trouble: says what an error means, in words that follow the end's name; those before a comma are one of a few.
         give_up: the error that is raised when the end was away for too long.
@@ -127,15 +130,16 @@ class End:
                 raise error
             raise failure from error
 
-        yield from Retrying(
+        answer = Retrying(
             retry=retry_if_exception_type(transient),
             after=note,
             stop=lambda _: is_abandoned() or self.is_given_up(work),
             wait=wait_random_exponential(multiplier=0.1, max=MOST_SECONDS_BETWEEN),
             sleep=pause,
             retry_error_callback=end,
-        )
+        )(do)
         self.answered(work)
+        return answer
 
     def _oldest(self) -> Trouble | None:
         return min(list(self._troubles.values()), key=lambda trouble: trouble.since, default=None)

@@ -34,7 +34,7 @@ from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import Order, first_offsets, starts_of
 from bridge.pipeline.query import Reading
 from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.status import attempts_to_start
+from bridge.pipeline.watching.status import retried_at_start
 from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
@@ -243,11 +243,12 @@ class Assembly:
         return probe.by_partition is True
 
     def _refuse_side_effects(self, end: End, *, cascades: bool) -> None:
-        for attempt in attempts_to_start(end, self.target):
-            with attempt:
-                with closing(self.target.connect(autocommit=True)) as session:
-                    effects = find_side_effects(session, cascades=cascades)
-                refuse_side_effects(effects, self.settings.table_routes.accepts_target)
+        def refuse() -> None:
+            with closing(self.target.connect(autocommit=True)) as session:
+                effects = find_side_effects(session, cascades=cascades)
+            refuse_side_effects(effects, self.settings.table_routes.accepts_target)
+
+        retried_at_start(end, self.target, refuse)
 
     def _idle_policy(self, extents: Extents, *, once: bool) -> IdlePolicy:
         if once:

@@ -32,11 +32,11 @@ from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.steering import Gate, Steering
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import GroupOffsets, Heartbeat
-from bridge.pipeline.watching.status import StartReporter, Status, attempts_to_start
+from bridge.pipeline.watching.status import StartReporter, Status, retried_at_start
 from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS, Outcome, StatusReporter, Watcher, outcome_of
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
-    attempts_at,
+    asked,
     begins_of,
     check_retained,
     ids_of,
@@ -176,9 +176,7 @@ class Pipeline:
                 log.warning("source_unanswered", why=str(error))
             except TargetWentBack as back:
                 log.warning("target_went_back", why=str(back))
-            for attempt in attempts_at(ends.source, "extents"):
-                with attempt:
-                    extents = self._assembly.source.extents()
+            extents = asked(ends.source, "extents", self._assembly.source.extents)
 
     def _messages_ahead(self, applier: Applier, extents: Mapping[PartitionId, Extent], end: End) -> int:
         """Counts the messages that are still to be read; SourceError where Kafka no longer holds one."""
@@ -192,28 +190,17 @@ class Pipeline:
 
     def _first_extents(self, end: End) -> dict[PartitionId, Extent] | None:
         """Looks up what the source holds; None when a stop ended the waiting."""
-        extents: dict[PartitionId, Extent] = {}
         try:
-            for attempt in attempts_at(end, "extents"):
-                with attempt:
-                    extents = self._assembly.source.extents()
+            return asked(end, "extents", self._assembly.source.extents)
         except (Abandoned, BridgeError):
             if not self._stop.is_set():
                 raise
             return None
-        return extents
 
     def _keep_topics(self, owned: _Owned, ends: Ends) -> dict[str, str]:
         """Stores the ids of the topics with the progress, before anything of them is applied; returns them."""
-        now: dict[str, str] = {}
-        for attempt in attempts_at(ends.source, "topics"):
-            with attempt:
-                now = ids_of(self._assembly.source.topics())
-        ids: dict[str, str] = {}
-        for attempt in attempts_to_start(ends.target, self._assembly.target):
-            with attempt:
-                ids = owned.keep_topics(now)
-        return ids
+        now = asked(ends.source, "topics", lambda: ids_of(self._assembly.source.topics()))
+        return retried_at_start(ends.target, self._assembly.target, lambda: owned.keep_topics(now))
 
     @contextmanager
     def _own(self, plan: _Plan, ends: Ends) -> Iterator[_Owned]:
@@ -222,21 +209,25 @@ class Pipeline:
         target, source = self._assembly.target, self._assembly.source
         table = ProgressTable(self._settings.name, self._settings.target.schema_name)
         with ExitStack() as stack:
-            for attempt in attempts_to_start(end, target):
-                with attempt:
-                    ownership = self._acquired(target, table, start_ts, take_over=plan.take_over)
-                    stack.callback(ownership.release)
-                    progress = _progress(table, ownership)
+
+            def acquire() -> tuple[Ownership, Progress]:
+                ownership = self._acquired(target, table, start_ts, take_over=plan.take_over)
+                stack.callback(ownership.release)
+                return ownership, _progress(table, ownership)
+
+            ownership, progress = retried_at_start(end, target, acquire)
             target.announce(ownership.control)
             check_until(progress, plan.until)
             self._check_begin(progress, start_ts)
             begins = begins_of(progress, self._settings.source.topic_starts) if source.is_kafka else {}
-            for attempt in attempts_to_start(end, target):
-                with attempt:
-                    ownership.revive()
-                    session, accepts = ownership.control, plan.accepts_change
-                    with session.transaction():
-                        keep_rules(session, table.schema, progress, self._settings.row_rules, accepts_change=accepts)
+
+            def keep() -> None:
+                ownership.revive()
+                session, accepts = ownership.control, plan.accepts_change
+                with session.transaction():
+                    keep_rules(session, table.schema, progress, self._settings.row_rules, accepts_change=accepts)
+
+            retried_at_start(end, target, keep)
             yield _Owned(table, ownership, begins, progress)
 
     def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:

@@ -94,6 +94,16 @@ def test_unreachable_target_stops_the_bridge(server: MariaDB) -> None:
     assert "start the bridge again" in raised.value.fix
 
 
+def test_a_question_that_is_answered_at_last_is_no_trouble(target: str) -> None:
+    """The time of the setting is counted anew when something else fails later, and the status names no trouble."""
+    with opened(target, [("cdc", 0)]) as pipeline, admin(target) as session:
+        end = pipeline.writer.end
+        session.execute(f"KILL {pipeline.writer.connections[0]}")
+        assert pipeline.writer.changes_between(0, 1) == []
+        assert end.retries == 1
+        assert (end.waiting_for, end.away_seconds) == ("", 0)
+
+
 def lost_reply(commit: Callable[[Session], None], takes_place: bool) -> Callable[[Session], None]:
     """A COMMIT whose answer never comes."""
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import NoReturn, TypeVar
 
 import structlog
 from pymysql.err import MySQLError
-from tenacity import AttemptManager
 
 from bridge.ddl.policy import DdlRules
 from bridge.ends.end import End
@@ -219,10 +219,9 @@ class Writer:
         Raises OwnedError after a take-over, ApplyError when the target refuses a row, TargetError when retrying
         does not help.
         """
-        for attempt in self._retrying():
-            with attempt:
-                # A load may have been what cut the connection, so retries do not use one.
-                self._attempt(step, source, may_load=attempt.retry_state.attempt_number == 1)
+        failures = count()
+        # A load may have been what cut the connection, so retries do not use one.
+        self._retried(lambda: self._attempt(step, source, may_load=next(failures) == 0))
         self._ownership.committed(step)
         self.counts.transactions += 1
 
@@ -465,16 +464,9 @@ class Writer:
             self._session.rollback()
 
     def _retried(self, work: Callable[[], AnswerT]) -> AnswerT:
-        """Does it, again while the target fails."""
-        for attempt in self._retrying():
-            with attempt:
-                return work()
-        raise AssertionError("an attempt ends with an answer or an error")
-
-    def _retrying(self) -> Iterator[AttemptManager]:
-        """Attempts at what the applier wants of the target.  A schema change may take hours; what counts is how long
-        the target has been failing."""
-        return self.end.attempts("applying", TRANSIENT, trouble, self._given_up)
+        """Does it, again while the target fails.  A schema change may take hours; what counts is how long the target
+        has been failing."""
+        return self.end.retried(work, "applying", TRANSIENT, trouble, self._given_up)
 
     def _given_up(self, error: BaseException) -> TargetError:
         check = "check that the server runs, is reachable and takes writes"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
-
-from tenacity import AttemptManager
+from typing import Any, TypeVar
 
 from bridge.ends.end import End, Ends
 from bridge.errors import TargetError
@@ -73,10 +71,11 @@ def said_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 _WORK = "starting"
+_Answer = TypeVar("_Answer")
 
 
-def attempts_to_start(end: End, target: Target) -> Iterator[AttemptManager]:
-    """Attempts at what the start wants of the target, until it answers and takes writes; raises TargetError when it was
+def retried_at_start(end: End, target: Target, do: Callable[[], _Answer]) -> _Answer:
+    """Does what the start wants of the target, again until it answers and takes writes; raises TargetError when it was
     away for too long, and Abandoned when nobody waits any more."""
 
     def given_up(error: BaseException) -> TargetError:
@@ -86,7 +85,7 @@ def attempts_to_start(end: End, target: Target) -> Iterator[AttemptManager]:
             fix="check --target, that the server runs, is reachable and takes writes, then start the bridge again",
         )
 
-    return end.attempts(_WORK, TRANSIENT, trouble, given_up)
+    return end.retried(do, _WORK, TRANSIENT, trouble, given_up)
 
 
 class StartReporter:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Final
 
 from bridge.ends.end import Abandoned
@@ -14,7 +15,7 @@ from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka.offset_ranges import OffsetRange, shares, split_ranges
 from bridge.sources.kafka.range_reader import process_reader
-from bridge.sources.kafka.topic_guard import attempts_at
+from bridge.sources.kafka.topic_guard import asked
 from bridge.sources.source import READING, Guard, Read, Wait
 
 Properties = tuple[tuple[str, str], ...]
@@ -152,12 +153,14 @@ class OffsetPlanner:
         if self._last is not None:
             return self._last
         self._look_for_added(abandoned)
-        ends: Mapping[PartitionId, int] = {}
-        for attempt in attempts_at(self._guard.end, READING, abandoned):
-            with attempt:
-                if attempt.retry_state.attempt_number > 1:
-                    self._guard.partitions(abandoned)  # a topic that was deleted has an error of its own
-                ends = self._ends_of(self._next)
+        failures = count()
+
+        def ask() -> Mapping[PartitionId, int]:
+            if next(failures):
+                self._guard.partitions(abandoned)  # a topic that was deleted has an error of its own
+            return self._ends_of(self._next)
+
+        ends = asked(self._guard.end, READING, ask, abandoned)
         self._check(ends, abandoned)
         if self._once and self._behind_since is None:
             self._last = ends

@@ -6,14 +6,13 @@ id when it is created (KIP-516); the bridge stores the ids with its progress in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
-from tenacity import AttemptManager
 
 from bridge.ends.end import Abandoned, End
 from bridge.errors import SourceError, UnansweredError, UsageError
@@ -23,6 +22,7 @@ from bridge.sources.kafka.client import NEEDED, UNKNOWN_TOPIC, Acls, dropped_err
 from bridge.sources.source import Extent, Source, TopicNow
 from bridge.tso import tso_time
 
+_Answer = TypeVar("_Answer")
 _TIMEOUT_SECONDS: Final = 10.0
 COMPACTION_FIX: Final = (
     "set cleanup.policy=delete for the topic, and a retention that is longer than any pause of the bridge; if it was"
@@ -173,10 +173,10 @@ def _other_beginning_error(progress: Progress, topic: str, begin: int, given: in
     )
 
 
-def attempts_at(end: End, work: str, abandoned: Callable[[], bool] = lambda: False) -> Iterator[AttemptManager]:
-    """Attempts at what Kafka is asked for, until it answers; raises the last UnansweredError when it was away for too
-    long, and Abandoned when nobody waits any more."""
-    return end.attempts(work, (UnansweredError,), lambda error: given_up(error).trouble, given_up, abandoned)
+def asked(end: End, work: str, ask: Callable[[], _Answer], abandoned: Callable[[], bool] = lambda: False) -> _Answer:
+    """Asks Kafka until it answers; raises the last UnansweredError when it was away for too long, and Abandoned when
+    nobody waits any more."""
+    return end.retried(ask, work, (UnansweredError,), lambda error: given_up(error).trouble, given_up, abandoned)
 
 
 def given_up(error: BaseException) -> UnansweredError:
@@ -205,11 +205,8 @@ class TopicGuard:
         Call it after reading and before applying: a new partition may hold a row below a boundary that was read.
         Raises SourceError when a topic was created again or deleted, or when Kafka does not answer for 60 s.
         """
-        topics: Mapping[str, TopicNow] = {}
         try:
-            for attempt in attempts_at(self.end, "topics", stop_waiting):
-                with attempt:
-                    topics = self.source.topics()
+            topics = asked(self.end, "topics", self.source.topics, stop_waiting)
         except Abandoned:
             return None
         _refuse_other_ids(self.ids, ids_of(topics), by_partition=self.by_partition)

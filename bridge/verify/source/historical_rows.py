@@ -47,11 +47,9 @@ class UpstreamRows:
         Raises RowsGoneError when the upstream cannot show that moment any more, SourceError when it does not answer or
         refuses.
         """
-        found: list[Literals | None] = []
-        for attempt in self._end.attempts("reading rows back", LOST, trouble, self._no_answer):
-            with attempt:
-                found = self._attempt(commit_ts, name, keys)
-        return found
+        return self._end.retried(
+            lambda: self._attempt(commit_ts, name, keys), "reading rows back", LOST, trouble, self._no_answer
+        )
 
     def close(self) -> None:
         """Ends the session."""
