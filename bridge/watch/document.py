@@ -4,7 +4,7 @@ the metrics, in the terms of Prometheus (manual, watching)."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
@@ -206,9 +206,12 @@ class PipelineCollector(Collector):
             yield from _progress(view.sample)
             yield from _partition_samples(view, view.sample)
             yield from _counts(view.sample)
-            yield _rows(view.sample)
-            yield _phases(view.sample)
-            yield _retries(view.sample)
+            sample, counters = view.sample, CounterMetricFamily
+            yield _family(counters, "bridge_rows", "Row changes applied.", ("table", "operation"), _rows(sample))
+            phases = (((phase,), spent) for phase, spent in sample.phases.items())
+            yield _family(counters, "bridge_phase_seconds", "Where the applier's time went.", ("phase",), phases)
+            retries = sample.retries.items()
+            yield _family(counters, "bridge_retries", "What was tried again.", ("end", "reason"), retries)
 
 
 def _progress(sample: Sample) -> Iterator[Metric]:
@@ -222,19 +225,17 @@ def _progress(sample: Sample) -> Iterator[Metric]:
 
 
 def _partition_samples(view: View, sample: Sample) -> Iterator[Metric]:
-    labels = ("topic", "partition")
-    behind = GaugeMetricFamily(
-        "bridge_partition_offsets_behind", "Messages not yet surely in the target.", labels=labels
-    )
-    age = GaugeMetricFamily("bridge_partition_boundary_age_seconds", "The age of the last boundary.", labels=labels)
+    labels, gauges = ("topic", "partition"), GaugeMetricFamily
+    behind, ages = list[tuple[tuple[str, str], float]](), list[tuple[tuple[str, str], float]]()
     for where, start in sorted(sample.positions.items()):
         values = (where[0], str(where[1]))
         if (messages := view.behind(where)) is not None:
-            behind.add_metric(values, messages)
+            behind.append((values, messages))
         if start.boundary > 0:
-            age.add_metric(values, max(0.0, view.at - tso_ms(start.boundary) / 1000))
-    yield behind
-    yield age
+            ages.append((values, max(0.0, view.at - tso_ms(start.boundary) / 1000)))
+    what = "Messages not yet surely in the target."
+    yield _family(gauges, "bridge_partition_offsets_behind", what, labels, behind)
+    yield _family(gauges, "bridge_partition_boundary_age_seconds", "The age of the last boundary.", labels, ages)
 
 
 def _counts(sample: Sample) -> Iterator[Metric]:
@@ -247,40 +248,35 @@ def _counts(sample: Sample) -> Iterator[Metric]:
     yield CounterMetricFamily("bridge_safe_mode_transactions", "Transactions applied in safe mode.", status.safe_mode)
 
 
-def _rows(sample: Sample) -> Metric:
-    family = CounterMetricFamily("bridge_rows", "Row changes applied.", labels=("table", "operation"))
+def _rows(sample: Sample) -> Iterator[tuple[tuple[str, str], float]]:
     others = [0, 0, 0]
     for number, (name, counts) in enumerate(sample.tables.items()):
         if number < MOST_TABLES:
             for operation, rows in counts._asdict().items():
-                family.add_metric((str(name), operation.removesuffix("s")), rows)
+                yield (str(name), operation.removesuffix("s")), rows
         else:
             others = [before + rows for before, rows in zip(others, counts, strict=True)]
     if len(sample.tables) > MOST_TABLES:
         for operation, rows in zip(("insert", "update", "delete"), others, strict=True):
-            family.add_metric((OTHER, operation), rows)
-    return family
-
-
-def _phases(sample: Sample) -> Metric:
-    family = CounterMetricFamily("bridge_phase_seconds", "Where the applier's time went.", labels=("phase",))
-    for phase, spent in sample.phases.items():
-        family.add_metric((phase,), spent)
-    return family
-
-
-def _retries(sample: Sample) -> Metric:
-    family = CounterMetricFamily("bridge_retries", "What was tried again.", labels=("end", "reason"))
-    for labels, count in sample.retries.items():
-        family.add_metric(labels, count)
-    return family
+            yield (OTHER, operation), rows
 
 
 def _gauge(name: str, what: str, value: float | None) -> Metric:
     """Makes a gauge without labels; without a sample while the value is not known."""
-    family = GaugeMetricFamily(name, what, labels=())
-    if value is not None:
-        family.add_metric((), value)
+    return _family(GaugeMetricFamily, name, what, (), [] if value is None else [((), value)])
+
+
+def _family(
+    kind: type[CounterMetricFamily | GaugeMetricFamily],
+    name: str,
+    what: str,
+    labels: Sequence[str],
+    samples: Iterable[tuple[Sequence[str], float]],
+) -> Metric:
+    """Makes a metric of samples, each with the values of its labels."""
+    family = kind(name, what, labels=labels)
+    for values, number in samples:
+        family.add_metric(values, number)
     return family
 
 
