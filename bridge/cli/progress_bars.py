@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 
 import structlog
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from bridge.cli.output import seconds
 from bridge.foreign_text import visible
@@ -54,8 +54,17 @@ class ProgressLines:
 class _InBlock:
     """What is shown in a block: a bar on a terminal, lines elsewhere."""
 
-    _progress: Progress
-    _shown_lines: AbstractContextManager[object]
+    def __init__(self, work: str, lines: ProgressLines, *columns: ProgressColumn, **fields: Any) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            *(TextColumn(work), BarColumn(), TaskProgressColumn(), *columns),
+            TextColumn("{task.fields[text]}", markup=False),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task(work, total=None, **fields)
+        self._lines = lines
+        self._shown_lines: AbstractContextManager[object] = nullcontext() if console.is_terminal else lines
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -71,18 +80,7 @@ class ProgressBar(_InBlock):
     """The bar of `bridge replay`, or its lines: messages, rows/s, lag, time left."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("replay"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=self._console,
-            disable=not self._console.is_terminal,
-        )
-        self._task = self._progress.add_task("replay", total=None, text="starting")
-        self._lines = ProgressLines("replay_progress")
-        self._shown_lines = _shown(self._lines, self._console)
+        super().__init__("replay", ProgressLines("replay_progress"), text="starting")
         self._first_update: tuple[float, int] | None = None
 
     def update(self, status: Status) -> None:
@@ -121,20 +119,8 @@ class VerifyBar(_InBlock):
     """The bar of `bridge verify`, or its lines: rows compared, rows/s, time left, what it is doing or waiting for."""
 
     def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("verify"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.completed:,.0f} rows  {task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("verify", total=None, text="connecting", rate="")
-        self._lines = ProgressLines("verify_progress")
-        self._shown_lines = _shown(self._lines, console)
+        columns = TextColumn("{task.completed:,.0f} rows  {task.fields[rate]}"), TimeRemainingColumn()
+        super().__init__("verify", ProgressLines("verify_progress"), *columns, text="connecting", rate="")
 
     def stage(self, words: str) -> None:
         self._progress.update(self._task, text=visible(words))
@@ -149,7 +135,3 @@ class VerifyBar(_InBlock):
         rate = (task.completed + rows) / task.elapsed if task.elapsed else 0
         self._progress.update(self._task, advance=rows, text=visible(str(table)), rate=f"{rate:,.0f} rows/s")
         self._lines.show(table=str(table), rows=round(task.completed), rows_per_s=round(rate))
-
-
-def _shown(lines: ProgressLines, console: Console) -> AbstractContextManager[object]:
-    return nullcontext() if console.is_terminal else lines
