@@ -144,12 +144,7 @@ def _document(table: TableResult) -> dict[str, Any]:
     return {
         "table": str(table.name),
         "equal": table.is_equal,
-        "rows": table.rows,
-        "chunks": table.chunks,
-        "different": table.different,
-        "missing": table.missing,
-        "extra": table.extra,
-        "not_covered": table.not_covered,
+        **{name: getattr(table, name) for name in _ADDED},
         "seconds": round(table.seconds, 3),
         "schema": list(table.schema),
         "notes": list(table.notes),
