@@ -118,12 +118,10 @@ class _Run:
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, behind = self.table.slice(0, end), np.zeros(end, np.bool_)
         for bound in bounds:
-            if isinstance(bound, RowsAhead | UnclearRows):
-                behind |= bound.among(rows)
-            elif isinstance(bound, _Limits):
-                behind |= bound.are_behind(rows)
-            else:
+            if isinstance(bound, Moment):
                 behind |= bound.is_before(rows, self.places.slice(0, end) if bound.places else None)
+            else:
+                behind |= bound.among(rows)
         if not behind.any():
             return end
         return int(np.searchsorted(self.offsets, self.offsets[int(behind.argmax())], "left"))
@@ -138,7 +136,7 @@ class _Limits:
     before: int
     from_: int
 
-    def are_behind(self, events: pa.Table) -> Bools:
+    def among(self, events: pa.Table) -> Bools:
         later = self.moment.is_before(events)
         later[max(0, self.from_) :] = True
         later[: max(0, self.before)] = False
@@ -336,18 +334,12 @@ class PartitionQueue:
     def _counted(self, bounds: Sequence[Bound]) -> Iterator[tuple[int, _Run, int]]:
         """Gives each run with the number of events before it, and of its own events up to the bounds."""
         start = 0
-        limits = {
-            bound: bound.bounds(run.table for run in self._runs) for bound in bounds if isinstance(bound, ColumnsTell)
-        }
+        telling = [bound for bound in bounds if isinstance(bound, ColumnsTell)]
+        others = [bound for bound in bounds if not isinstance(bound, ColumnsTell)]
+        columns = [(tell.moment, *tell.bounds(run.table for run in self._runs)) for tell in telling]
         for run in self._runs:
-            here: list[_BoundOfRuns] = []
-            for bound in bounds:
-                if isinstance(bound, ColumnsTell):
-                    before, from_ = limits[bound]
-                    here.append(_Limits(bound.moment, before - start, from_ - start))
-                else:
-                    here.append(bound)
-            yield start, run, run.rows_up_to(here)
+            here = [_Limits(moment, before - start, from_ - start) for moment, before, from_ in columns]
+            yield start, run, run.rows_up_to([*others, *here])
             start += len(run)
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:

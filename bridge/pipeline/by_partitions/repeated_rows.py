@@ -32,7 +32,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
@@ -361,11 +361,6 @@ def _folded(name: _RowsOf) -> _RowsOf:
 
 def _by_table(rows: pa.Table) -> Iterable[tuple[_RowsOf, Longs]]:
     """Gives each table's name and the numbers of its rows."""
-    codes = np.zeros(rows.num_rows, np.int64)
-    columns = [rows[name].combine_chunks().dictionary_encode() for name in ("schema", "table", "text")]
-    for column in columns:
-        codes = codes * (len(column.dictionary) + 1) + column.indices.fill_null(len(column.dictionary)).to_numpy()
-    _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
-    for number, first in enumerate(firsts.tolist()):
-        schema, table, text = (rows[name][first].as_py() for name in ("schema", "table", "text"))
+    names, groups = distinct(rows, ("schema", "table", "text"))
+    for number, (schema, table, text) in enumerate(names):
         yield _RowsOf(schema, table, text or ""), np.flatnonzero(groups == number)
