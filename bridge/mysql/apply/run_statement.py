@@ -50,18 +50,16 @@ def _refused(statement: Statement, error: MySQLError) -> ApplyError:
         return ApplyError(
             what, where=where, fix="set max_allowed_packet on the target to 64M, and start the bridge again"
         )
+    fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
     if isinstance(error, TooLargeError):
         what = f"a row of {statement.table} is too large for the target: {server_words(error)}"
-        fix = f"{limit_fix(error)}, and start the bridge again; {_QUARANTINE}"
-        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
-    if error_code(error) == NO_DEFAULT:
-        fix = f"{_DEFAULT_FIX}, and start the bridge again; nothing of this transaction is written; {_QUARANTINE}"
-        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
-    fix = "compare the table's columns on the target with the upstream's; nothing of this transaction is written"
-    if error_code(error) in REFUSED_VALUE | DUPLICATE_KEY:
-        fix = f"{fix}; {_QUARANTINE}"
-        return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
-    return ApplyError(what, where=where, fix=fix)
+        fix = f"{limit_fix(error)}, and start the bridge again"
+    elif error_code(error) == NO_DEFAULT:
+        fix = f"{_DEFAULT_FIX}, and start the bridge again; nothing of this transaction is written"
+    elif error_code(error) not in REFUSED_VALUE | DUPLICATE_KEY:
+        return ApplyError(what, where=where, fix=fix)
+    fix = f"{fix}; {_QUARANTINE}"
+    return RefusedRowsError(what, table=statement.table, code=Code.TARGET_REFUSED, where=where, fix=fix)
 
 
 class Ahead:
