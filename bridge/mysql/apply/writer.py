@@ -245,7 +245,7 @@ class Writer:
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
         Raises TargetError when retrying does not help."""
-        return self._asked(lambda session: self._runner.between(session, low, high))
+        return self._asked(lambda session: self._runner.journal.between(session, low, high))
 
     def unreadable(self) -> Unreadable:
         """Tells what the operator has decided about schema changes that cannot be read.  Raises TargetError when
@@ -282,9 +282,7 @@ class Writer:
 
     def break_off(self) -> None:
         """Ends what is in hand, which the server rolls back; may be called from any thread."""
-        control, *connections = self.connections
-        del control
-        self._ownership.break_off(connections)
+        self._ownership.break_off(self.connections[1:])
         self.cut()
 
     def cut(self) -> None:

@@ -133,9 +133,9 @@ class SchemaChangeRunner:
     def __init__(self, pipeline: str, schema: str, rules: DdlRules, trace: Callable[[str], None]) -> None:
         self._pipeline, self._schema, self._trace = pipeline, schema, trace
         self._rules = replace(rules, own_schema=schema)
-        self._journal = Journal(pipeline, schema)
+        self.journal = Journal(pipeline, schema)
         self._around = DdlSession(self._rules)
-        self._planner = Planner(self._journal, self._rules, self._around)
+        self._planner = Planner(self.journal, self._rules, self._around)
 
     def run(self, session: Session, change: SchemaChange) -> None:
         """Runs `change` exactly once, and records the outcome.
@@ -143,7 +143,7 @@ class SchemaChangeRunner:
         Raises HeldError while it waits for the operator, SchemaChangeError when the policy or the target refuses it,
         MySQLError when the connection is lost (the intent stays open; run it again on a new session).
         """
-        entry = self._journal.find(session, change)
+        entry = self.journal.find(session, change)
         if entry is not None and entry.state in FINISHED:
             return
         plan = self._planner.plan(session, change, entry)
@@ -161,7 +161,7 @@ class SchemaChangeRunner:
         self._trace("ddl intent")
         outcome = self._execute(session, change, plan, resumed=resumed is not None)
         self._trace("ddl executed")
-        self._journal.close(session, change, JournalState.DONE, outcome)
+        self.journal.close(session, change, JournalState.DONE, outcome)
         self._trace("ddl recorded")
         log_outcome(change, plan, outcome)
 
@@ -172,7 +172,7 @@ class SchemaChangeRunner:
         when nothing shows whether it ran."""
         found = self._conclusion(session, plan.classified, intent, now)
         if found.ran is Ran.YES:
-            self._journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
+            self.journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
             return False
         is_unclear = found.ran is Ran.UNCLEAR
         if is_unclear and intent.state is not JournalState.APPROVED:
@@ -198,13 +198,9 @@ class SchemaChangeRunner:
                 " bridge again; or leave the table out with --filter",
             )
 
-    def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
-        """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came."""
-        return self._journal.between(session, low, high)
-
     def unreadable(self, session: Session) -> Unreadable:
         """Tells what the operator has decided about schema changes that cannot be read."""
-        decided = [entry for entry in self._journal.unreadable(session) if entry.state not in OPEN]
+        decided = [entry for entry in self.journal.unreadable(session) if entry.state not in OPEN]
         return Unreadable(
             {entry.statement_hash: entry.position for entry in decided},
             tuple(
@@ -217,13 +213,13 @@ class SchemaChangeRunner:
     def note_unreadable(self, session: Session, change: SchemaChange, again: SchemaChange, reason: str) -> str:
         """Records a schema change that cannot be read for the operator to decide, and gives its id.  One that waits
         already keeps its id.  again: what it is where its partition held the same message before."""
-        there = {entry.statement_hash: entry for entry in self._journal.unreadable(session)}
+        there = {entry.statement_hash: entry for entry in self.journal.unreadable(session)}
         first = there.get(change.statement_hash)
         if first is not None and is_another(first.position, change.position):
             change = again
         if change.statement_hash in there:
             return there[change.statement_hash].id
-        self._journal.record(session, change, JournalState.REFUSED, outcome=reason)
+        self.journal.record(session, change, JournalState.REFUSED, outcome=reason)
         return change.id
 
     def _refused_by_target(
@@ -231,7 +227,7 @@ class SchemaChangeRunner:
     ) -> SchemaChangeError:
         if code == ER.TABLE_EXISTS_ERROR and is_change_of_snapshot(change.place):
             words += _ANOTHER_SNAPSHOT
-        self._journal.close(session, change, JournalState.REFUSED, words)
+        self.journal.close(session, change, JournalState.REFUSED, words)
         came = "" if plan.sql == change.text else " (`bridge ddl list` shows it as it came)"
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {plan.sql}{came}",
@@ -242,7 +238,7 @@ class SchemaChangeRunner:
         )
 
     def _record_intent(self, session: Session, change: SchemaChange, plan: Rewritten, fingerprint: str) -> None:
-        self._journal.record(session, change, JournalState.RUNNING, fingerprint=fingerprint, rewritten=plan)
+        self.journal.record(session, change, JournalState.RUNNING, fingerprint=fingerprint, rewritten=plan)
 
     def _execute(self, session: Session, change: SchemaChange, plan: Rewritten, *, resumed: bool) -> str:
         try:
@@ -271,7 +267,7 @@ class SchemaChangeRunner:
 
     def _require_made(self, session: Session, change: SchemaChange, plan: Rewritten, error: MySQLError) -> None:
         """Raises SchemaChangeError when what is there is what a skipped statement would have removed."""
-        if kept := skipped_before(self._journal, session, self._rules.routes, change, plan.sql, plan.classified):
+        if kept := skipped_before(self.journal, session, self._rules.routes, change, plan.sql, plan.classified):
             words = f"what it makes is there with what it held before, as {kept.id} was skipped"
             raise self._refused_by_target(session, change, plan, words) from error
 
@@ -284,7 +280,7 @@ class SchemaChangeRunner:
         if self._rules.source.startswith("tidb") or not has_if_not_exists(change.text, plan.upstream):
             return False
         if plan.classified.kind is StatementKind.CREATE_DATABASE:
-            return plan.classified.database in OnTarget(session, self._journal).databases_made()
+            return plan.classified.database in OnTarget(session, self.journal).databases_made()
         return plan.classified.kind in _CREATES
 
     def _conclusion(self, session: Session, classified: Classified, intent: JournalEntry, now: Evidence) -> Conclusion:

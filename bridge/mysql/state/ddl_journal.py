@@ -4,7 +4,7 @@ decision."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -258,20 +258,7 @@ def _json(rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def _entry(row: tuple[Any, ...]) -> JournalEntry:
-    commit_ts, digest, schema, statement, position, state, fingerprint, classes, run_text, rewrites, *rest = row
+    entry = JournalEntry(*row)
+    rewrites: Any = entry.rewrites  # still a text
     steps = tuple(RewriteStep(*step) for step in orjson.loads(rewrites))
-    return JournalEntry(
-        *(
-            int(commit_ts),
-            digest,
-            schema,
-            statement,
-            position,
-            JournalState(state),
-            fingerprint,
-            classes,
-            run_text,
-            steps,
-        ),
-        *rest,
-    )
+    return replace(entry, commit_ts=int(entry.commit_ts), state=JournalState(entry.state), rewrites=steps)
