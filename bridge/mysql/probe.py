@@ -107,14 +107,11 @@ def _behind_proxy(first: Session, second: Session) -> Iterator[Reach]:
 
 
 def _of_cluster(session: Session) -> Iterator[Reach]:
-    rows = session.rows(
-        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode')"
-    )
-    variables = {str(name).lower(): str(value).upper() for name, value in rows}
+    variables = session.variables("GLOBAL", ("wsrep_on", "group_replication_single_primary_mode"))
     fix = "give --target an address that leads to one node at a time, for all bridges of this name"
-    if variables.get("wsrep_on", "OFF") == "ON":
+    if variables.get("wsrep_on", "OFF").upper() == "ON":
         yield Reach(False, f"the target is a node of Galera: {_ONE_NODE}", fix)
-    if variables.get("group_replication_single_primary_mode", "ON") == "OFF":
+    if variables.get("group_replication_single_primary_mode", "ON").upper() == "OFF":
         yield Reach(False, f"the target is a member of Group Replication with several primaries: {_ONE_NODE}", fix)
 
 
@@ -128,9 +125,7 @@ def writable(session: Session) -> str:
     """Gives a condition that is true while the session's server takes writes; the server is asked once for what it
     has."""
     if session.writable is None:
-        names = ",".join(f"'{name}'" for name in _FLAGS)
-        found = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
-        session.writable = condition(str(name).lower() for name, _ in found)
+        session.writable = condition(session.variables("GLOBAL", _FLAGS))
     return session.writable
 
 

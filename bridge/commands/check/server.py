@@ -77,7 +77,7 @@ def gather(target: Target, settings: Settings, *, accepts_change: bool = False) 
             version=str(session.value("SELECT VERSION()")),
             encryption=Encryption(session.encryption, session.is_encrypted),
             is_writable=bool(session.value(f"SELECT {writable(session)}")),
-            variables=read_variables(session, _VARIABLES),
+            variables=session.variables("GLOBAL", _VARIABLES),
             limits=limits,
             own_tables=has_own_tables,
             grants=grants.gather(session),
@@ -108,13 +108,6 @@ def make_own_tables(target: Target, settings: Settings) -> None:
     """Makes the bridge's own database and tables."""
     with closing(target.connect(autocommit=True)) as session:
         own_tables.make(session, settings.target.schema_name)
-
-
-def read_variables(session: Session, names: tuple[str, ...]) -> dict[str, str]:
-    """Reads global variables; those that the server does not have are missing."""
-    among = ", ".join(f"'{name}'" for name in names)
-    rows = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({among})")
-    return {str(name).lower(): str(value) for name, value in rows}
 
 
 def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from pymysql.err import MySQLError
 
 from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.protocol import Decoded
-from bridge.commands.check.server import Encryption, judge_encryption, read_variables
+from bridge.commands.check.server import Encryption, judge_encryption
 from bridge.config import Settings
 from bridge.events import Kind
 from bridge.mysql.connection.session import Session
@@ -42,7 +42,7 @@ def gather(upstream: Target) -> UpstreamFacts:
             str(session.value("SELECT VERSION()")),
             session.is_tidb,
             Encryption(session.encryption, session.is_encrypted),
-            read_variables(session, _VARIABLES),
+            session.variables("GLOBAL", _VARIABLES),
             _new_collations(session) if session.is_tidb else None,
         )
 

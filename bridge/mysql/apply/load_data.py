@@ -67,15 +67,14 @@ def server_objection(session: Session) -> str:
     """Tells why rows must not be loaded into a session's server; "" when they may.  It asks the server once per
     session."""
     if session.load_objection is None:
-        names = ",".join(f"'{name}'" for name in _VARIABLES)
         try:
-            found = session.rows(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})")
+            found = session.variables("SESSION", _VARIABLES)
         except MySQLError as error:  # as after an incomplete upgrade from MySQL 5.7
             if isinstance(error, TRANSIENT):
                 raise
             session.load_objection = server_words(error)
         else:
-            session.load_objection = objection({str(name).lower(): str(value).upper() for name, value in found})
+            session.load_objection = objection({name: value.upper() for name, value in found.items()})
     return session.load_objection
 
 
