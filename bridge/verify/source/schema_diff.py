@@ -145,9 +145,6 @@ def _index(name: str, index: Index) -> str:
     return f"{'unique ' if index.unique else ''}index {name} ({', '.join(index.parts)})"
 
 
-_Looks = tuple[str, str, str, bool]
-
-
 def as_one(shards: Sequence[Definition]) -> tuple[Definition, tuple[str, ...]]:
     """Gives the table that holds the rows of all shards, under the name of the first, and what is not compared."""
     first, *others = shards
@@ -204,7 +201,7 @@ def _common(name: str, shards: Sequence[Definition]) -> ColumnInfo | None:
     return replace(columns[0], nullable=any(column.nullable for column in columns))
 
 
-def _looks(column: ColumnInfo) -> _Looks:
+def _looks(column: ColumnInfo) -> tuple[str, str, str, bool]:
     return plain_type(column), column.charset, column.collation, column.generated
 
 

@@ -161,7 +161,7 @@ class SourceVerification:
         def work(source: Session, target: Session) -> list[TableResult]:
             with self._workers.at_work():
                 readers = _Readers(
-                    self._source_reader(source),
+                    SnapshotReader(source, is_snapshot=not source.is_tidb, place=f"source {self._source}"),
                     SnapshotReader(target, is_snapshot=True, place=f"target {self._target}"),
                 )
                 results_of_worker = [self._one_table(table, readers) for table in self._workers.own_tables()]
@@ -171,9 +171,6 @@ class SourceVerification:
 
         pairs = zip(sources, targets, strict=False)
         return [*results, *self._workers.results([partial(work, *pair) for pair in pairs], self._throttle)]
-
-    def _source_reader(self, session: Session) -> SnapshotReader:
-        return SnapshotReader(session, is_snapshot=not session.is_tidb, place=f"source {self._source}")
 
     def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """Gives the tables to compare, and the results of those that only the target has."""
@@ -278,7 +275,7 @@ class SourceVerification:
             reported = tally.rows
             self._state.keep(name, digest, tally)
 
-        comparison = self._comparison(table, readers, self._throttle, on_chunk)
+        comparison = self._comparison(table, readers, on_chunk)
         if not comparison.has_ranges:
             return comparison.run(tally)
         walk = comparison.walk(tally)
@@ -289,11 +286,7 @@ class SourceVerification:
         return tally
 
     def _comparison(
-        self,
-        table: _SourceTable,
-        readers: _Readers,
-        throttle: Throttle,
-        on_chunk: Callable[[Tally], None] = lambda _: None,
+        self, table: _SourceTable, readers: _Readers, on_chunk: Callable[[Tally], None] = lambda _: None
     ) -> TableComparison:
         shape, target = table.plan.shape, table.target
         assert target is not None
@@ -302,7 +295,7 @@ class SourceVerification:
         rows = quote_name(*target.name) + in_key_order(target, parts)
         actual = Side(readers.target, rows, shape.actual, parts)
         return TableComparison(
-            shape, _expected(table, readers.source), actual, pool=self._pool, throttle=throttle,
+            shape, _expected(table, readers.source), actual, pool=self._pool, throttle=self._throttle,
             seconds=self._options.chunk_seconds, on_chunk=on_chunk,
         )  # fmt: skip
 
@@ -321,7 +314,7 @@ class SourceVerification:
             on_its_way = InFlight(
                 look, self._options.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
             )
-            comparison = self._comparison(table, readers, self._throttle)
+            comparison = self._comparison(table, readers)
             remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
             if remaining and on_its_way.stuck:
                 self._stuck.append(f"{table.name}: what differs may still be on its way: {on_its_way.stuck}")
