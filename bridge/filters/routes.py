@@ -212,7 +212,7 @@ class Routes:
                     return f"{name} and the shards of the route {str(route)!r} would both be written to {target}"
                 continue
             source = route.source(target)
-            if source and not _same_table(source, name) and self.tables(*source) and self._leads(source, target):
+            if source and source.folded != name.folded and self.tables(*source) and self._leads(source, target):
                 return f"{name} and {source} would both be written to {target}, {source} by the route {str(route)!r}"
         return ""
 
@@ -258,7 +258,7 @@ class Routes:
         return (route for route in self.routes if route.parts[0].pattern.matches(schema.lower()))
 
     def _leads(self, name: TableName, target: TableName) -> bool:
-        return _same_table(self.target(name), target)
+        return self.target(name).folded == target.folded
 
 
 @lru_cache(maxsize=4096)
@@ -287,10 +287,6 @@ def with_sources(names: Iterable[TableName], routes: Routes) -> set[TableName]:
 
 def _same(name: str, other_name: str) -> bool:
     return name.lower() == other_name.lower()
-
-
-def _same_table(table: TableName, other_table: TableName) -> bool:
-    return _same(table.schema, other_table.schema) and _same(table.table, other_table.table)
 
 
 @dataclass(frozen=True)

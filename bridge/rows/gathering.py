@@ -40,7 +40,7 @@ def one_piece(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     pieces = texts.chunks
     if len(pieces) == 1:
         return pieces[0].cast(kind)
-    offsets = [_offsets(piece) for piece in pieces]
+    offsets = [offsets_of(piece) for piece in pieces]
     sizes = [int(bounds[-1] - bounds[0]) for bounds in offsets]
     characters, ends = room(sum(sizes)), np.zeros(len(texts) + 1, np.int64)
     to = at = 0
@@ -69,7 +69,7 @@ class _Places(NamedTuple):
     @classmethod
     def of(cls, pieces: list[pa.Array]) -> _Places:
         """Finds the texts of these pieces of a column."""
-        offsets = [_offsets(piece) for piece in pieces]
+        offsets = [offsets_of(piece) for piece in pieces]
         starts = [bounds[:-1] + _address(piece) for bounds, piece in zip(offsets, pieces, strict=True)]
         return cls(np.concatenate(starts), np.concatenate([np.diff(bounds) for bounds in offsets]))
 
@@ -100,7 +100,7 @@ def _texts(
     return pa.Array.from_buffers(kind, len(ends) - 1, [validity, pa.py_buffer(offsets), characters])
 
 
-def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
+def offsets_of(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Tells where each text begins, and where the last one ends, in the characters of all."""
     if len(texts) == 0:
         return np.zeros(1, np.int64)

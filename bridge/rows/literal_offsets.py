@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.protocols.fast.readiness import Readiness
-from bridge.rows.gathering import one_piece
+from bridge.rows.gathering import offsets_of, one_piece
 from bridge.rows.grouping import Bools, Longs
 
 TEXT: Final = pa.large_string()
@@ -47,10 +47,7 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
 def runs(texts: pa.Array, limit: int, most: int | None = None) -> Iterator[pa.Array]:
     """Cuts texts (large strings, none of them null), in order, to runs of about `limit` bytes and at most `most` texts.
     No run is empty."""
-    size = len(texts)
-    if size == 0:
-        return
-    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + size + 1]
+    size, offsets = len(texts), offsets_of(texts)
     most = size if most is None else most
     start = 0
     while start < size:
@@ -170,11 +167,8 @@ def images_of(offsets: Longs, data: pa.Buffer, is_image: Bools) -> pa.Array:
 
 def buffers_of(images: pa.Array) -> tuple[Longs, pa.Buffer]:
     """Tells where each image begins, and where the last one ends, in the characters of all."""
-    if len(images) == 0:
-        return np.zeros(1, np.int64), pa.py_buffer(b"")
-    _, offsets, data = images.buffers()
-    starts = np.frombuffer(offsets, np.int64)[images.offset : images.offset + len(images) + 1]
-    return starts, data if data is not None else pa.py_buffer(b"")
+    data = images.buffers()[2]
+    return offsets_of(images), data if data is not None else pa.py_buffer(b"")
 
 
 def slices(data: pa.Buffer, begins: Longs, ends: Longs, is_there: Bools | None = None) -> pa.Array:
