@@ -232,15 +232,15 @@ def _columns(session: Session, wanted: str, args: list[str]) -> dict[TableName, 
         columns.setdefault(TableName(schema, table), {})[name.lower()] = ColumnInfo(
             name=name,
             data_type=data_type.lower(),
-            type=_text(column_type),
+            type=decoded(column_type),
             charset=charset or "",
             collation=collation or "",
             nullable=nullable == "YES",
             generated="GENERATED" in attributes and "DEFAULT_GENERATED" not in attributes,
             is_json=data_type.lower() == "json",
-            default=None if default is None else _text(default),
+            default=None if default is None else decoded(default),
             is_automatic="AUTO_INCREMENT" in attributes,
-            expression=_text(how or ""),
+            expression=decoded(how or ""),
         )
     return columns
 
@@ -276,11 +276,11 @@ def _json_columns(session: Session, schemas: set[str]) -> set[tuple[str, str, st
         )
     except MySQLError:  # the view of MySQL and TiDB has no table_name, and their JSON is a type
         return set()
-    checks = ((schema, table, _JSON_CHECK.fullmatch(_text(clause))) for schema, table, clause in rows)
+    checks = ((schema, table, _JSON_CHECK.fullmatch(decoded(clause))) for schema, table, clause in rows)
     return {(schema, table, match[1].replace("``", "`").lower()) for schema, table, match in checks if match}
 
 
-def _text(value: str | bytes) -> str:
+def decoded(value: str | bytes) -> str:
     """Decodes a text: MySQL gives some columns of information_schema as binary strings."""
     return value.decode() if isinstance(value, bytes) else value
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bridge.events import Code, Event, Kind
-from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, PlainDecoder, RowEvents
+from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, RowEvents
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.foreign import foreign
 from bridge.protocols.protocol import Recognised
@@ -72,7 +72,7 @@ def _how_long(ts: int, highest: int) -> str:
 
 
 def decode_message(
-    decoder: Decoder | PlainDecoder, key: bytes | None, value: bytes | None, highest: int = MAX_COMMIT_TS
+    decoder: Decoder, key: bytes | None, value: bytes | None, highest: int = MAX_COMMIT_TS
 ) -> list[Event]:
     """Gives the events of one message by the plain path, or one BAD event that says why there are none.
 

@@ -196,10 +196,6 @@ class PlainDecoder:
         self._reports: set[tuple[str, str]] = set()
         """Unwanted tables that were reported already."""
 
-    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:  # noqa: ARG002
-        """Gives None: no message has schemas of its own."""
-        return None
-
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
         try:

@@ -101,7 +101,7 @@ def test_remembered_schemas_are_bounded() -> None:
     decoder = DebeziumDecoder(DecodeOptions(None))
     for number in range(200):
         field = {"type": "int32", "optional": True, "field": "v", "doc": "x" * 100_000, "version": number}
-        [event] = decode_message(decoder, None, ticdc("c", {"v": 1}, [field]))
+        [event] = decoder.decode(None, ticdc("c", {"v": 1}, [field]))
         assert event.kind is Kind.INSERT
     remembered = decoder.envelopes._schemas
     assert 0 < sum(map(len, remembered)) <= 8 << 20

@@ -17,6 +17,7 @@ from bridge.protocols import PROTOCOLS, DecodeError, DecodeOptions, decode_messa
 from bridge.protocols.canal.decoder import CanalJsonDecoder
 from bridge.protocols.decoder import MAX_CACHED, PlainDecoder
 from bridge.protocols.detect import recognise_message
+from bridge.protocols.fast.decoder import FastDecoder
 from tests.generated.wires import WIRES
 from tests.protocols.test_hostile_messages import FOLDERS
 from tests.protocols.test_left_out import MESSAGES
@@ -121,7 +122,7 @@ def test_every_failure_becomes_a_reason(failure: Exception) -> None:
     decoder = Failing(DecodeOptions(None))
     with pytest.raises(DecodeError, match=r"malformed message: .+"):
         decoder.decode(b"", b"")
-    [event] = decode_message(decoder, b"", b"\1")
+    [event] = decode_message(FastDecoder(decoder), b"", b"\1")
     assert event == Event(Kind.BAD, 0, columns="malformed", before="", after="AQ==", text=event.text)
 
 
@@ -139,5 +140,5 @@ def test_caches_are_bounded() -> None:
     """A flood of table names does not fill the memory."""
     decoder = CanalJsonDecoder(DecodeOptions(None))
     for number in range(MAX_CACHED + 10):
-        decode_message(decoder, b"", canal("INSERT", {"id": ("int", "1")}, table=f"t{number}"))
+        decoder.decode(b"", canal("INSERT", {"id": ("int", "1")}, table=f"t{number}"))
     assert len(decoder._states) < 100

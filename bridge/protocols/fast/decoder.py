@@ -36,14 +36,9 @@ class FastDecoder:
 
     def __init__(self, plain: PlainDecoder) -> None:
         self._plain = plain
-        self.row_rules, self.ms_ahead = plain.row_rules, plain.ms_ahead
+        self.protocols, self.row_rules, self.ms_ahead = plain.protocols, plain.row_rules, plain.ms_ahead
         self._loaded: Reader | None = None
         self._readiness = Readiness()
-
-    @property
-    def protocols(self) -> tuple[str, ...]:
-        """The protocols that it reads, its own first."""
-        return self._plain.protocols
 
     @property
     def templates_learned(self) -> int:
@@ -58,9 +53,9 @@ class FastDecoder:
             self._loaded = Reader(self._plain.is_wanted)
         return self._loaded
 
-    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:
-        """Gives the schemas of a message in Avro as JSON; None where it has none."""
-        return self._plain.schemas_of(key, value)
+    def schemas_of(self, key: bytes | None, value: bytes | None) -> str | None:  # noqa: ARG002
+        """Gives None: no message has schemas of its own."""
+        return None
 
     def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message, all or none; raises nothing but `DecodeError`."""

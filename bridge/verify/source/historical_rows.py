@@ -13,7 +13,7 @@ from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, error_code, server_words, trouble
-from bridge.mysql.table_definition import ColumnInfo, Definition, load_definitions
+from bridge.mysql.table_definition import ColumnInfo, Definition, decoded, load_definitions
 from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import readable
@@ -134,9 +134,5 @@ def row_of(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, va
                 where=str(definition.name),
                 fix="raise max_allowed_packet on the source",
             )
-        row[column.name] = literal_of(column, None if value is None else bytes.fromhex(_text(value)))
+        row[column.name] = literal_of(column, None if value is None else bytes.fromhex(decoded(value)))
     return row
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
