@@ -21,7 +21,7 @@ from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.parallel_writer import writer_of
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
@@ -105,11 +105,9 @@ class Assembly:
         """Returns the rules of the filter that are for none of the tables that were met."""
         return unmatched_rules(self.tables, met, self.settings.table_routes) if met else ()
 
-    def writer(self, table: ProgressTable, ownership: Ownership, progress: Progress, end: End) -> Writer:
+    def writer(self, ownership: Ownership, progress: Progress, end: End) -> Writer:
         """Makes the writer for the setting `consistency`.  progress: as it was at the start."""
         return writer_of(
-            self.target,
-            table,
             ownership,
             progress,
             is_parallel=self.settings.consistency == "parallel",

@@ -111,12 +111,12 @@ class Pipeline:
         if self._watcher is not None:
             self._watcher.starting(ends)
         with expected_errors(target), self._own(plan, ends) as owned:
-            writer = self._assembly.writer(owned.table, owned.ownership, owned.progress, ends.target)
+            writer = self._assembly.writer(owned.ownership, owned.progress, ends.target)
             self._break_off = writer.break_off
             with (
                 closing(writer),
-                Heartbeat(target, owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
-                self._steering(owned.table, heartbeat) as steering,
+                Heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
+                self._steering(owned.ownership.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(StartReporter(owned.progress.applied_ts, ends))
                 extents = self._first_extents(ends.source)
@@ -213,7 +213,7 @@ class Pipeline:
             def acquire() -> tuple[Ownership, Progress]:
                 ownership = self._acquired(target, table, start_ts, take_over=plan.take_over)
                 stack.callback(ownership.release)
-                return ownership, _progress(table, ownership)
+                return ownership, ownership.progress()
 
             ownership, progress = retried_at_start(end, target, acquire)
             target.announce(ownership.control)
@@ -228,7 +228,7 @@ class Pipeline:
                     keep_rules(session, table.schema, progress, self._settings.row_rules, accepts_change=accepts)
 
             retried_at_start(end, target, keep)
-            yield _Owned(table, ownership, begins, progress)
+            yield _Owned(ownership, begins, progress)
 
     def _acquired(self, target: Target, table: ProgressTable, start_ts: int, *, take_over: bool) -> Ownership:
         ownership = Ownership(target, table)
@@ -301,7 +301,6 @@ class _Owned:
     progress: as it was at the start.
     """
 
-    table: ProgressTable
     ownership: Ownership
     begins: Mapping[str, int]
     progress: Progress
@@ -309,19 +308,13 @@ class _Owned:
     def keep_topics(self, now: Mapping[str, str]) -> dict[str, str]:
         """Stores the present ids of the topics; returns what is stored.  Raises OwnedError when another process owns
         the row now."""
-        self.ownership.revive()
-        progress = _progress(self.table, self.ownership)
+        ownership = self.ownership
+        ownership.revive()
+        progress = ownership.progress()
         ids = topics_to_keep(progress, now)
-        if ids != progress.topics and not self.table.set_topics(self.ownership.control, self.ownership.epoch, ids):
-            raise self.ownership.lost()
+        if ids != progress.topics and not ownership.table.set_topics(ownership.control, ownership.epoch, ids):
+            raise ownership.lost()
         return ids
-
-
-def _progress(table: ProgressTable, ownership: Ownership) -> Progress:
-    progress = table.read(ownership.control)
-    if progress is None:
-        raise ownership.lost()
-    return progress
 
 
 def check_until(progress: Progress, until: int | None) -> None:

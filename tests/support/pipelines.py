@@ -128,8 +128,6 @@ def opened(
         if rules is not None:
             keep_rules(ownership.control, table.schema, progress, rules, accepts_change=True)
         writer = writer_of(
-            target,
-            table,
             ownership,
             progress,
             is_parallel=writers > 0,

@@ -38,7 +38,7 @@ def owned(url: str, *, take_over: bool = False) -> Iterator[tuple[Ownership, Wri
     """An owner without Spark."""
     target, table = Target(url), ProgressTable("bridge")
     ownership = Ownership(target, table)
-    writer = Writer(target, table, ownership, end=End("target", target.place, retry_seconds=5))
+    writer = Writer(ownership, end=End("target", target.place, retry_seconds=5))
     try:
         ownership.acquire(0, take_over=take_over)
         yield ownership, writer

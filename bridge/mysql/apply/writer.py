@@ -33,7 +33,6 @@ from bridge.mysql.apply.run_statement import (
 )
 from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects, refuse_without_transactions
 from bridge.mysql.connection.session import Session
-from bridge.mysql.connection.target import Target
 from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner, Unreadable
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
@@ -46,7 +45,7 @@ from bridge.mysql.server_errors import (
     trouble,
 )
 from bridge.mysql.state.ownership import Ownership, mark_connection
-from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.progress import Progress
 from bridge.rows.net_changes import OrderedChanges
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering, Statement
@@ -104,18 +103,16 @@ class Writer:
 
     def __init__(
         self,
-        target: Target,
-        table: ProgressTable,
         ownership: Ownership,
         *,
         end: End,
         ddl: DdlRules = DdlRules(),  # noqa: B008  # immutable
         trace: Callable[[str], None] = no_trace,
     ) -> None:
-        self._target, self._table, self._ownership = target, table, ownership
+        self._ownership, self._target, self._table = ownership, ownership.target, ownership.table
         self.end, self._trace = end, trace
         self._ddl = ddl
-        self._runner = SchemaChangeRunner(table.name, table.schema, ddl, trace)
+        self._runner = SchemaChangeRunner(self._table.name, self._table.schema, ddl, trace)
         self._session: Session | None = None
         self._left: list[int] = []
         self._outcome_unknown = False
@@ -156,14 +153,11 @@ class Writer:
         """Reads progress, which this process owns.  Raises OwnedError after a take-over, TargetError when retrying does
         not help."""
 
-        def read() -> Progress | None:
+        def read() -> Progress:
             self._ownership.revive()
-            return self._table.read(self._ownership.control)
+            return self._ownership.progress()
 
-        progress = self._retried(read)
-        if progress is None:
-            raise self._ownership.lost()
-        return progress
+        return self._retried(read)
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables that

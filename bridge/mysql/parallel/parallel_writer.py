@@ -21,11 +21,10 @@ from bridge.errors import StoppedError
 from bridge.model import Advance, Table, TableName, goes_by_partition
 from bridge.mysql.apply.writer import StatementSource, Writer, no_statements
 from bridge.mysql.connection.session import Session
-from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
 from bridge.mysql.server_errors import LOCK_WAIT, LockConflictError, is_lock_wait
 from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.progress import Progress
 from bridge.rows.grains import NO_WISHES
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.net_changes import odd_tables
@@ -68,8 +67,6 @@ class ParallelWriter(Writer):
 
     def __init__(
         self,
-        target: Target,
-        table: ProgressTable,
         ownership: Ownership,
         *,
         executors: Executors,
@@ -78,7 +75,7 @@ class ParallelWriter(Writer):
         only_begun: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(target, table, ownership, **options)
+        super().__init__(ownership, **options)
         self._executors, self._connections = executors, connections
         self._begun_ts, self._only_begun = begun_ts, only_begun
         self._unreached, self._is_told = 0, False
@@ -201,8 +198,6 @@ def _tell(error: Exception) -> None:
 
 
 def writer_of(
-    target: Target,
-    table: ProgressTable,
     ownership: Ownership,
     progress: Progress,
     *,
@@ -218,14 +213,12 @@ def writer_of(
     """
     is_begun = progress.in_parts and not goes_by_partition(progress.positions)
     if not is_parallel and not is_begun:
-        return Writer(target, table, ownership, **options)
+        return Writer(ownership, **options)
     if not is_parallel:
         log.info(
             "interrupted_step", up_to=progress.applying_ts, written_by=f"{connections} connections, as it was begun"
         )
     return ParallelWriter(
-        target,
-        table,
         ownership,
         executors=executors,
         connections=connections,

@@ -27,7 +27,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import require_writable, writable
 from bridge.mysql.schema_changes.ddl_runner import pipeline_tag, wait_while_running
 from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError
-from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
 from bridge.quoting import quote_name
 
@@ -67,7 +67,7 @@ class Ownership:
     """The right to write for one pipeline, held while the control session lives."""
 
     def __init__(self, target: Target, table: ProgressTable) -> None:
-        self._target, self._table = target, table
+        self.target, self.table = target, table
         self.lock = pipeline_lock(table.schema, table.name)
         self.control = target.connect(autocommit=True)
         self.epoch = 0
@@ -87,13 +87,13 @@ class Ownership:
             self._evict(take_over=take_over, stop=stop)
         self._end_left()
         self._name_control()
-        self._table.create(self.control)
-        self._table.begin(self.control, start_ts)
-        self.epoch = self._table.raise_epoch(self.control)
+        self.table.create(self.control)
+        self.table.begin(self.control, start_ts)
+        self.epoch = self.table.raise_epoch(self.control)
         self.control.execute(
             f"REPLACE INTO {self._owner_table} (name, epoch, host, pid, connections, started_at, heartbeat_at, state)"
             " VALUES (%s, %s, %s, %s, %s, NOW(3), NOW(3), '{}')",
-            (self._table.name, self.epoch, socket.gethostname(), os.getpid(), str(self.control.connection_id)),
+            (self.table.name, self.epoch, socket.gethostname(), os.getpid(), str(self.control.connection_id)),
         )
 
     def reconnect(self) -> None:
@@ -103,7 +103,7 @@ class Ownership:
             raise Abandoned
         old = self.control.connection_id
         self.control.close()
-        self.control = self._target.connect(autocommit=True)
+        self.control = self.target.connect(autocommit=True)
         try:
             require_writable(self.control)
             if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
@@ -116,12 +116,12 @@ class Ownership:
 
     def _evict_myself(self, old: int) -> bool:
         """Ends the old control session: the server may still hold it, and its lock, although the network has cut it."""
-        progress = self._table.read(self.control)
+        progress = self.table.read(self.control)
         if progress is None or progress.epoch != self.epoch:
             return False
         if self._sure(self._rival()) != {old}:
             return self._try_lock(0)  # it may have ended since
-        wait_while_running(self.control, pipeline_tag(self._table.name), connection=old)
+        wait_while_running(self.control, pipeline_tag(self.table.name), connection=old)
         _kill(self.control, old)
         return self._try_lock(_KILL_SECONDS)
 
@@ -145,11 +145,11 @@ class Ownership:
         """Raises OwnedError after a take-over, ReadOnlyError when the session's server takes no writes, and
         TargetWentBack when progress there is not as this process has left it, or first found it."""
         require_writable(session)
-        progress = self._table.read(session)
+        progress = self.table.read(session)
         if progress is not None and progress.epoch < self.epoch:
             raise TargetError(
                 "the target does not know that this bridge has begun, as after a failover to a server that lagged",
-                where=f"{self._target}, epoch {progress.epoch} instead of {self.epoch}",
+                where=f"{self.target}, epoch {progress.epoch} instead of {self.epoch}",
                 fix="start the bridge again: it goes on from what the target says",
             )
         if progress is None or progress.epoch != self.epoch:
@@ -176,10 +176,17 @@ class Ownership:
         """Notes that what `taking_off` said is so."""
         self._stands = self._stands[-1:]
 
+    def progress(self) -> Progress:
+        """Reads the progress; raises OwnedError where it is gone."""
+        progress = self.table.read(self.control)
+        if progress is None:
+            raise self.lost()
+        return progress
+
     def lost(self) -> OwnedError:
         """Makes the error of an owner that was taken over."""
         return OwnedError(
-            f"another bridge has taken over the pipeline {self._table.name!r}",
+            f"another bridge has taken over the pipeline {self.table.name!r}",
             where=f"epoch {self.epoch}",
             fix="nothing to do here: the other bridge goes on; `bridge status` shows it",
         )
@@ -192,11 +199,11 @@ class Ownership:
         matched = session.execute(
             f"UPDATE {self._owner_table} SET heartbeat_at = NOW(3), connections = %s, state = %s"
             f" WHERE name = %s AND epoch = %s AND {writable(session)}",
-            (",".join(map(str, connections)), state, self._table.name, self.epoch),
+            (",".join(map(str, connections)), state, self.table.name, self.epoch),
         )
         if not matched:
             require_writable(session)
-            epoch = session.value(f"SELECT epoch FROM {self._owner_table} WHERE name = %s", (self._table.name,))
+            epoch = session.value(f"SELECT epoch FROM {self._owner_table} WHERE name = %s", (self.table.name,))
             if epoch is not None and int(epoch) > self.epoch:
                 raise self.lost()
 
@@ -219,7 +226,7 @@ class Ownership:
         gives the pipeline back."""
         session.execute(
             f"UPDATE {self._owner_table} SET connections = %s WHERE name = %s AND epoch = %s AND {writable(session)}",
-            (",".join(map(str, connections)), self._table.name, self.epoch),
+            (",".join(map(str, connections)), self.table.name, self.epoch),
         )
         session.commit()
 
@@ -233,7 +240,7 @@ class Ownership:
         self.control.cut()
 
     def _end_all(self, connections: list[int]) -> None:
-        with suppress(MySQLError, OSError, TargetError), closing(self._target.connect(autocommit=True)) as session:
+        with suppress(MySQLError, OSError, TargetError), closing(self.target.connect(autocommit=True)) as session:
             for connection in self._marked(session, connections) | self.others(session):
                 _kill(session, connection)
             self.announce(session, [])
@@ -247,7 +254,7 @@ class Ownership:
 
     @property
     def _owner_table(self) -> str:
-        return quote_name(self._table.schema, "owner")
+        return quote_name(self.table.schema, "owner")
 
     def _try_lock(self, seconds: int) -> bool:
         return bool(self.control.value("SELECT GET_LOCK(%s, %s)", (self.lock, seconds)) == 1)
@@ -310,18 +317,18 @@ class Ownership:
         has_ended = age is not None and not connections  # it said so, and left a schema change that still runs
         if not take_over and not has_ended and age is not None and age <= STALE_SECONDS:
             raise OwnedError(
-                f"the pipeline {self._table.name!r} belongs to another bridge",
+                f"the pipeline {self.table.name!r} belongs to another bridge",
                 where=f"process {pid} on {host}, heartbeat {age} s old",
                 fix="stop that bridge, or take over with --take-over",
             )
         rival = self._rival()
-        if not wait_while_running(self.control, pipeline_tag(self._table.name), connection=rival, stop=stop):
+        if not wait_while_running(self.control, pipeline_tag(self.table.name), connection=rival, stop=stop):
             raise Abandoned
         for connection in self._marked(self.control, connections) | self.others(self.control) | self._sure(rival):
             _kill(self.control, connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
-                f"the pipeline {self._table.name!r} could not be taken over: its connections did not end, or their ids"
+                f"the pipeline {self.table.name!r} could not be taken over: its connections did not end, or their ids"
                 " are not the server's own, as behind a proxy, so that none was killed",
                 where=f"process {pid} on {host}",
                 fix="stop that process; `bridge check` says whether its connections can be killed",
@@ -339,12 +346,12 @@ class Ownership:
             self.end(connection)
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:
-        if not self._table.is_known(self.control):  # the other bridge is about to create it
+        if not self.table.is_known(self.control):  # the other bridge is about to create it
             return "?", 0, [], 0
         rows = self.control.rows(
             "SELECT host, pid, connections, TIMESTAMPDIFF(SECOND, heartbeat_at, NOW(3))"
             f" FROM {self._owner_table} WHERE name = %s",
-            (self._table.name,),
+            (self.table.name,),
         )
         if not rows:
             return "?", 0, [], 0

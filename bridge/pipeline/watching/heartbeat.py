@@ -16,7 +16,6 @@ from pymysql.err import MySQLError
 from bridge.errors import OwnedError, SourceError, TargetError
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
 from bridge.pipeline.steering.load_watch import KeptSession
@@ -43,7 +42,7 @@ class Heartbeat:
     """
 
     def __init__(
-        self, target: Target, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
+        self, ownership: Ownership, writer: Writer, on_status: Callable[[Status], None], seconds: float
     ) -> None:
         self._ownership, self._writer = ownership, writer
         self._on_status, self._seconds = on_status, seconds
@@ -52,7 +51,7 @@ class Heartbeat:
         self._end, self._wake = threading.Event(), threading.Event()
         self._steered: Mapping[str, Any] | None = None
         self._is_told = True
-        self._session = KeptSession(target)
+        self._session = KeptSession(ownership.target)
         self._is_logged = False
         self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
 

@@ -116,7 +116,7 @@ def test_who_was_taken_over_ends_although_it_has_nothing_to_write(target: str, m
     """By its heartbeat, with exit code 5: an owner that is paused, or waits, would stay for as long as that lasts."""
     monkeypatch.setattr(heartbeats, "HEARTBEAT_SECONDS", 0.01)
     with owner(target) as first:
-        heartbeat = Heartbeat(first.target, first.ownership, first.writer, print, 60)
+        heartbeat = Heartbeat(first.ownership, first.writer, print, 60)
         with heartbeat, owner(target, take_over=True):
             heartbeat._thread.join(10)
             with pytest.raises(OwnedError) as raised:
@@ -138,7 +138,7 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
 
     with owner(target) as pipeline:
         told = fail if step == "tell" else print
-        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, told, 0.01)
+        heartbeat = Heartbeat(pipeline.ownership, pipeline.writer, told, 0.01)
         if step == "tell":
             heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, ends_of(pipeline), 0))
         elif step == "look":
@@ -164,7 +164,7 @@ def test_what_ends_the_heartbeat_is_raised_in_the_thread_that_watches(target: st
             raise error
 
     with owner(target) as pipeline:
-        heartbeat = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 0.01)
+        heartbeat = Heartbeat(pipeline.ownership, pipeline.writer, print, 0.01)
         heartbeat.report_on(SimpleNamespace(status=die))  # type: ignore[arg-type]
         heartbeat.raise_failure()
         with heartbeat:

@@ -46,7 +46,7 @@ def test_a_replica_that_falls_behind_holds_back(
     steering = Steering(server, ControlTable("bridge"), LoadWatch(server, table, [Target(replica)]), dict)
     with opened(target, [("cdc", 0)], gate=steering.gate, rows_per_transaction=5) as pipeline:
         ctl(target, "throttle", f"replica_lag={LIMIT}")
-        heart = Heartbeat(pipeline.target, pipeline.ownership, pipeline.writer, print, 60)
+        heart = Heartbeat(pipeline.ownership, pipeline.writer, print, 60)
         with heart, steering, admin(replica) as session:
             wait_for(lambda: steering.gate.waiting_for == "", "the gate is not open")
             session.execute("STOP SLAVE SQL_THREAD")

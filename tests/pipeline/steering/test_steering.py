@@ -273,7 +273,7 @@ def test_the_command_waits_until_it_is_taken_up(target: str) -> None:
 
 def heart_of(owner: Pipeline) -> Heartbeat:
     """One that beats only when it has something to tell."""
-    return Heartbeat(owner.target, owner.ownership, owner.writer, print, 60)
+    return Heartbeat(owner.ownership, owner.writer, print, 60)
 
 
 def follows(steering: Steering, kind: str) -> bool:
