@@ -354,31 +354,25 @@ def topic(kafka: Kafka | KafkaInDocker) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def golden() -> Iterator[Path]:
     """The folder of genuine captures, unpacked (tests/golden/README.md says what they are)."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bridge-golden-") as folder,
-        tarfile.open(Path(__file__).parent / "golden" / "captures.tar.xz") as captures,
-    ):
-        captures.extractall(folder, filter="data")
-        yield Path(folder)
+    yield from _unpacked("captures")
 
 
 @pytest.fixture(scope="session")
 def real_senders() -> Iterator[Path]:
     """The folder of genuine captures of official senders, unpacked (tests/golden/README.md)."""
-    with (
-        tempfile.TemporaryDirectory(prefix="bridge-senders-") as folder,
-        tarfile.open(Path(__file__).parent / "golden" / "real-senders.tar.xz") as captures,
-    ):
-        captures.extractall(folder, filter="data")
-        yield Path(folder)
+    yield from _unpacked("real-senders")
 
 
 @pytest.fixture(scope="session")
 def avro_captures() -> Iterator[Path]:
     """The folder of genuine captures in Avro, with their schemas, unpacked (tests/golden/README.md)."""
+    yield from _unpacked("debezium-avro")
+
+
+def _unpacked(archive: str) -> Iterator[Path]:
     with (
-        tempfile.TemporaryDirectory(prefix="bridge-avro-") as folder,
-        tarfile.open(Path(__file__).parent / "golden" / "debezium-avro.tar.xz") as captures,
+        tempfile.TemporaryDirectory(prefix="bridge-golden-") as folder,
+        tarfile.open(Path(__file__).parent / "golden" / f"{archive}.tar.xz") as captures,
     ):
         captures.extractall(folder, filter="data")
         yield Path(folder)

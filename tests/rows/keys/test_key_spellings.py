@@ -11,7 +11,7 @@ import pytest
 
 from bridge.config import Settings
 from bridge.events import Event, Kind
-from bridge.model import Column, Table, TableName
+from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
@@ -67,13 +67,6 @@ def collations(session: Session) -> list[str]:
     else:
         names = session.rows("SELECT collation_name FROM information_schema.collations")
     return [str(name) for (name,) in names if name != "binary"]
-
-
-def one_column(collation: str) -> Table:
-    column = Column(
-        "k", "varchar(9)", collation.partition("_")[0], generated=False, nullable=False, collation=collation
-    )
-    return Table(NAME, {"k": column}, (("k",),), (("k",),))
 
 
 def test_plain_texts_differ_to_each_server(session: Session) -> None:
