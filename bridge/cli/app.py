@@ -351,7 +351,8 @@ def help_(
     from bridge.commands import manual
 
     if topic is None:
-        output.topics(manual.TOPICS)
+        behind = "`bridge help TOPIC` prints a page; `bridge COMMAND --help` lists the flags of a command."
+        output.listed(manual.TOPICS, 16, behind)
     else:
         output.manual_page(manual.page(topic))
 

@@ -351,25 +351,17 @@ def settings_in_force(settings: Settings, *, as_json: bool) -> None:
         console.line(f"{key:<{width}}  {value:<32}  {origin}")
 
 
-def examples(known: Mapping[str, str]) -> None:
-    """Prints the examples of settings files, one line each."""
+def listed(known: Mapping[str, str], width: int, behind: str) -> None:
+    """Prints what has a name, one line each, and behind it how one of them is printed."""
     for name, what in known.items():
-        console.line(f"{name:<20}{what}")
+        console.line(f"{name:<{width}}{what}")
     console.line("")
-    console.line("`bridge config example NAME` prints one.")
+    console.line(behind)
 
 
 def file_text(text: str) -> None:
     """Prints a file of the package as it is."""
     print(text, end="")
-
-
-def topics(known: Mapping[str, str]) -> None:
-    """Prints the pages of the manual, one line each."""
-    for name, what in known.items():
-        console.line(f"{name:<16}{what}")
-    console.line("")
-    console.line("`bridge help TOPIC` prints a page; `bridge COMMAND --help` lists the flags of a command.")
 
 
 def manual_page(text: str) -> None:

@@ -26,7 +26,8 @@ def example(
 
     if name is None:
         known = manual.examples()
-        console.print_json(known) if as_json else output.examples(known)
+        behind = "`bridge config example NAME` prints one."
+        console.print_json(known) if as_json else output.listed(known, 20, behind)
     else:
         text = manual.example(name)
         console.print_json({"name": name, "text": text}) if as_json else output.file_text(text)
