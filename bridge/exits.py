@@ -54,7 +54,7 @@ def exit_code(command: Callable[[], object]) -> int:
             return _READER_GONE
         return (
             _report_machine_error(error)
-            if isinstance(error, MemoryError) or _errno_of(error) in _MACHINE_ERRORS
+            if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS)
             else _report_bug(error)
         )
     finally:
@@ -101,10 +101,6 @@ def _report_bug(error: Exception) -> int:
 def _traceback_lines(error: Exception) -> Iterator[str]:
     for part in traceback.format_exception(error):
         yield from map(without_secrets, part.splitlines())
-
-
-def _errno_of(error: Exception) -> int | None:
-    return error.errno if isinstance(error, OSError) else None
 
 
 def _is_reader_gone() -> bool:

@@ -298,7 +298,8 @@ def _line(cells: Iterable[str]) -> str:
 def _cells(record: Record) -> tuple[str, ...]:
     event = record.event
     table = ".".join(name for name in (event.schema, event.table) if name) if event else ""
-    content = "; ".join(part for part in (_content(record), _origin_of(record)) if part)
+    origin = ", ".join(f"{name} {value}" for name, value in record.origin.items())
+    content = "; ".join(part for part in (_content(record), origin) if part)
     first = (str(record.position), record.kind, _commit_ts(event), record.time or "")
     return tuple(map(visible, (*first, table, content)))
 
@@ -321,10 +322,6 @@ def _content(record: Record) -> str:
         case Kind.BOUNDARY:
             return ""
     return _row(record, event) if event else ""
-
-
-def _origin_of(record: Record) -> str:
-    return ", ".join(f"{name} {value}" for name, value in record.origin.items())
 
 
 def _row(record: Record, event: Event) -> str:

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import pyarrow as pa
 from pymysql.err import MySQLError
@@ -92,7 +92,9 @@ class Quarantine:
         """Returns the entry with this id; UsageError when there is none."""
         with self._session() as session:
             entry = self._read(session, id_) if self._is_known(session) else None
-        return entry or _raise_unknown(id_)
+        if entry is None:
+            raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows the entries")
+        return entry
 
     def decoded(self, entry: StoredEntry) -> list[Event]:
         """Decodes an entry with the present settings; one BAD event when it still cannot be decoded."""
@@ -371,10 +373,6 @@ def _events_table(position: Position, event: Event) -> pa.Table:
 
 def _base64(content: bytes | None) -> str | None:
     return None if content is None else b64encode(content).decode()
-
-
-def _raise_unknown(id_: int) -> NoReturn:
-    raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows the entries")
 
 
 def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:

@@ -143,7 +143,7 @@ class Intake:
         return self._ended.wait(seconds)
 
     def _hand_over(self, coming: _Waiting) -> None:
-        while self._is_taking():
+        while self._thread.is_alive() and not self._closed.is_set():
             with suppress(queue.Full):
                 self._waiting.put(coming, timeout=_TICK_SECONDS)
                 break
@@ -162,9 +162,6 @@ class Intake:
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join(seconds)
-
-    def _is_taking(self) -> bool:
-        return self._thread.is_alive() and not self._closed.is_set()
 
     def _work(self) -> None:
         try:

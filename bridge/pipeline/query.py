@@ -119,7 +119,8 @@ class Reading:
         intake = self._intake(session, applier, worker)
         query: StreamingQuery | None = None
         try:
-            stream = self._stream(applier, once=once)
+            pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
+            stream = self.source.stream(applier.order.positions, self._guard(applier), pacing)
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
             _warm_up(spark)
@@ -198,10 +199,6 @@ class Reading:
             most_bytes=settings.bytes_at_once,
             limit=settings.messages_per_batch,
         )
-
-    def _stream(self, applier: Applier, *, once: bool) -> Stream:
-        pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
-        return self.source.stream(applier.order.positions, self._guard(applier), pacing)
 
     def _start_query(self, frame: DataFrame, stream: Stream, intake: Intake, folder: str) -> StreamingQuery:
         with _query_properties(frame.sparkSession, _OF_QUERY):

@@ -58,16 +58,13 @@ def sendable(statements: Iterable[str]) -> Iterator[str]:
     """Gives the statements as lines of a file.  Each is one line, but a CREATE TABLE keeps its own lines."""
     for statement in statements:
         plain = plain_sql(statement)
-        if any(map(_UNSENDABLE.search, _names(plain))):
+        names = (match[0] for match in _QUOTED.finditer(plain) if match[0][0] == "`")
+        if any(map(_UNSENDABLE.search, names)):
             yield f"SET @`bridge fix` = _utf8mb4 x'{plain.encode().hex()}';"
             yield "PREPARE `bridge fix` FROM @`bridge fix`;"
             yield "EXECUTE `bridge fix`;"
         else:
             yield f"{plain};"
-
-
-def _names(statement: str) -> Iterator[str]:
-    return (match[0] for match in _QUOTED.finditer(statement) if match[0][0] == "`")
 
 
 def plain_sql(statement: str) -> str:

@@ -12,7 +12,6 @@ from typing import Final
 
 import orjson
 import structlog
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from bridge.ends.end import Ends
@@ -124,7 +123,8 @@ class Watch:
         return _json(status_document(self._view, self._info))
 
     def _metrics(self, headers: Mapping[str, str]) -> Answer:
-        return _encoded(self._registry, headers.get("Accept", ""))
+        encode, kind = choose_encoder(headers.get("Accept", ""))
+        return Answer(encode(self._registry), kind)
 
     def _health(self, _: Mapping[str, str]) -> Answer:
         seconds = time.monotonic() - self._looked_at
@@ -138,11 +138,6 @@ class Watch:
         if reason:
             return Answer(f"{reason}\n".encode(), _PLAIN, HTTPStatus.SERVICE_UNAVAILABLE)
         return Answer(b"ok\n", _PLAIN)
-
-
-def _encoded(registry: CollectorRegistry, accept: str) -> Answer:
-    encode, kind = choose_encoder(accept)
-    return Answer(encode(registry), kind)
 
 
 def _json(document: object) -> Answer:

@@ -46,7 +46,7 @@ def misread_values(
     makes = classified.kind is StatementKind.CREATE_TABLE
     for item in statement_parts(text, classified, tidb=False).items:
         if item.change in ADDS_COLUMN and item.definition:
-            name = _name(item) if makes else former_name(item)
+            name = (item.definition[0].name or "") if makes else former_name(item)
             there = definition_of(classified.tables[0], name)
             if there is None:
                 continue
@@ -64,10 +64,6 @@ def misread_values(
             if to_utc and not (from_utc or is_utc):
                 return f"{whose} where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
     return ""
-
-
-def _name(item: Item) -> str:
-    return item.definition[0].name or ""
 
 
 def _keep_numbers(rows: list[Token], column: list[Token]) -> bool:

@@ -146,7 +146,7 @@ def evidence(session: Session, target: Capabilities, classified: Classified) -> 
     """Reads everything that `classified` touches, as the server shows it now; reads ids only where they may matter."""
     databases = [_database(session, classified.database)] if classified.database else []
     shapes = [definition(session, name) for name in classified.tables]
-    variables = _variables(session)
+    variables = session.variables("SESSION", (*_PRINTING, *_SERVER))
     printed_by = [variables.get(name) for name in _PRINTING]
     look = Evidence(_digest([*databases, *shapes], 12), _digest(printed_by, 8))
     if classified.swaps is not Swap.TABLES:
@@ -168,12 +168,6 @@ def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaCha
     entries = [journal.find(session, change) for change in pending]
     sent = {one.state for one in entries if one and one.fingerprint} & _MAY_HAVE_RUN
     return bool(sent) or any(one and one.state is JournalState.DONE for one in entries)
-
-
-def _variables(session: Session) -> dict[str, str]:
-    """Reads the variables that decide how definitions are printed, and those that identify the server."""
-    names = ", ".join(f"'{name}'" for name in (*_PRINTING, *_SERVER))
-    return dict(session.rows(f"SHOW VARIABLES WHERE variable_name IN ({names})"))
 
 
 def _digest(parts: Iterable[object], length: int) -> str:

@@ -89,7 +89,8 @@ class PartitionOrder:
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
         if begun := self._backlog.snapshots_begun:
-            log.warning("snapshot_again", partitions=_named(begun), fix=_SNAPSHOT_FIX)
+            partitions = few(f"{topic}/{partition}" for topic, partition in begun)
+            log.warning("snapshot_again", partitions=partitions, fix=_SNAPSHOT_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
         self._counts.repeated.update(repeated)
 
@@ -325,7 +326,3 @@ class PartitionOrder:
             f"rows of {ahead.table} wait, up to {end}, for the schema change that makes {lacking}, which the target"
             " lacks"
         )
-
-
-def _named(partitions: Sequence[PartitionId]) -> str:
-    return few(f"{topic}/{partition}" for topic, partition in partitions)

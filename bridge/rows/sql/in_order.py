@@ -275,7 +275,8 @@ class Moment:
                 goes = " OR ".join(f"({self._has_key(gone_key)})" for gone_key in self._gone) or "0"
                 conditions.append(f"({self._is_one(key)})" + ("" if rendering.safe_mode else f" AND ({goes})"))
             sql, *fallbacks = (change.row_after.update(condition, self.zero) for condition in conditions)
-            otherwise = tuple(text.encode() for text in (*fallbacks, self._insert(change.row_after)))
+            insert = f"{change.row_after.of.insert}{','.join(change.row_after.values(self.zero))})"
+            otherwise = tuple(text.encode() for text in (*fallbacks, insert))
             yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
 
     def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
@@ -374,9 +375,6 @@ class Moment:
                 first = first or change
             if first is not None:
                 yield first.number, self._statement(Stage.WRITE, f"{first.row_after.of.insert}{'),('.join(rows)})")
-
-    def _insert(self, row: _Row) -> str:
-        return f"{row.of.insert}{','.join(row.values(self.zero))})"
 
     @cached_property
     def _names(self) -> list[str]:

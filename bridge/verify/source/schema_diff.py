@@ -196,13 +196,10 @@ def _named(by_shard: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 def _common(name: str, shards: Sequence[Definition]) -> ColumnInfo | None:
     candidates = [shard.columns.get(name) for shard in shards]
     columns = [column for column in candidates if column is not None]
-    if len(columns) < len(shards) or len({_looks(column) for column in columns}) > 1:
+    looks = {(plain_type(column), column.charset, column.collation, column.generated) for column in columns}
+    if len(columns) < len(shards) or len(looks) > 1:
         return None
     return replace(columns[0], nullable=any(column.nullable for column in columns))
-
-
-def _looks(column: ColumnInfo) -> tuple[str, str, str, bool]:
-    return plain_type(column), column.charset, column.collation, column.generated
 
 
 _NUMERIC: Final = frozenset({ValueClass.INTEGER, ValueClass.DECIMAL, ValueClass.NUMBER})
