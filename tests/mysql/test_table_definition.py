@@ -142,8 +142,8 @@ def test_a_cluster_is_named(variable: tuple[str, str], words: str) -> None:
         def value(self, *_: Any) -> int:
             return 7
 
-        def rows(self, *_: Any) -> list[tuple[str, str]]:
-            return [variable]
+        def variables(self, *_: Any) -> dict[str, str]:
+            return dict([variable])
 
     member: Any = Member()
     assert [limit.is_fatal for limit in find_limits(member, member) if words in limit.what] == [False]

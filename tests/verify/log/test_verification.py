@@ -106,7 +106,7 @@ def test_rows_are_compared_under_the_names_of_the_table(target: str) -> None:
     assert [(one.rows, one.different) for one in verify_events(target, events, "debezium").tables] == [(3, 1)]
 
 
-HISTORIES = 4
+HISTORIES = 6
 
 
 @pytest.mark.parametrize("sender", ["TiCDC Canal-JSON", "TiCDC Debezium", "Debezium"])
