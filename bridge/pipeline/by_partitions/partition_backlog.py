@@ -243,7 +243,7 @@ class PartitionBacklog:
                 queue.applied = last_applied(
                     mine, count, queue.applied, copies.get(where), partial(seen_before, mine, queue.shown)
                 )
-                queue.note_shown(int(mine.times[:count].max(initial=0)))
+                queue.shown = max(queue.shown, int(mine.times[:count].max(initial=0)))
         after_rows, barrier = self._offsets(), self._barrier
         changes = self._passed_change()
         if not rows and not changes:
@@ -289,11 +289,10 @@ class PartitionBacklog:
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
         anew = self._began_anew
-        bounds: list[Bound] = [
-            replace(Moment.at(queue.seen, queue.places.values()), began_anew=anew) for queue in unread
-        ]
-        others = (queue for other, queue in self._queues.items() if other != where)
+        bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
+        others = [queue for other, queue in self._queues.items() if other != where]
         bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
+        bounds += [replace(moment, began_anew=anew) for queue in others if (moment := queue.hidden_change())]
         if self._barrier is not None and self._barrier.where != where:
             bounds += self._barrier.bounds(anew)
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
@@ -374,8 +373,9 @@ class PartitionBacklog:
         others = [queue for where, queue in self._queues.items() if where != barrier.where]
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
-        self._queues[barrier.where].drop(replace(barrier.stop, index=0))
-        self._queues[barrier.where].note_shown(int(barrier.stop.event["commit_ts"]))
+        queue = self._queues[barrier.where]
+        queue.drop(replace(barrier.stop, index=0))
+        queue.shown = max(queue.shown, int(barrier.stop.event["commit_ts"]))
         self._repeated_rows.note_change()
         self._barrier = None
         self._counted_as_passed.clear()

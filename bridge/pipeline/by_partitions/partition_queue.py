@@ -237,10 +237,8 @@ class PartitionQueue:
     @property
     def head_time(self) -> int | None:
         """The time (TSO) of what comes next; None when the queue is empty, or a bad message comes next."""
-        head = self.head
-        if head is not None and head.is_bad:
-            return None
-        return int(self._runs[0].times[0]) if self._runs else None
+        is_bad = (head := self.head) is not None and head.is_bad
+        return int(self._runs[0].times[0]) if self._runs and not is_bad else None
 
     @property
     def last_time(self) -> int:
@@ -264,6 +262,12 @@ class PartitionQueue:
     def schema_changes(self) -> Iterator[Stop]:
         """Gives all schema changes in the queue."""
         return (stop for stop in self._stops() if not stop.is_bad)
+
+    def hidden_change(self) -> Moment | None:
+        """Gives the moment of the first schema change, where it waits behind a bad message."""
+        stops = self._stops()
+        is_hidden = (first := next(stops, None)) is not None and first.is_bad
+        return next((stop.moment for stop in stops if not stop.is_bad), None) if is_hidden else None
 
     def unreadable_changes(self) -> Iterator[Stop]:
         """Gives those that cannot be read."""
@@ -293,10 +297,6 @@ class PartitionQueue:
             if count < len(run):
                 break
         return Rows(pa.concat_tables([EVENT_SCHEMA.empty_table(), *tables]))
-
-    def note_shown(self, time: int) -> None:
-        """Notes the time (TSO) of what is taken out."""
-        self.shown = max(self.shown, time)
 
     def drop(self, stop: Stop) -> None:
         """Removes a stop."""

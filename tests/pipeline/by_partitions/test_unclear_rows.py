@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.events import NO_PRIMARY_KEY, Event
+from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso
@@ -75,6 +75,17 @@ def end_of(*placed: tuple[int, int, Event]) -> str:
 def test_the_sending_tells_on_which_side_a_row_is(beside: Event, end: str) -> None:
     """Where it does not, a schema change that takes rows away is held, but never for rows that are far away."""
     assert end_of((0, 0, change("TRUNCATE TABLE t")), (1, 0, beside)) == end
+
+
+def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back() -> None:
+    """It runs once the message is mended or left out; rows behind it would be in the target before it."""
+    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
+    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
+    placed = [(0, 0, bad), (0, 1, change("TRUNCATE TABLE t")), (1, 0, row(-1_000, -9, 3)), (1, 1, row(2_000, 500, 9))]
+    held.take_in(events_table(placed), {(TOPIC, 0): 2, (TOPIC, 1): 2}, 0.0)
+    held.end()
+    steps = list(iter(lambda: held.next_step(run_it), None))
+    assert [(step.rows.num_rows, step.changes) for step in steps] == [(1, ())]
 
 
 def _without_place(event: Event, **fields: Any) -> Event:
