@@ -290,9 +290,10 @@ class PartitionBacklog:
         unread = [self._queues[slow] for slow in self._unread]
         anew = self._began_anew
         bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
-        others = [queue for other, queue in self._queues.items() if other != where]
-        bounds += [queue.unreadable for queue in others if queue.unreadable is not None]
-        bounds += [replace(moment, began_anew=anew) for queue in others if (moment := queue.hidden_change())]
+        others = {other: queue for other, queue in self._queues.items() if other != where}
+        bounds += [queue.unreadable for queue in others.values() if queue.unreadable is not None]
+        for other, stop in ((other, queue.hidden_change()) for other, queue in others.items()):
+            bounds += [replace(stop.moment, began_anew=anew), *self._all_unclear(other, stop)] if stop else []
         if self._barrier is not None and self._barrier.where != where:
             bounds += self._barrier.bounds(anew)
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
@@ -320,8 +321,7 @@ class PartitionBacklog:
                 self._barrier = None
                 return
             where, stop = found[in_order([stop.moment for _, stop in found])[0]]
-            unclear = self._unclear_rows(where, stop)
-            all_unclear = [*([unclear] if unclear else []), *self._unclear_behind(where, stop)]
+            all_unclear = [*self._all_unclear(where, stop)]
             if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
                 self._barrier = replace(self._barrier, unclear=all_unclear)
                 return
@@ -330,7 +330,7 @@ class PartitionBacklog:
                 moment = replace(stop.moment, began_anew=self._began_anew)
                 applied = {other: queue.applied for other, queue in self._queues.items()}
                 tables = self._repeated_rows.tables_of(change)
-                late = self._places.lateness(where, moment, change, tables, applied, unclear)
+                late = self._places.lateness(where, moment, change, tables, applied, self._unclear_rows(where, stop))
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
                 self._barrier = _Barrier(where, stop, change, stop.moment, columns, all_unclear)
@@ -357,10 +357,10 @@ class PartitionBacklog:
         tables = self._repeated_rows.tables_of(change)
         return UnclearRows.of(change, tables, is_repeated=is_repeated, is_undone=is_undone)
 
-    def _unclear_behind(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
-        """Gives the unclear rows of the next schema changes of its partition and second, where no place orders them."""
-        for one in islice(self._changes_behind(where, stop), _MOST_BESIDE):
-            is_beside = not one.event["place"] and one.moment.ts <= stop.moment.last
+    def _all_unclear(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
+        """Gives its unclear rows, and those of the next ones of its partition and second where no place orders them."""
+        for one in (stop, *islice(self._changes_behind(where, stop), _MOST_BESIDE)):
+            is_beside = one is stop or (not one.event["place"] and one.moment.ts <= stop.moment.last)
             if is_beside and (unclear := self._unclear_rows(where, one)):
                 yield unclear
 

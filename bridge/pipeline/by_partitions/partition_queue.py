@@ -263,11 +263,11 @@ class PartitionQueue:
         """Gives all schema changes in the queue."""
         return (stop for stop in self._stops() if not stop.is_bad)
 
-    def hidden_change(self) -> Moment | None:
-        """Gives the moment of the first schema change, where it waits behind a bad message."""
+    def hidden_change(self) -> Stop | None:
+        """Gives the first schema change, where it waits behind a bad message."""
         stops = self._stops()
         is_hidden = (first := next(stops, None)) is not None and first.is_bad
-        return next((stop.moment for stop in stops if not stop.is_bad), None) if is_hidden else None
+        return next((stop for stop in stops if not stop.is_bad), None) if is_hidden else None
 
     def unreadable_changes(self) -> Iterator[Stop]:
         """Gives those that cannot be read."""

@@ -77,19 +77,23 @@ def test_the_sending_tells_on_which_side_a_row_is(beside: Event, end: str) -> No
     assert end_of((0, 0, change("TRUNCATE TABLE t")), (1, 0, beside)) == end
 
 
-def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back() -> None:
+def _without_place(event: Event, **fields: Any) -> Event:
+    return event._replace(place=None, **fields)
+
+
+@pytest.mark.parametrize("has_place", [False, True])
+@pytest.mark.parametrize("beside", [row(2_000, 500, 9), row(0, 0, 7)], ids=["behind", "unclear"])
+def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back(beside: Event, has_place: bool) -> None:
     """It runs once the message is mended or left out; rows behind it would be in the target before it."""
     held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
+    events = [change("TRUNCATE TABLE t"), row(-1_000, -9, 3), beside]
+    made, first, second = events if has_place else map(_without_place, events)
     bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
-    placed = [(0, 0, bad), (0, 1, change("TRUNCATE TABLE t")), (1, 0, row(-1_000, -9, 3)), (1, 1, row(2_000, 500, 9))]
+    placed = [(0, 0, bad), (0, 1, made), (1, 0, first), (1, 1, second)]
     held.take_in(events_table(placed), {(TOPIC, 0): 2, (TOPIC, 1): 2}, 0.0)
     held.end()
     steps = list(iter(lambda: held.next_step(run_it), None))
     assert [(step.rows.num_rows, step.changes) for step in steps] == [(1, ())]
-
-
-def _without_place(event: Event, **fields: Any) -> Event:
-    return event._replace(place=None, **fields)
 
 
 @pytest.mark.parametrize(
