@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -173,28 +173,43 @@ def test_no_bridge_begins_on_a_read_only_server(session: Session, url: str) -> N
     assert session.rows("SELECT epoch FROM _bridge.progress") == [(1,)]
 
 
+@contextmanager
+def no_place(session: Session, url: str, places: int) -> Iterator[None]:
+    """A server that takes no further connection of that user, until the block ends."""
+    counted = "SHOW GLOBAL STATUS LIKE 'Threads_connected'"
+    listed = "SELECT COUNT(*) FROM information_schema.processlist WHERE command <> 'Daemon'"
+    wait_for(lambda: int(session.rows(counted)[0][1]) == session.rows(listed)[0][0], "a connection is still ending")
+    session.execute(f"SET GLOBAL max_connections = {places}")
+    crowd: list[Session] = []
+    try:
+        with suppress(UnavailableError):
+            while len(crowd) < 2 * places:
+                crowd.append(Target(url).connect())
+        yield
+    finally:
+        for one in crowd:
+            one.close()
+        session.execute("SET GLOBAL max_connections = DEFAULT")
+
+
 def test_too_many_connections(session: Session, server: MariaDB) -> None:
     """Are waited for, with the reason."""
     session.execute("CREATE USER few@'%'")
     session.execute("GRANT SELECT, INSERT, UPDATE, DELETE, CREATE ON *.* TO few@'%'")
-    url, crowd = server.url.replace("root@", "few@"), list[Session]()
+    url = server.url.replace("root@", "few@")
     with opened(url, [("cdc", 0)]) as pipeline:
         pipeline.take(in_one_partition(rows(10)))
-        session.execute("SET GLOBAL max_connections = 10")
         killed = pipeline.writer.session().connection_id
         session.execute(f"KILL {killed}")
         alive = f"SELECT 1 FROM information_schema.processlist WHERE id = {killed}"
-        wait_for(lambda: not session.rows(alive), "the server still knows the killed connection, whose place counts")
-        with suppress(UnavailableError):
-            while len(crowd) < 20:
-                crowd.append(Target(url).connect())
-        with at_work(lambda: pipeline.take(in_one_partition(rows(20), start=3))):
-            wait_for(lambda: pipeline.writer.end.retries >= 2, "it does not notice")
-            assert "has too many connections for " in pipeline.writer.end.waiting_for
-            for one in crowd:
-                one.close()
+        wait_for(lambda: not session.rows(alive), "the server still knows the killed connection")
+        with ExitStack() as crowd:
+            crowd.enter_context(no_place(session, url, 10))
+            with at_work(lambda: pipeline.take(in_one_partition(rows(20), start=3))):
+                wait_for(lambda: pipeline.writer.end.retries >= 2, "it does not notice")
+                assert "has too many connections for " in pipeline.writer.end.waiting_for
+                crowd.close()
         assert shown(session) == [(10,), (10,), (20,), (20,)]
-    session.execute("SET GLOBAL max_connections = DEFAULT")
     session.execute("DROP USER few@'%'")
 
 
