@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -21,7 +20,6 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
     come_after_restart,
     copies_by_place,
-    last_applied,
     seen_before,
     told_by_place,
 )
@@ -152,53 +150,3 @@ class CountingRows:
 def _numbers(merged: Merged, rows: RowsOf, of_partitions: Sequence[int]) -> Longs:
     """Gives for each row the number of its partition."""
     return np.repeat(np.array(of_partitions), [len(mine.times) for _, mine in rows])[merged.order]
-
-
-@dataclass(frozen=True)
-class StepRows:
-    """The rows of the present step.
-
-    numbers: their commit_ts in the step, and their offsets, by partition.
-    after_rows: the next offset of each partition after these rows.
-    rows: those of each partition, as they were read.
-    before: the last row of each partition before them.
-    copies: which rows are sent again, by their places.
-    shown: the highest time of each partition before them.
-    counted: those that count.
-    """
-
-    high: int
-    rows: Mapping[PartitionId, Rows]
-    before: Mapping[PartitionId, AppliedRow]
-    copies: Mapping[PartitionId, Bools]
-    shown: Mapping[PartitionId, int]
-    numbers: Mapping[PartitionId, tuple[Longs, Longs]]
-    after_rows: Mapping[PartitionId, int]
-    counted: Counted
-
-    def rows_below(self, applied_ts: int) -> tuple[pa.Table, Longs]:
-        """Gives the rows that count below applied_ts, and their event times."""
-        table, times, _ = self.counted
-        count = int(np.searchsorted(table["commit_ts"].to_numpy(), applied_ts, "left"))
-        return table.slice(0, count), times[:count]
-
-    def offset_at(self, where: PartitionId, applied_ts: int) -> int:
-        """Gives the offset of a partition's first message that is not below applied_ts."""
-        numbers, offsets = self.numbers.get(where, (np.empty(0, np.int64), np.empty(0, np.int64)))
-        first = int(np.searchsorted(numbers, applied_ts, "left"))
-        return int(offsets[first]) if first < len(offsets) else self.after_rows[where]
-
-    def shown_at(self, where: PartitionId, applied_ts: int) -> int:
-        """Gives the highest time (TSO) of a partition's messages below applied_ts."""
-        before = self.shown.get(where, 0)
-        if where not in self.numbers:
-            return before
-        return int(self.rows[where].times[: self._count_at(where, applied_ts)].max(initial=before))
-
-    def applied_at(self, where: PartitionId, applied_ts: int) -> AppliedRow:
-        """Gives a partition's last row below applied_ts that names its place."""
-        rows, seen = self.rows[where], partial(seen_before, self.rows[where], self.shown[where])
-        return last_applied(rows, self._count_at(where, applied_ts), self.before[where], self.copies.get(where), seen)
-
-    def _count_at(self, where: PartitionId, applied_ts: int) -> int:
-        return int(np.searchsorted(self.numbers[where][0], applied_ts, "left"))

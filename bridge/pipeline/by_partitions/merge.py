@@ -53,13 +53,13 @@ class Merged:
     table: the row changes; their commit_ts are the new numbers, ascending.
     message_ts: the commit_ts that the messages of the row changes have.
     order: the numbers of the row changes in what was given, one partition after the other.
-    numbers: the numbers and the offsets of each partition's rows.
+    counts: how many of each partition's rows there are.
     """
 
     table: pa.Table
     message_ts: Longs
     order: Longs
-    numbers: dict[PartitionId, tuple[Longs, Longs]]
+    counts: dict[PartitionId, int]
 
 
 def merge(
@@ -89,13 +89,9 @@ def merge(
         table = taken(table, order)
     position = EVENT_SCHEMA.get_field_index("commit_ts")
     table = table.set_column(position, EVENT_SCHEMA.field(position), pa.array(numbers))
-    mine = {where: partitions[order] == i for i, (where, _) in enumerate(waiting)}
-    return Merged(
-        table.combine_chunks(),
-        message_ts[order],
-        order,
-        {where: (numbers[rows], offsets[order][rows]) for where, rows in mine.items()},
-    )
+    counts = np.bincount(partitions[order], minlength=len(waiting)).tolist()
+    of_partitions = {where: count for (where, _), count in zip(waiting, counts, strict=True)}
+    return Merged(table.combine_chunks(), message_ts[order], order, of_partitions)
 
 
 def _count_to_take(table: pa.Table, order: Longs, most: Amount) -> int:

@@ -21,6 +21,7 @@ from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, Repeated
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import is_wanted, without_left_out
 from bridge.pipeline.order import Due, Handover, Segment, Starts
+from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -61,6 +62,7 @@ class PartitionOrder:
         self._changes_between, self._counts, self._tables = changes_between, counts, config.tables
         self._idle, self._until, self._clock = config.idle, config.until, config.clock
         self._on_bad_message = config.on_bad_message
+        self._gate, self._transaction = config.gate or Gate(), config.transaction
         self._ends_asked: dict[PartitionId, int] = {}
         self._unread_ends: Mapping[PartitionId, int] | None = {}
         self._recorded: Positions = self._backlog.positions
@@ -158,7 +160,8 @@ class PartitionOrder:
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
             self._counts.repeated.update(step.repeated)
-            yield Due(Segment(self.applied_ts, step.high, step.changes), RowChanges.here(step.rows))
+            segment = Segment(self.applied_ts, step.high, step.changes)
+            yield Due(segment, RowChanges.here(step.rows), at_once=True)
             if step.changes and self.applied_ts == step.high:  # otherwise it was put back
                 self._ahead_since.clear()
                 self._backlog.forget_ahead(math.inf)
@@ -166,10 +169,11 @@ class PartitionOrder:
     def _next_step(self) -> Step | None:
         """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else
         is."""
-        step = self._backlog.next_step(self._judge)
+        most = self._gate.portion(self._transaction)
+        step = self._backlog.next_step(self._judge, most)
         if step is None and self._ended and self._backlog.ahead:
             self._backlog.forget_ahead(math.inf)
-            step = self._backlog.next_step(self._judge)
+            step = self._backlog.next_step(self._judge, most)
         return step
 
     def put_back(self, error: AheadOfTargetError) -> bool:
@@ -183,7 +187,7 @@ class PartitionOrder:
             return False
         schema, table = error.table
         ahead = RowsAhead(TableName(schema.lower(), table.lower()), error.columns, since)
-        self._backlog.put_back(self.applied_ts, ahead)
+        self._backlog.put_back(ahead)
         return True
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
@@ -233,8 +237,8 @@ class PartitionOrder:
         ts = self._settled_ts
         if ts is None:
             return None
-        quarantined = self._backlog.quarantined(self.applied_ts, ts)
-        advance = Advance(self.applied_ts, ts, self._backlog.settled_positions(ts), quarantined=quarantined)
+        positions, quarantined = self._backlog.settled_positions(ts), self._backlog.quarantined
+        advance = Advance(self.applied_ts, ts, positions, quarantined=quarantined)
         return Handover(advance, "every partition has boundaries again: from now on transactions are applied whole")
 
     def final_ts(self) -> int | None:
@@ -248,23 +252,17 @@ class PartitionOrder:
 
     def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
         """Returns the change of progress: without a resolved ts, the end of the segment is its only limit."""
-        return Advance(
-            self.applied_ts,
-            high,
-            self._backlog.restart_positions(high),
-            changes,
-            self._backlog.quarantined(self.applied_ts, high),
-            (end,),
-        )
+        backlog = self._backlog
+        return Advance(self.applied_ts, high, backlog.restart_positions, changes, backlog.quarantined, (end,))
 
     def moved(self, step: Advance) -> None:
         self.applied_ts = step.new_ts
-        self._backlog.release(step.new_ts)
+        self._backlog.release()
         self._written_at = self._clock()
         self._recorded = step.positions
 
     def _positions_moved(self) -> bool:
-        return self._backlog.restart_positions(self.applied_ts) != self._recorded
+        return self._backlog.restart_positions != self._recorded
 
     @property
     def positions(self) -> Positions:

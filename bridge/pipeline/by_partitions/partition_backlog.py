@@ -24,7 +24,7 @@ from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows, StepRows
+from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
@@ -35,7 +35,6 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import Moment, in_order, last_ms
 from bridge.tso import tso_ms
 
@@ -70,6 +69,22 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _Taken:
+    """What the last step took out of the queues, until it is in the target, or put back.
+
+    counted: the rows of it that count.
+    rows: those of each partition, as they were read.
+    before: the last row of each partition before them, and its highest time (TSO).
+    passed: the schema change behind them.
+    """
+
+    counted: Counted
+    rows: Mapping[PartitionId, pa.Table]
+    before: Mapping[PartitionId, tuple[AppliedRow, int]]
+    passed: _Barrier | None
+
+
+@dataclass(frozen=True)
 class _Barrier:
     """The earliest schema change that waits.  unclear: its unclear rows, and those of others behind it."""
 
@@ -90,7 +105,7 @@ class PartitionBacklog:
 
     positions: where each partition begins; when `floor` is None, the applied ts is used.
     repeated_rows: finds the rows that are not applied again.
-    config: its `most` is also about how much a step holds; what waits beyond it is moved to the disk.
+    config: what waits beyond its `most` is moved to the disk.
     """
 
     def __init__(
@@ -104,7 +119,7 @@ class PartitionBacklog:
             )
             for where, start in positions.items()
         }
-        self._start_ts, self._most = progress.start_ts, Amount(max(1, config.most.rows), config.most.bytes)
+        self._start_ts, self._most = progress.start_ts, config.most
         self._begins = topic_begins(positions)
         self._bound = _NO_BOUND if config.until is None else config.until - 1
         self._on_bad_message, self._repeated_rows = config.on_bad_message, repeated_rows
@@ -115,9 +130,7 @@ class PartitionBacklog:
         self._unread: set[PartitionId] = set()
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
-        self._step_rows: StepRows | None = None
-        self._passed: _Barrier | None = None
-        """The schema change behind these rows."""
+        self._taken: _Taken | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self._ended = False
         self._ahead: list[RowsAhead] = []
@@ -141,7 +154,7 @@ class PartitionBacklog:
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end
-        self.positions = self._at(self._offsets())
+        self.positions = self.restart_positions
         return dropped
 
     def _check_keys(self, topic: str, events: pa.Table) -> None:
@@ -223,35 +236,32 @@ class PartitionBacklog:
 
     # --- what is applied next
 
-    def next_step(self, judge: Judge) -> Step | None:
-        """Takes what is applied next out of the queues; None when nothing may be applied now."""
+    def next_step(self, judge: Judge, most: Amount) -> Step | None:
+        """Takes what is applied next, in one transaction, out of the queues; None when nothing may be applied now.
+        most: about how much the transaction may hold."""
         self._find_barrier(judge)
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
-        before = {where: self._queues[where].applied for where, _ in rows}
-        shown_before = {where: queue.shown for where, queue in self._queues.items()}
-        counted, numbers, copies = Counted.none(), dict[PartitionId, tuple[Longs, Longs]](), dict[PartitionId, Bools]()
+        before = {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
+        counted, taken_out = Counted.none(), dict[PartitionId, pa.Table]()
         if rows:
-            merged = merge(rows, self._next_ts, self._most, self._began_anew)
+            merged = merge(rows, self._next_ts, most, self._began_anew)
             copies = self._counting.copies(rows)
             counted = self._counting.among(merged, rows, copies, self._began_anew)
-            numbers = merged.numbers
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in rows:
-                queue, count = self._queues[where], len(numbers[where][0])
+                queue, count = self._queues[where], merged.counts[where]
+                taken_out[where] = mine.table.slice(0, count)
                 queue.advance(count)
                 queue.applied = last_applied(
                     mine, count, queue.applied, copies.get(where), partial(seen_before, mine, queue.shown)
                 )
                 queue.shown = max(queue.shown, int(mine.times[:count].max(initial=0)))
-        after_rows, barrier = self._offsets(), self._barrier
+        barrier = self._barrier
         changes = self._passed_change()
         if not rows and not changes:
             return None
-        self._passed = barrier if changes else None
-        self._step_rows = StepRows(
-            self._next_ts, dict(rows), before, copies, shown_before, numbers, after_rows, counted
-        )
+        self._taken = _Taken(counted, taken_out, before, barrier if changes else None)
         return Step(counted.table, self._next_ts, changes, counted.repeated)
 
     @property
@@ -259,22 +269,18 @@ class PartitionBacklog:
         """The highest time of what was taken to be applied (TSO)."""
         return max((queue.shown for queue in self._queues.values()), default=0)
 
-    def put_back(self, applied_ts: int, ahead: RowsAhead) -> None:
-        """Takes back what is not in the target of the present step, and holds rows back that wait for a schema change,
+    def put_back(self, ahead: RowsAhead) -> None:
+        """Takes back the present step, which is not in the target, and holds rows back that wait for a schema change,
         until one has run, or `forget_ahead`."""
-        step, self._step_rows, self._barrier = self._step_rows, None, None
-        assert step is not None  # what is put back was taken
-        self._places.note_rows(*step.rows_below(applied_ts))
-        if self._passed is not None:
-            event = pa.Table.from_pylist([self._passed.stop.event], EVENT_SCHEMA)
-            self._queues[self._passed.where].put_back(event)
-        for where in step.shown:
-            self._queues[where].shown = step.shown_at(where, applied_ts)
-        for where, (numbers, _) in step.numbers.items():
-            queue, rows = self._queues[where], step.rows[where]
-            done = int(np.searchsorted(numbers, applied_ts, "left"))
-            queue.put_back(rows.table.slice(done, len(numbers) - done))
-            queue.applied = step.applied_at(where, applied_ts)
+        taken_out, self._taken, self._barrier = self._taken, None, None
+        assert taken_out is not None  # what is put back was taken
+        if taken_out.passed is not None:
+            event = pa.Table.from_pylist([taken_out.passed.stop.event], EVENT_SCHEMA)
+            self._queues[taken_out.passed.where].put_back(event)
+        for where, rows in taken_out.rows.items():
+            self._queues[where].put_back(rows)
+        for where, (applied, shown) in taken_out.before.items():
+            self._queues[where].applied, self._queues[where].shown = applied, shown
         self._ahead.append(ahead)
 
     @property
@@ -504,50 +510,36 @@ class PartitionBacklog:
         """The highest time that was read and not applied (TSO), 0 when nothing waits."""
         return max((queue.last_time for queue in self._queues.values()), default=0)
 
-    def restart_positions(self, applied_ts: int) -> Starts:
-        """Returns exact offsets: after the last message of each partition whose rows are all below applied_ts."""
-        step = self._step_rows
-        if step is None or applied_ts >= step.high:
-            return self._at(self._offsets())
-        applied = {where: step.applied_at(where, applied_ts) for where in step.rows}
-        shown = {where: step.shown_at(where, applied_ts) for where in self._queues}
-        return self._at({where: step.offset_at(where, applied_ts) for where in self._queues}, applied, shown)
+    @property
+    def restart_positions(self) -> Starts:
+        """Exact offsets, behind the present step: after the last message of each partition that was taken out."""
+        starts = {}
+        for where, queue in self._queues.items():
+            ts, place, rows, again = queue.applied
+            floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
+            starts[where] = PartitionStart(
+                queue.offset, 0, queue.read, floor, begin, place, ts, queue.shown, rows, again
+            )
+        return starts
 
-    def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:  # noqa: ARG002
-        """Returns the bad messages that the restart positions of `high` have passed."""
-        passed = self.restart_positions(high) if self._quarantined else {}
+    @property
+    def quarantined(self) -> tuple[Entry, ...]:
+        """The bad messages that the restart positions have passed."""
+        passed = self.restart_positions if self._quarantined else {}
         return tuple(entry for entry in self._quarantined if _is_passed(entry.position, passed))
 
-    def release(self, applied_ts: int) -> None:
-        """Notes that the present step, or a part of it, is in the target."""
-        self._quarantined = [
-            e for e in self._quarantined if not _is_passed(e.position, self.restart_positions(applied_ts))
-        ]
-        if self._step_rows is not None and applied_ts >= self._step_rows.high:
-            self._places.note_rows(*self._step_rows.rows_below(applied_ts))
-            if (passed := self._passed) is not None:
-                tables = self._repeated_rows.tables_of(passed.change)
-                self._places.note_change(passed.where, passed.moment, tables or ())
-                self._counting.note_change()
-            self._step_rows = None
-
-    def _offsets(self) -> dict[PartitionId, int]:
-        return {where: queue.offset for where, queue in self._queues.items()}
-
-    def _at(
-        self,
-        offsets: Mapping[PartitionId, int],
-        applied: Mapping[PartitionId, AppliedRow] = MappingProxyType({}),
-        shown: Mapping[PartitionId, int] = MappingProxyType({}),
-    ) -> Starts:
-        starts = {}
-        for where, offset in offsets.items():
-            queue = self._queues[where]
-            ts, place, rows, again = applied.get(where, queue.applied)
-            floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
-            seen = shown.get(where, queue.shown)
-            starts[where] = PartitionStart(offset, 0, queue.read, floor, begin, place, ts, seen, rows, again)
-        return starts
+    def release(self) -> None:
+        """Notes that the present step, if there is one, is in the target."""
+        done = self.quarantined
+        self._quarantined = [entry for entry in self._quarantined if entry not in done]
+        taken_out, self._taken = self._taken, None
+        if taken_out is None:
+            return
+        self._places.note_rows(taken_out.counted.table, taken_out.counted.times)
+        if (passed := taken_out.passed) is not None:
+            tables = self._repeated_rows.tables_of(passed.change)
+            self._places.note_change(passed.where, passed.moment, tables or ())
+            self._counting.note_change()
 
 
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:

@@ -14,6 +14,7 @@ from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import dump_positions, load_positions
+from bridge.pipeline.applier_config import TRANSACTION
 from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.order import Starts
@@ -35,6 +36,7 @@ def change(ms: int, text: str = "ALTER") -> Event:
 
 
 BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+ONE_ROW = Amount(1, 1 << 20)
 
 
 def prefixes(partitions: int, **options: Any) -> PartitionBacklog:
@@ -51,11 +53,11 @@ def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
     return found
 
 
-def steps(held: PartitionBacklog) -> list[Step]:
+def steps(held: PartitionBacklog, most: Amount = TRANSACTION) -> list[Step]:
     """Everything that may be applied now."""
     found = []
-    while step := held.next_step(run_it):
-        held.release(step.high)
+    while step := held.next_step(run_it, most):
+        held.release()
         found.append(step)
     return found
 
@@ -69,8 +71,8 @@ def shown(found: list[Step]) -> list[object]:
     return out
 
 
-def offsets(held: PartitionBacklog, ts: int = 1 << 62) -> list[int]:
-    return [start.offset for start in held.restart_positions(ts).values()]
+def offsets(held: PartitionBacklog) -> list[int]:
+    return [start.offset for start in held.restart_positions.values()]
 
 
 @given(
@@ -156,7 +158,7 @@ def test_a_schema_change_that_comes_too_late(
     give(held, [(1, 0, at(row(9000), 400))])
     assert shown(steps(held)) == [(1, 0)]
     if is_restarted:
-        progress = load_positions(dump_positions(held.restart_positions(1 << 62)))
+        progress = load_positions(dump_positions(held.restart_positions))
         held = partition_backlog(dict(progress), ms_tso(10_000))
     give(held, [(0, 0, at(change(9000, text), position))])
     held.end()
@@ -228,16 +230,16 @@ def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None
     assert shown(steps(held))[:2] == [(1, 0), "TRUNCATE"], "what is sent again"
 
 
-def test_positions_inside_a_step_have_the_last_place_in_the_target() -> None:
-    """That of the rows below it; rows without a place leave it as it was."""
+def test_positions_have_the_last_place_in_the_target() -> None:
+    """That of the rows of a step; rows without a place leave it as it was."""
     held = prefixes(2)
     give(held, [(1, 0, at(row(1000), 100)), (1, 1, at(row(2000), 200)), (1, 2, row(3000)), (0, 0, row(9000))])
-    step = held.next_step(run_it)
-    assert step is not None
-    first, second, third, _ = step.rows["commit_ts"].to_pylist()
-    places = [held.restart_positions(ts)[TOPIC, 1].place for ts in (first, second, third, third + 1, 1 << 62)]
+    places = [held.restart_positions[TOPIC, 1].place]
+    while held.next_step(run_it, ONE_ROW):
+        places.append(held.restart_positions[TOPIC, 1].place)
+        held.release()
     assert places == ["", *[at(row(1), position).place for position in (100, 200, 200, 200)]]
-    assert held.restart_positions(1 << 62)[TOPIC, 0].place == ""
+    assert held.restart_positions[TOPIC, 0].place == ""
 
 
 def wide(ms: int, *columns: str, table: str = "t", gone: bool = False) -> Event:
@@ -304,7 +306,7 @@ def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None
     give(held, [(0, 0, at(row(5000), 100)), (0, 1, UNREADABLE), *rows])
     assert shown(steps(held)) == [(2, 0), (0, 0), (1, 0)]
     assert offsets(held) == [1, 1, 1]
-    held = partition_backlog(held.restart_positions(1 << 62), ms_tso(10_000))
+    held = partition_backlog(held.restart_positions, ms_tso(10_000))
     give(held, [(0, 1, UNREADABLE), *rows[1:2], *rows[3:]])
     held.end()
     assert steps(held) == [], "after a restart as well"
@@ -394,7 +396,7 @@ def test_a_change_that_must_not_run_is_taken_out() -> None:
     """A copy, or one the filter leaves out, holds nobody back."""
     held = prefixes(2)
     give(held, [(0, 0, change(3, "copy")), (0, 1, row(4)), (1, 0, row(5)), (1, 1, row(2))])
-    step = held.next_step(lambda *_: None)
+    step = held.next_step(lambda *_: None, TRANSACTION)
     assert step is not None
     assert shown([step]) == [(0, 1), (1, 0), (1, 1)]
     assert offsets(held) == [2, 2]
@@ -444,17 +446,18 @@ def test_what_may_lie_behind_the_start_is_applied(event_ms: int, begin: int, *, 
     assert dropped == ({(TOPIC, 0): 1} if is_dropped else {})
 
 
-def test_positions_inside_a_step_are_exact() -> None:
-    """Each transaction's: behind the last message of each partition whose rows are all below it; a message is one."""
+def test_positions_are_exact() -> None:
+    """Each transaction's: behind the last message of each partition whose rows it holds; a message is one."""
     held = prefixes(2)
     many = [(0, 1, row(3, i)._replace(index=i)) for i in range(3)]
     give(held, [(0, 0, row(1)), *many, (0, 5, row(9)), (1, 7, row(2))])
-    step = held.next_step(run_it)
-    assert step is not None
-    numbers = step.rows["commit_ts"].to_pylist()
+    numbers, found = list[int](), [offsets(held)]
+    while step := held.next_step(run_it, ONE_ROW):
+        numbers += step.rows["commit_ts"].to_pylist()
+        found.append(offsets(held))
+        held.release()
     assert [n - numbers[0] for n in numbers] == [ms_tso(ms - 1) for ms in (1, 2, 3, 3, 3, 9)]
-    assert [offsets(held, n) for n in (numbers[0], *numbers[1:3], numbers[5])] == [[0, 7], [1, 7], [1, 8], [5, 8]]
-    assert offsets(held, step.high) == [6, 8]
+    assert found == [[0, 7], [1, 7], [1, 8], [5, 8], [6, 8]]
 
 
 def test_a_bad_message_stops_its_partition_only() -> None:
@@ -471,16 +474,13 @@ def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
     """Under `quarantine`: once, with the first positions behind it."""
     held = prefixes(2, on_bad_message=OnBadMessage(quarantine=True, protocol="ckafka"))
     give(held, [(0, 0, row(1)), (0, 1, BAD), (0, 2, row(5)), (1, 0, row(3))])
-    step = held.next_step(run_it)
-    assert step is not None
-    first, second, third = step.rows["commit_ts"].to_pylist()
-    assert first < second < third
-    assert held.quarantined(0, first) == ()
-    assert [entry.position.offset for entry in held.quarantined(first, second)] == [1]
-    held.release(second)
-    assert held.quarantined(second, step.high) == ()
-    held.release(step.high)
-    assert held.quarantined(step.high, step.high) == ()
+    assert held.quarantined == ()
+    found = []
+    while held.next_step(run_it, ONE_ROW):
+        found.append([entry.position.offset for entry in held.quarantined])
+        held.release()
+    assert found == [[1], [], []]
+    assert held.quarantined == ()
 
 
 def test_what_waits_is_counted_in_bytes_too() -> None:
@@ -491,7 +491,7 @@ def test_what_waits_is_counted_in_bytes_too() -> None:
     assert held._queues[TOPIC, 0].bytes_in_memory > 2000
     held.spill()
     assert held._queues[TOPIC, 0].bytes_in_memory == 0
-    steps = [held.next_step(lambda change, _: change) for _ in range(3)]
+    steps = [held.next_step(run_it, Amount(1000, 2000)) for _ in range(3)]
     assert [step and step.rows["offset"].to_pylist() for step in steps] == [[0], [1], [2]]
 
 
@@ -506,7 +506,7 @@ def test_what_waits_beyond_the_memory_goes_to_disk() -> None:
     assert steps(held) == []
     held.spill()
     give(held, [(2, 0, row(99))])
-    found = steps(held)
+    found = steps(held, Amount(2, 1 << 20))
     assert shown(found) == ["ALTER", *((1, offset) for offset in range(9)), (2, 0)]
     assert max(step.rows.num_rows for step in found) <= 2
     assert [literal for step in found for literal in step.rows["after"].to_pylist()][:9] == [str(i) for i in range(9)]

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
 from bridge.model import PartitionStart, SchemaChange
+from bridge.pipeline.applier_config import TRANSACTION
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso
 from tests.support.models import partition_backlog
@@ -41,8 +42,8 @@ def end_of(*placed: tuple[int, int, Event]) -> str:
     held.take_in(events_table(list(placed)), read, 0.0)
     held.end()
     count = 0
-    while step := held.next_step(run_it):
-        held.release(step.high)
+    while step := held.next_step(run_it, TRANSACTION):
+        held.release()
         count += step.rows.num_rows
         if step.changes:
             return "held" if step.changes[0].doubt else "before" if count else "behind"
@@ -92,7 +93,7 @@ def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back(beside
     placed = [(0, 0, bad), (0, 1, made), (1, 0, first), (1, 1, second)]
     held.take_in(events_table(placed), {(TOPIC, 0): 2, (TOPIC, 1): 2}, 0.0)
     held.end()
-    steps = list(iter(lambda: held.next_step(run_it), None))
+    steps = list(iter(lambda: held.next_step(run_it, TRANSACTION), None))
     assert [(step.rows.num_rows, step.changes) for step in steps] == [(1, ())]
 
 
@@ -121,11 +122,11 @@ def test_without_places_a_row_waits_for_each_schema_change_of_its_second() -> No
     told: list[tuple[int, list[bool]]] = []
     for number, one in enumerate(changes):
         held.take_in(events_table([(0, number, one)]), {(TOPIC, 0): number + 1, (TOPIC, 1): 0}, 0.0)
-        assert held.next_step(run_it) is None
+        assert held.next_step(run_it, TRANSACTION) is None
     held.take_in(events_table([(1, 0, _without_place(row(0, 0, 0)))]), {(TOPIC, 1): 1}, 0.0)
     held.end()
-    while step := held.next_step(run_it):
-        held.release(step.high)
+    while step := held.next_step(run_it, TRANSACTION):
+        held.release()
         told.append((step.rows.num_rows, [bool(one.doubt) for one in step.changes]))
     assert told == [(0, [False]), (0, [True]), (1, [])]
 
@@ -197,9 +198,9 @@ def test_a_row_in_the_target_that_may_be_behind_it_holds_it() -> None:
     for read, event in (((TOPIC, 1), row(0, 100, 8)), ((TOPIC, 0), change("TRUNCATE TABLE t"))):
         held.take_in(events_table([(read[1], 0, event)]), {read: 1}, 0.0)
         held.end()
-        step = held.next_step(run_it)
+        step = held.next_step(run_it, TRANSACTION)
         assert step is not None
-        held.release(step.high)
+        held.release()
         doubts = [one.doubt for one in step.changes]
     assert ["came too late" in doubt for doubt in doubts] == [True]
 
@@ -229,7 +230,7 @@ def test_rows_without_a_key_behind_a_restart_are_named(placed: list[Event], take
         for first in range(0, len(placed), taken):
             part = list(enumerate(placed))[first : first + taken]
             held.take_in(events_table([(0, n, one) for n, one in part]), {(TOPIC, 0): first + len(part)}, 0.0)
-            step = held.next_step(run_it)
+            step = held.next_step(run_it, TRANSACTION)
             assert step is not None
-            held.release(step.high)
+            held.release()
     assert [one["table"] for one in logs] == ["m.t"] * is_said
