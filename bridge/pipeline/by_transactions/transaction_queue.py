@@ -46,8 +46,6 @@ DOUBT_SECONDS: Final = 10.0
 """How much later an END must come behind that of a transaction that the connector began twice before: the rows that
 were sent first may be as many as the END of the rest counts, which a killed connector may have sent without its rows;
 it sends those when it is back, before another END.  So long it is waited, too, before the next server is asked."""
-_SILENCE_SECONDS: Final = 60.0
-"""So much longer it is waited where no END comes, as a killed connector may be away, and an upstream idle."""
 _HOUR: Final = ms_tso(3_600_000)
 """Rows are committed no later than those behind them in the binlog, but for clocks that are set."""
 _LOOSE_ROWS: Final = ""
@@ -409,7 +407,7 @@ class TransactionQueue:
                     break
                 there = [] if one is None else [one]
                 self.given_up.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
-            if self._is_unsure(end, now, is_end=is_end):
+            if self._is_unsure(end, is_end=is_end):
                 self.reason = f"the next transaction tells whether {told_id(end.id)}, which was begun twice, is whole"
                 break
             if one is None:
@@ -437,14 +435,14 @@ class TransactionQueue:
             self.reason = f"the transaction {told_id(without_end[1])} has no END yet"
         return whole
 
-    def _is_unsure(self, end: End, now: float, *, is_end: bool) -> bool:
+    def _is_unsure(self, end: End, *, is_end: bool) -> bool:
         """Tells whether the rows of a transaction that was begun twice may lack although they are as many as an END
         counts."""
         if end.not_before is None or told_id(end.id) in self.incomplete:
             return False
         if is_end:
             return end is next(reversed(self._ends.values()))
-        return self.end_at < end.not_before and now < end.not_before + _SILENCE_SECONDS
+        return self.end_at < end.not_before
 
     def _stands_in_doubt(self, settled: int, now: float, *, is_end: bool) -> bool:
         """Tells whether what is in doubt stands first, and everything that may come before it was read; else notes what

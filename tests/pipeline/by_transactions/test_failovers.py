@@ -179,14 +179,14 @@ def test_a_schema_change_of_the_next_server_waits_for_a_transaction_of_it() -> N
 
 
 def test_a_transaction_begun_twice_before_a_failover_says_itself_what_it_waits_for() -> None:
-    """And is due behind a time, as without one; then the failover goes on."""
+    """And is due when another one has come, as without one; then the failover goes on."""
     fed = failed_over(Next())
     twice = [begin("5", 5), at(OLD, "5", 500, offset=5), begin("5", 6), end("5", 7, a=1)]
     assert fed(*twice, *BEHIND[3:]) == []
     assert fed(now=2 * DOUBT_SECONDS) == []
     assert fed.queue.reason == "the next transaction tells whether u:5, which was begun twice, is whole"
     assert not fed.queue.is_short
-    assert fed(now=7 * DOUBT_SECONDS) == ["5"]
+    assert fed(end("13", 20), now=7 * DOUBT_SECONDS) == ["5"]
     assert [fed(now=seconds * DOUBT_SECONDS) for seconds in (7, 8, 8)] == [[], [], ["12"]]
 
 

@@ -385,7 +385,7 @@ def run_bridge(
                     break
                 if feed.is_away:  # for longer than a schema change waits
                     order.take(DecodedBatch.of(*feed.rest()))
-                    clock.now += 20
+                    clock.now += 200
                     order.tick()
                     order.tick()
                     apply_due(order, target, 3, steps, in_parts)  # type: ignore[arg-type]
