@@ -23,9 +23,6 @@ class StatementKind(StrEnum):
     DROP_VIEW = "drop view"
     CREATE_INDEX = "create index"
     DROP_INDEX = "drop index"
-    CREATE_SEQUENCE = "create sequence"
-    ALTER_SEQUENCE = "alter sequence"
-    DROP_SEQUENCE = "drop sequence"
 
 
 class ChangeClass(StrEnum):
@@ -42,9 +39,6 @@ class ChangeClass(StrEnum):
     RECOVER_TABLE = "recover table"
     CREATE_VIEW = "create view"
     DROP_VIEW = "drop view"
-    CREATE_SEQUENCE = "create sequence"
-    ALTER_SEQUENCE = "alter sequence"
-    DROP_SEQUENCE = "drop sequence"
     ADD_COLUMN = "add column"
     DROP_COLUMN = "drop column"
     MODIFY_COLUMN = "modify column"

@@ -27,7 +27,7 @@ _BEGINNINGS: Final = (
 """How statements begin, apart from those about objects; of MySQL, MariaDB and TiDB."""
 _OBJECTS: Final = (
     *(("USER",), ("ROLE",), ("SERVER",), ("TABLESPACE",), ("LOGFILE",), ("STATS",), ("STATISTICS",), ("BINDING",)),
-    *(("RESOURCE", "GROUP"), ("SPATIAL", "REFERENCE"), ("PLACEMENT", "POLICY")),
+    *(("SEQUENCE",), ("RESOURCE", "GROUP"), ("SPATIAL", "REFERENCE"), ("PLACEMENT", "POLICY")),
 )
 _PROGRAMS: Final = (("EVENT",), ("TRIGGER",), ("PROCEDURE",), ("FUNCTION",), ("PACKAGE",), ("LIBRARY",))
 """Objects that hold statements, between which there are semicolons."""

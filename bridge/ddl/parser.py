@@ -22,7 +22,6 @@ DATABASE_KINDS: Final = frozenset(
     {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE, StatementKind.DROP_DATABASE}
 )
 
-_NAMES_SEQUENCES: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_VIEW})
 _MAKES_ONE: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW})
 _FILES: Final = frozenset(
     {
@@ -159,7 +158,7 @@ def _of_readings(
     )
     if reason := next(filter(None, dangers), None):
         return Refused(reason, result)
-    if reason := "" if is_certain and schema else _unclear(result, schema, found):
+    if reason := "" if is_certain and schema else _unclear(result, schema):
         return Unclear(reason, replace(_classify(TokenReader(found, "")), never_run=never_run))
     return result
 
@@ -214,7 +213,7 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
-def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
+def _unclear(result: Classified, schema: str) -> str:
     """Tells which name may be in another database than the message names; "" when none may.
 
     A server looks for a name without a database in the database of its session, which no sender sends.  The database of
@@ -225,7 +224,6 @@ def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
     """
     named = [*result.touched, *([result.like] if result.like else [])]
     bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads_bare]
-    bare += _bare_sequences(found) if result.kind in _NAMES_SEQUENCES else []
     if not bare:
         return ""
     if not schema:
@@ -239,17 +237,6 @@ def _unclear(result: Classified, schema: str, found: list[Token]) -> str:
         f"it names {bare[0]} without a database, and the database of the upstream's session is not known:"
         f" the message names {schema}, and the statement {other}"
     )
-
-
-def _bare_sequences(found: list[Token]) -> list[str]:
-    """Gives the sequences without a database whose values are used: NEXTVAL(s), NEXT VALUE FOR s."""
-    named = [
-        (found[i + 2] if token.word == "NEXTVAL" else found[i + 3], found[i + 3 : i + 5])
-        for i, token in enumerate(found[:-3])
-        if (token.word, found[i + 1].text) == ("NEXTVAL", "(")
-        or [one.word for one in found[i : i + 3]] == ["NEXT", "VALUE", "FOR"]
-    ]
-    return [name.name for name, behind in named if name.name and "." not in {one.text for one in behind}]
 
 
 def _qualifiers(found: list[Token]) -> Iterator[str]:
@@ -313,10 +300,6 @@ def _create(reader: TokenReader) -> Classified:
         reader.accept("IF", "NOT", "EXISTS")
         created = _create_table(reader)
         return _also(created, ChangeClass.DROP_TABLE) if replaces else created
-    if reader.accept("SEQUENCE"):
-        reader.accept("IF", "NOT", "EXISTS")
-        made = _plain(StatementKind.CREATE_SEQUENCE, reader.table())
-        return _also(made, ChangeClass.DROP_SEQUENCE) if replaces else made
     while any(map(reader.accept, _INDEX_KINDS)):
         pass
     if reader.accept("INDEX"):
@@ -431,9 +414,6 @@ def _drop(reader: TokenReader) -> Classified:
         reader.pass_wait()
         return _plain(StatementKind.DROP_INDEX, indexed)
     is_temporary = reader.accept("TEMPORARY")
-    if reader.accept("SEQUENCE"):
-        reader.accept("IF", "EXISTS")
-        return _plain(StatementKind.DROP_SEQUENCE, *reader.table_list())
     kind = StatementKind.DROP_VIEW if reader.accept("VIEW") else StatementKind.DROP_TABLE
     if kind is StatementKind.DROP_TABLE and not (reader.accept("TABLE") or reader.accept("TABLES")):
         raise NotUnderstoodError
@@ -459,9 +439,6 @@ def _alter(reader: TokenReader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
         named = not begins_database_option(reader.peek(), reader.peek(1))
         return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
-    if reader.accept("SEQUENCE"):
-        reader.accept("IF", "EXISTS")
-        return _plain(StatementKind.ALTER_SEQUENCE, reader.table())
     if reader.peek().word == "ONLINE" and reader.peek(1).word == "TABLE":
         reader.pass_over(1)
     if not reader.accept("TABLE"):

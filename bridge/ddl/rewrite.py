@@ -64,7 +64,6 @@ RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (tables.encryption, None),
     (tables.tablespaces, None),
     (tables.filled_by_rows, None),
-    (column_definitions.sequences, None),
     (column_definitions.sequence_defaults, None),
     (column_definitions.renamed_columns, Feature.RENAME_COLUMN),
     (column_definitions.expression_defaults, Feature.EXPRESSION_DEFAULT),

@@ -65,10 +65,6 @@ class Surroundings:
         """Tells whether neither the upstream nor the operator has chosen the default collation of this database."""
         return False
 
-    def has_sequence(self, name: TableName) -> bool:
-        """Tells whether there is a sequence of that name."""
-        return False
-
     def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
         """Tells whether the table may hold any row of which the condition is true."""
         return True

@@ -48,7 +48,6 @@ class Feature(StrEnum):
     TABLE_COMPRESSION = "the table option COMPRESSION"
     MARIADB_SYNTAX = "MariaDB's own options"
     IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
-    SEQUENCES = "sequences"
 
 
 class Support(NamedTuple):
@@ -100,8 +99,6 @@ SUPPORT: Final = (
     Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
     Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),
     Support(_F.IF_EXISTS, _TI, (), f"{_TIDB_DOCS}/sql-statement-add-column"),
-    Support(_F.SEQUENCES, _MA, (10, 3, 1), "mariadb.com/kb/en/create-sequence"),
-    Support(_F.SEQUENCES, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-sequence"),
 )
 
 

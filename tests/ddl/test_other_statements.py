@@ -59,6 +59,11 @@ PASSED_OVER = [
     *("ALTER PROCEDURE p COMMENT 'VIEW'", "DROP PROCEDURE p", "DROP FUNCTION IF EXISTS f", "CREATE PACKAGE p AS END"),
     *(
         "CREATE SERVER s FOREIGN DATA WRAPPER mysql OPTIONS (HOST 'h')",
+        *(
+            "CREATE OR REPLACE SEQUENCE IF NOT EXISTS s START 3",
+            "ALTER SEQUENCE IF EXISTS s RESTART 9",
+            "DROP SEQUENCE s, q",
+        ),
         "ALTER SERVER s OPTIONS (HOST 'h')",
         "DROP SERVER s",
     ),

@@ -76,9 +76,6 @@ CHANGES: list[tuple[C, list[str], str]] = [
     (C.TABLE_OPTION, [T], "ALTER TABLE t ROW_FORMAT = COMPRESSED"),
     (C.TTL, [T], "ALTER TABLE t /*T![ttl] TTL = `c` + INTERVAL 1 DAY */ COMMENT 'kept'"),
     (C.REMOVE_TTL, [T], "ALTER TABLE t REMOVE TTL"),
-    (C.CREATE_SEQUENCE, [], "CREATE SEQUENCE s START WITH 5 NO CACHE"),
-    (C.ALTER_SEQUENCE, ["CREATE SEQUENCE m.s"], "ALTER SEQUENCE s INCREMENT BY 5"),
-    (C.DROP_SEQUENCE, ["CREATE SEQUENCE m.s"], "DROP SEQUENCE m.s"),
     (C.NOTHING, [T, FILLED], "ALTER TABLE `t`"),
 ]  # fmt: skip
 
@@ -87,7 +84,7 @@ REPEATABLE = {C.AUTO_ID, C.TRUNCATE_TABLE, C.TRUNCATE_PARTITION}
 
 COUNTERS = (
     *("alter_table", "alter_db", "create_index", "create_view", "drop_index", "drop_view"),
-    *("rename_table", "truncate", "create_sequence", "alter_sequence", "drop_sequence"),
+    *("rename_table", "truncate"),
 )
 COMMITTED = 4
 STEPS = {5: "ddl intent", 6: "ddl executed"}

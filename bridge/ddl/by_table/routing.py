@@ -18,7 +18,6 @@ from bridge.filters.routes import Routes
 from bridge.model import TableName
 from bridge.quoting import quote_name
 
-_SEQUENCE_WORDS: Final = frozenset({"NEXTVAL", "LASTVAL", "SETVAL", "NEXT", "PREVIOUS"})
 _FIX: Final = "skip it, or replace it by what the target needs, with the target's names"
 
 
@@ -120,8 +119,6 @@ def _names(found: Sequence[Token], known: Classified, routes: Routes) -> Iterato
         why = f"the route of {one.table}" if target != one.table else "its database, since other names are routed"
         if target != one.table or not one.is_qualified:
             yield Edit(*one.span, quote_name(*target), why)
-    if _SEQUENCE_WORDS & {token.word for token in found}:
-        raise RoutingError("it uses a sequence")
     rest = [token for token in found if not any(one.span[0] <= token.span[0] < one.span[1] for one in named)]
     _refuse_others(rest, known, routes)
 

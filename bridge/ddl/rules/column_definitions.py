@@ -1,59 +1,29 @@
-"""Rewrites definitions of columns (generated columns, JSON paths, vectors, expressions and sequences as defaults), and
-sequences, which MariaDB and TiDB have; elsewhere the rows bring their values."""
+"""Rewrites definitions of columns: generated columns, JSON paths, vectors, expressions and sequences as defaults."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
 
 from bridge.ddl.alter_actions import renamed_column
-from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
-from bridge.ddl.server_features import Feature, Flavour
-from bridge.model import TableName
-
-_KINDS: Final = frozenset({StatementKind.CREATE_SEQUENCE, StatementKind.ALTER_SEQUENCE, StatementKind.DROP_SEQUENCE})
-_ONE_WORD: Final = frozenset({"CACHE", "CYCLE", "MINVALUE", "MAXVALUE"})
-_OPTIONS: Final = frozenset({"INCREMENT", "START", "RESTART", *_ONE_WORD, *(f"NO{word}" for word in _ONE_WORD), "NO"})
-
-
-def sequences(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves sequences out where the target has none.  Otherwise it writes them in the syntax that MariaDB and TiDB
-    share: sequence options before table options, and without the type that MariaDB 11.5 has."""
-    classified = statement.classified
-    if classified.kind not in _KINDS:
-        return
-    if not site.target.has(Feature.SEQUENCES):
-        why = "the target has no sequences; their values come with the rows"
-        yield Omission(Item(ChangeClass(classified.kind.value), statement.tokens), why)
-        return
-    options = [token for token in statement.tokens if token.span[0] >= classified.touched[-1].span[1]]
-    for i, token in enumerate(options):
-        if token.word == "NO" and at(options, i + 1).word in _ONE_WORD:
-            following = at(options, i + 1)
-            yield Edit(token.span[0], following.span[1], f"NO{following.word}", "one word, as all servers know it")
-        elif token.word == "AS" and i == 0:
-            end = next((n for n in range(1, len(options)) if options[n].word in _OPTIONS), len(options))
-            yield remove(options[:end], "not every server takes a type of a sequence")
+from bridge.ddl.server_features import Flavour
 
 
 def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Leaves out defaults that come from a sequence which the target lacks.  TiCDC sends no sequences, but tables with
-    such defaults; the values come with the rows."""
+    """Leaves out defaults that come from a sequence: the target gets no sequences, and the values come with the
+    rows."""
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
             end = sequence_at(item.definition, i) if item.change in ADDS_COLUMN and depth == 0 else None
             if token.word == "DEFAULT" and end:
-                name = _name(item.definition[i : end + 1], statement.classified.tables[0].schema)
-                if not (site.target.has(Feature.SEQUENCES) and site.around.has_sequence(name)):
-                    yield remove(
-                        item.definition[i : end + 1],
-                        f"the target has no sequence {name}; its values come with the rows",
-                    )
+                yield remove(
+                    item.definition[i : end + 1], "the target gets no sequences; the values come with the rows"
+                )
 
 
 def sequence_at(column: Sequence[Token], i: int) -> int | None:
@@ -67,13 +37,6 @@ def sequence_at(column: Sequence[Token], i: int) -> int | None:
     if words[0] != "NEXT":
         return closing(column, i + 2)
     return i + 4 + 2 * (at(column, i + 5).text == ".")
-
-
-def _name(default: Sequence[Token], schema: str) -> TableName:
-    """Gives the sequence of a default: the last names in it."""
-    names = [token.name for token in default if token.name is not None]
-    is_qualified = any(token.text == "." for token in default)
-    return TableName((names[-2] if is_qualified else schema) or "", names[-1] or "")
 
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -106,7 +106,7 @@ def _may_be_missing(statement: StatementParts, named: Named) -> bool:
 
 def _found(known: Classified) -> Sequence[Named]:
     """Gives the tables that exist before the statement runs."""
-    if known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE}:
+    if known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}:
         return known.touched[1:]
     if known.kind is StatementKind.RENAME_TABLE:
         return known.touched[::2]

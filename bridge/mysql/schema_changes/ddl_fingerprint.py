@@ -178,21 +178,15 @@ def _digest(parts: Iterable[object], length: int) -> str:
 def definition(session: Session, name: TableName) -> str | None:
     """Gives SHOW CREATE without the object's name and counter; None when the object does not exist."""
     try:
-        text = _show_create(session, "TABLE", name)
-        if re.search(r" SEQUENCE=1$", text):  # MariaDB shows a sequence as the table that holds its state
-            text = _show_create(session, "SEQUENCE", name)
+        [(_, shown, *_)] = session.raw_rows(f"SHOW CREATE TABLE {quote_name(*name)}")
     except MySQLError as error:
         if error_code(error) in _NO_SUCH:
             return None
         raise
     qualifier = re.escape(quote_name(name.schema)) + r"\."
+    text = shown.decode("utf-8", "surrogateescape")
     text = re.sub(rf"(?:{qualifier})?{re.escape(quote_name(name.table))}", "``", text, count=1)
     return re.sub(r" AUTO_INCREMENT=\d+", "", text)
-
-
-def _show_create(session: Session, kind: str, name: TableName) -> str:
-    text: bytes = session.raw_rows(f"SHOW CREATE {kind} {quote_name(*name)}")[0][1]
-    return text.decode("utf-8", "surrogateescape")
 
 
 def _database(session: Session, name: str) -> str:

@@ -303,15 +303,6 @@ class OnTarget(Surroundings):
         statements = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
         return {change.database for change in statements if isinstance(change, Classified)}
 
-    def has_sequence(self, name: TableName) -> bool:
-        return bool(
-            self._session.value(
-                "SELECT COUNT(*) FROM information_schema.tables"
-                " WHERE table_schema = %s AND table_name = %s AND table_type = 'SEQUENCE'",
-                tuple(name),
-            )
-        )
-
     def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
         """Tells whether the table, in whatever case its name is written, holds any row of which the condition is
         true."""

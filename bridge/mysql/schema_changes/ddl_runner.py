@@ -88,12 +88,12 @@ def _running(session: Session, tag: str, connection: int | None) -> tuple[int, i
     return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
 
-_UNKNOWN: Final = frozenset({1051, 4091, 4092})
-"""Unknown table; unknown sequence and view (MariaDB)."""
+_UNKNOWN: Final = frozenset({1051, 4092})
+"""Unknown table; unknown view (MariaDB)."""
 _MADE: Final = frozenset({ER.TABLE_EXISTS_ERROR, ER.DUP_FIELDNAME})
 _THERE: Final = frozenset({ER.TABLE_EXISTS_ERROR, ER.DB_CREATE_EXISTS})
-_CREATES: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE})
-_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW, StatementKind.DROP_SEQUENCE})
+_CREATES: Final = frozenset({StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW})
+_DROPS: Final = frozenset({StatementKind.DROP_TABLE, StatementKind.DROP_VIEW})
 _DENIED: Final = frozenset({1044, 1142, 1227})
 _NOT_RUN: Final = frozenset({JournalState.REFUSED, JournalState.APPROVED})
 _CHANGED: Final = (

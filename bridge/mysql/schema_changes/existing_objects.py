@@ -31,12 +31,8 @@ from bridge.quoting import quote_name
 
 _UNDO: Final = {ER.DUP_FIELDNAME: "COLUMN", ER.DUP_KEYNAME: "INDEX"}
 _MAKING: Final = frozenset(
-    {
-        *(StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX),
-        *(StatementKind.CREATE_VIEW, StatementKind.CREATE_SEQUENCE),
-    }
+    {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.CREATE_VIEW}
 )
-_KINDS: Final = {StatementKind.CREATE_VIEW: "VIEW", StatementKind.CREATE_SEQUENCE: "SEQUENCE"}
 _MOST_UNDONE: Final = 100
 
 
@@ -111,7 +107,7 @@ def _tried(
     nothing_else: bool,
 ) -> bool:
     """Runs the statement on a probe, and compares that with the table."""
-    kind = _KINDS.get(classified.kind, "TABLE")
+    kind = "VIEW" if classified.kind is StatementKind.CREATE_VIEW else "TABLE"
     probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
     try:
         session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")

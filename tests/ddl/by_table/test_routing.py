@@ -83,8 +83,6 @@ HELD: list[tuple[tuple[str, ...], str, str]] = [
     (WHOLE, "RENAME TABLE t TO b.t", "a.t would both be written to b.t"),
     (ONE, "ALTER TABLE t ADD COLUMN n INT AS (t.id + 1)", "something of t"),
     (WHOLE, "ALTER TABLE t ADD COLUMN n INT AS (a . t . id + 1)", "something of a"),
-    (WHOLE, "ALTER TABLE t ADD COLUMN n INT DEFAULT (NEXTVAL(s))", "a sequence"),
-    (WHOLE, "CREATE TABLE t (id INT DEFAULT (NEXT VALUE FOR s))", "a sequence"),
     (WHOLE, "CREATE VIEW v AS SELECT t.id FROM t JOIN a.s AS y ON y.id = t.id WHERE a.s.id > 1", "a view"),
     (ONE, "CREATE VIEW a.v AS SELECT y.id FROM a.t y", "a view"),
     (ONE, "CREATE VIEW x.v AS SELECT `a`.`t`.`id` FROM `a`.`t`", "a view"),
