@@ -5,7 +5,7 @@ It works on the tokens of the statement as it came, and never prints a statement
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, pairwise
@@ -114,31 +114,8 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
     """
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
-        as_mariadb = tokens(statement, mariadb=True) if "/*M!" in statement else None
     except UnreadableError as error:
         return Refused(str(error))
-    result = _of_readings(readings, schema, tidb=tidb, is_certain=is_certain)
-    if as_mariadb is None or isinstance(result, Refused):
-        return result
-    other = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb, is_certain=is_certain)
-    if isinstance(other, Refused):
-        return other
-    if _what(other) != _what(result):
-        return Refused("a comment that only MariaDB runs changes what it does")
-    return result
-
-
-def _what(known: Classified) -> tuple[object, ...]:
-    """Tells what a statement does, wherever its words stand."""
-    like = known.like.table if known.like else None
-    others = tuple(named.table for named in known.referenced)
-    return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads_bare
-
-
-def _of_readings(
-    readings: Mapping[bool, list[Token]], schema: str, *, tidb: bool, is_certain: bool
-) -> Classified | Refused:
-    """Tells what a statement does.  readings: its tokens for TiDB and for other servers."""
     if all(changes_no_table(found) for found in readings.values()):
         return _CHANGES_NOTHING
     for found in readings.values():
