@@ -135,7 +135,7 @@ AcceptChangeFlag = Annotated[
     bool,
     typer.Option(
         "--accept-change",
-        help="Go on with other filters than before; what was left out is not read again.",
+        help="Go on with other filters or routes than before; what was left out is not read again.",
         rich_help_panel=Heading.PIPELINE,
     ),
 ]

@@ -28,7 +28,7 @@ from bridge.mysql.probe import probe
 from bridge.mysql.schema_changes.ddl_plan import OnTarget
 from bridge.mysql.schema_changes.ddl_session import UTC, known_zone
 from bridge.mysql.schema_changes.existing_objects import skipped_before
-from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 
@@ -115,6 +115,12 @@ def _require_known(entry: JournalEntry) -> None:
             f" {found.reason}",
             fix="bridge ddl replace it by itself with the databases of all names; or make its change by hand, and say"
             " `bridge ddl done`",
+        )
+    if entry.statement.startswith(UNREADABLE):
+        raise UsageError(
+            f"{entry.id} is not approved, since nothing is known of it that could run",
+            fix="bridge ddl replace it by what it changed upstream; or make its change by hand, and say `bridge ddl"
+            " done`",
         )
 
 

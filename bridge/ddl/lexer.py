@@ -12,7 +12,7 @@ from bridge.quoting import quote_name
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--(?=[\s]|$)[^\n]*|\#[^\n]*)
       | (?P<executable>/\*!)
-      | (?P<mariadb>/\*M!(?!\d{5,6}\ COMPRESSED\*/))
+      | (?P<mariadb>/\*M!)
       | (?P<tidb>/\*T!(?:\[[\w,]*\])?)
       | (?P<comment>/\*.*?\*/)
       | (?P<close>\*/)
@@ -54,14 +54,14 @@ class Token(NamedTuple):
 END: Final = Token("end", "", (0, 0))
 
 
-def tokens(statement: str, *, tidb: bool = False) -> list[Token]:
+def tokens(statement: str, *, tidb: bool = False, mariadb: bool = False) -> list[Token]:
     """Gives the tokens that a server reads.  Comments are left out.  The body of `/*! ... */` is kept; the body of
-    TiDB's `/*T! ... */` is kept only with `tidb`.
+    TiDB's `/*T! ... */` is kept only with `tidb`, that of MariaDB's `/*M! ... */` only with `mariadb`.
 
     What is in double quotes is a string; but all of it are names, as with the sql_mode ANSI_QUOTES, where one stands in
     a place that no string may have.  Raises UnreadableError.
     """
-    scanned = _scan(statement, tidb=tidb)
+    scanned = _scan(statement, tidb=tidb, mariadb=mariadb)
     found = [token for token in scanned if token.kind not in {"comment", "open", "close"}]
     if not _has_names_in_double_quotes(found):
         return found
@@ -88,15 +88,21 @@ def _has_names_in_double_quotes(found: Sequence[Token]) -> bool:
     )
 
 
-def opened(statement: str) -> str:
+def opened(statement: str, *, mariadb: bool = False) -> str:
     """Opens the executable comments of a statement, so that their bodies become plain text; and puts names in double
     quotes into backticks.
 
     The upstream has run the comments: MySQL writes those that it skips to its log as plain comments.  Whether the
-    target would run them depends on its version.  Raises UnreadableError.
+    target would run them depends on its version.  `/*M! ... */` is one where the upstream is MariaDB; otherwise it is
+    taken out, as a target that is MariaDB would run it.  Raises UnreadableError.
     """
-    edits = [(token.span, "") for token in _scan(statement, tidb=False) if token.kind in {"open", "close"}]
-    named = (token for token in tokens(statement) if token.kind == "quoted" and token.text[0] == '"')
+    scanned = _scan(statement, tidb=False, mariadb=mariadb)
+    edits = [
+        (token.span, "")
+        for token in scanned
+        if token.kind in {"open", "close"} or (token.kind == "comment" and token.text.startswith("/*M!"))
+    ]
+    named = (token for token in tokens(statement, mariadb=mariadb) if token.kind == "quoted" and token.text[0] == '"')
     edits += [(token.span, quote_name(token.name or "")) for token in named]
     for (start, end), text in sorted(edits, reverse=True):
         before, after = statement[:start], statement[end:]
@@ -114,7 +120,9 @@ class Comment(NamedTuple):
 
 def tidb_comments(statement: str) -> list[Comment]:
     """Finds TiDB's own comments in the statement.  Raises UnreadableError."""
-    found = (t for t in _scan(statement, tidb=False) if t.kind == "comment" and t.text.startswith("/*T!"))
+    found = (
+        t for t in _scan(statement, tidb=False, mariadb=False) if t.kind == "comment" and t.text.startswith("/*T!")
+    )
     return [Comment(_feature(token.text), token.span) for token in found]
 
 
@@ -123,9 +131,7 @@ def _feature(comment: str) -> str:
     return named[1] if named else "no feature named"
 
 
-def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
-    """Gives the tokens with the comments.  It refuses `/*M! ... */`, which MariaDB alone runs, but for the one that its
-    SHOW CREATE TABLE writes, which says how rows are stored."""
+def _scan(statement: str, *, tidb: bool, mariadb: bool) -> Iterator[Token]:
     if "\0" in statement:
         raise UnreadableError("it holds a NUL")
     at, inside = 0, False
@@ -133,13 +139,11 @@ def _scan(statement: str, *, tidb: bool) -> Iterator[Token]:
         match = _TOKEN.match(statement, at)
         assert match is not None  # the last alternative takes anything
         kind, end = match.lastgroup or "", match.end()
-        if kind == "mariadb":
-            raise UnreadableError("it holds a comment that only MariaDB runs")
-        if kind == "tidb" and not tidb:
+        if (kind == "tidb" and not tidb) or (kind == "mariadb" and not mariadb):
             kind, end = "comment", statement.find("*/", end) + 2
             if end < 2:
                 raise UnreadableError("a comment has no end")
-        if kind in {"executable", "tidb"}:
+        if kind in {"executable", "mariadb", "tidb"}:
             if inside:
                 raise UnreadableError("it holds a comment inside of an executable comment")
             end = end if kind == "tidb" else _executable(statement, match)

@@ -5,7 +5,7 @@ It works on the tokens of the statement as it came, and never prints a statement
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain, pairwise
@@ -58,7 +58,7 @@ class Classified:
     touched: every table it changes, old and new names of a rename, in order.
     like: the table that it copies.  referenced: tables that its foreign keys name.
     database: the database of a database-level change, "" otherwise.
-    swaps: what it may swap.
+    swaps: what it may swap.  reads_bare: the tables that a view reads and names without a database.
     never_run: the spans of words that the bridge takes out: how long to wait for a lock, and where files are.
     """
 
@@ -69,6 +69,7 @@ class Classified:
     referenced: tuple[Named, ...] = ()
     database: str = ""
     swaps: Swap | None = None
+    reads_bare: tuple[str, ...] = ()
     never_run: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -113,8 +114,31 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
     """
     try:
         readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
+        as_mariadb = tokens(statement, mariadb=True) if "/*M!" in statement else None
     except UnreadableError as error:
         return Refused(str(error))
+    result = _of_readings(readings, schema, tidb=tidb, is_certain=is_certain)
+    if as_mariadb is None or isinstance(result, Refused):
+        return result
+    other = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb, is_certain=is_certain)
+    if isinstance(other, Refused):
+        return other
+    if _what(other) != _what(result):
+        return Refused("a comment that only MariaDB runs changes what it does")
+    return result
+
+
+def _what(known: Classified) -> tuple[object, ...]:
+    """Tells what a statement does, wherever its words stand."""
+    like = known.like.table if known.like else None
+    others = tuple(named.table for named in known.referenced)
+    return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads_bare
+
+
+def _of_readings(
+    readings: Mapping[bool, list[Token]], schema: str, *, tidb: bool, is_certain: bool
+) -> Classified | Refused:
+    """Tells what a statement does.  readings: its tokens for TiDB and for other servers."""
     if all(changes_no_table(found) for found in readings.values()):
         return _CHANGES_NOTHING
     for found in readings.values():
@@ -134,7 +158,7 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
     )
     if reason := next(filter(None, dangers), None):
         return Refused(reason, result)
-    if reason := "" if is_certain and schema else _unclear(result, schema, is_certain=is_certain):
+    if reason := "" if is_certain and schema else _unclear(result, schema):
         return Unclear(reason, replace(_classify(TokenReader(found, "")), never_run=never_run))
     return result
 
@@ -189,20 +213,17 @@ def _has_query_in_parentheses(found: list[Token]) -> bool:
     return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
-def _unclear(result: Classified, schema: str, *, is_certain: bool) -> str:
+def _unclear(result: Classified, schema: str) -> str:
     """Tells which name may be in another database than the message names; "" when none may.
 
     A server looks for a name without a database in the database of its session, which no sender sends.  The database of
     a message is that of a table which the statement changes: of the last one, or of one message for each table; of a
     rename, the new name's (Canal 1.1.8, DruidDdlParser; Debezium 3.6; TiCDC, "DDL statement considerations").  It is
     the session's unless a name that the statement changes says that database itself; and unless the statement makes
-    one table whose name has a database.  What a view reads is not looked at: where its own name has a database, all
-    others may lack one.
+    one table whose name has a database.
     """
-    if result.kind is StatementKind.CREATE_VIEW and result.touched[0].is_qualified and not is_certain:
-        return f"it makes the view {result.tables[0]}, and what that reads may have names without a database"
     named = [*result.touched, *([result.like] if result.like else [])]
-    bare = [one.table.table for one in named if not one.is_qualified]
+    bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads_bare]
     if not bare:
         return ""
     if not schema:
@@ -346,7 +367,39 @@ def _create_view(reader: TokenReader) -> Classified:
     reader.accept("IF", "NOT", "EXISTS")
     view = _plain(StatementKind.CREATE_VIEW, reader.table())
     reader.skip_to("AS")
-    return view
+    return replace(view, reads_bare=tuple(dict.fromkeys(_bare_tables(reader.tokens[reader.at :]))))
+
+
+_BEFORE_TABLE: Final = frozenset({"FROM", "JOIN", "STRAIGHT_JOIN", "TABLE", "OJ", ",", "("})
+_AFTER_TABLES: Final = frozenset({"SELECT", "WHERE", "HAVING", "LIMIT", "UNION"})
+
+
+def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
+    """Gives the tables of a query that have no database, and the names of WITH, which look the same.  A FROM without a
+    SELECT in the same parentheses is that of a function: EXTRACT(YEAR FROM a)."""
+    pairs = pairwise([END, *query])  # .t is a table of the session's database
+    found = [token for before, token in pairs if not (token.text == "." and _opens(before))]
+    is_query, in_tables = [True], [False]
+    for first, before, token, behind in zip([END, END, *found], [END, *found], found, [*found[1:], END], strict=False):
+        if token.text == "(":
+            is_query.append(in_tables[-1] and _opens(before))
+            in_tables.append(is_query[-1])
+        elif token.text == ")":
+            is_query, in_tables = is_query[:-1] or [True], in_tables[:-1] or [False]
+        elif before.text == "." and not first.text.isdigit():
+            continue
+        elif token.word == "TABLE" or (token.word == "FROM" and is_query[-1]):
+            in_tables[-1] = True
+        elif token.word in _AFTER_TABLES or (token.word in {"GROUP", "ORDER"} and behind.word == "BY"):
+            is_query[-1] |= token.word == "SELECT"
+            in_tables[-1] = False
+        elif token.name and in_tables[-1] and _opens(before) and behind.text not in {".", "("} and token.word != "DUAL":
+            yield token.name
+
+
+def _opens(token: Token) -> bool:
+    """Tells whether a table may stand behind a token."""
+    return (token.word or token.text) in _BEFORE_TABLE
 
 
 def _drop(reader: TokenReader) -> Classified:

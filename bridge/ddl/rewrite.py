@@ -128,7 +128,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     classified = classify(statement, schema, tidb=tidb)
     if isinstance(classified, Refused):
         return classified
-    text = opened(statement)
+    text = opened(statement, mariadb=site.source == "mariadb")
     steps = [RewriteStep(statement, text, _ANSI if '"' in statement and '"' not in text else _OPENED)]
     steps = steps if text != statement else []
     reread = classify(text, schema, tidb=tidb)

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 import structlog
 
 from bridge.ends.phases import Phase, PhaseClock
-from bridge.errors import AheadOfTargetError, HeldError
+from bridge.errors import AheadOfTargetError, BadMessageError, HeldError
+from bridge.events import Code
 from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.mysql.catalog import refuse_one_for_two
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import bad_message_error
+from bridge.pipeline.bad_input.bad_messages import BadMessage, bad_message_error, unreadable_change
 from bridge.pipeline.order import Due, Order, OrderChanged
 from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
@@ -134,7 +135,14 @@ class Applier:
         self._interrupted.set()
 
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        """Runs the schema changes that progress lists as still to run: an earlier run may have left them."""
+        """Runs the schema changes that progress lists as still to run, and what the operator runs in the place of those
+        that cannot be read.  An earlier run may have left them."""
+        self._run_pending(pending)
+        for change in self._writer.unreadable().to_run:
+            self._writer.run_next((change,), self._on_held)
+            self._held = ""
+
+    def _run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         for done in range(len(pending)):
             self._pass_gate()
             self.phases.enter(Phase.SCHEMA_CHANGE)
@@ -176,7 +184,7 @@ class Applier:
                     raise
                 self._catalog = {}
         if self.order.is_stuck:
-            raise bad_message_error(self.order.next_bad())
+            raise self._stopped_by(self.order.next_bad())
         handover = self.order.handover()
         if handover is not None:
             self._writer.apply(handover.advance)
@@ -189,7 +197,7 @@ class Applier:
         self.advance()
         bad = self.order.next_bad()
         if bad and self._clock() - self.order.bad_since > BAD_MESSAGE_GRACE_SECONDS:
-            raise bad_message_error(bad)
+            raise self._stopped_by(bad)
 
     def finish(self) -> None:
         """Applies and records everything that is due at the end of the input; raises as `take` does."""
@@ -200,7 +208,15 @@ class Applier:
             self._commit(final_ts, None, (), final_ts)
         bad = self.order.next_bad()
         if bad:
-            raise bad_message_error(bad)
+            raise self._stopped_by(bad)
+
+    def _stopped_by(self, bad: Sequence[BadMessage]) -> BadMessageError:
+        """Makes the error for messages that stop the bridge.  A schema change is recorded for the operator."""
+        entry, ts = bad[0].entry, self.order.applied_ts
+        if entry.code != Code.SCHEMA_CHANGE:
+            return bad_message_error(bad)
+        change, again = unreadable_change(entry, ts), unreadable_change(entry, ts, is_again=True)
+        return bad_message_error(bad, self._writer.note_unreadable(change, again, entry.reason))
 
     def waiting_for(self) -> str:
         """Tells what the target waits for, and why; may be called from any thread."""
@@ -251,7 +267,7 @@ class Applier:
         if end is not None:
             self._commit(segment.high, None, segment.changes, segment.high)
         if segment.changes:
-            self.finish_pending(segment.changes)
+            self._run_pending(segment.changes)
             self._catalog = {}
 
     def _commit(self, high: int, rows: RowChanges | None, changes: tuple[SchemaChange, ...], end: int) -> None:

@@ -308,6 +308,8 @@ def make_applier(
     cascades_are_lost: the log lacks the rows that cascading foreign keys change upstream.
     transactions: the partition of the topic of transactions, if their order is applied.
     """
+    settled = writer.unreadable().settled
+    config = replace(config, on_bad_message=replace(config.on_bad_message, settled=settled))
     by_boundaries = not by_partition and transactions is None
     starts = starts_of(
         progress,

@@ -2,7 +2,7 @@
 
 Debezium as TiCDC writes it without schemas and with watermarks; ckafka's official format 1; Debezium's own connector
 for MySQL, with and without schemas, in Avro, and with the transaction block; Canal's own server with GTIDs (all seen in
-genuine captures).
+genuine captures); JSON with blanks, as some relays write it.
 """
 
 from __future__ import annotations
@@ -194,27 +194,40 @@ class ConnectorEncoder(Encoder):
         return self._parts[shape.name]
 
 
-class AvroEncoder(Encoder):
-    """Debezium's own connector in Avro, with a schema registry (`schemas_in_avro`)."""
+class SpacedEncoder(Encoder):
+    """The messages of another encoder with a blank behind each comma and colon, as Python's `json` writes them."""
 
-    def __init__(self, partitions: int) -> None:
-        super().__init__(partitions)
-        self._other = ConnectorEncoder(partitions, schemas=True)
-        self._ids: dict[str, bytes] = {}
+    def __init__(self, other: Encoder) -> None:
+        super().__init__(other.partitions)
+        self._other = other
 
     def transaction(self, transaction: Transaction) -> list[EncodedMessage]:
         """The same messages."""
-        return self._encoded(self._other.transaction(transaction))
+        return self._spaced(self._other.transaction(transaction))
 
     def schema_change(self, change: BankSchemaChange) -> list[EncodedMessage]:
         """The same messages."""
-        return self._encoded(self._other.schema_change(change))
+        return self._spaced(self._other.schema_change(change))
 
     def boundary(self, ts: int) -> list[EncodedMessage]:
         """The same messages."""
-        return self._encoded(self._other.boundary(ts))
+        return self._spaced(self._other.boundary(ts))
 
-    def _encoded(self, messages: list[EncodedMessage]) -> list[EncodedMessage]:
+    def _spaced(self, messages: list[EncodedMessage]) -> list[EncodedMessage]:
+        return [
+            message._replace(value=json.dumps(orjson.loads(message.value), ensure_ascii=False).encode())
+            for message in messages
+        ]
+
+
+class AvroEncoder(SpacedEncoder):
+    """Debezium's own connector in Avro, with a schema registry (`schemas_in_avro`)."""
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__(ConnectorEncoder(partitions, schemas=True))
+        self._ids: dict[str, bytes] = {}
+
+    def _spaced(self, messages: list[EncodedMessage]) -> list[EncodedMessage]:
         return [
             message._replace(key=self._in_avro(message.key), value=self._in_avro(message.value)) for message in messages
         ]
@@ -445,6 +458,8 @@ SENDERS: Final[dict[str, Callable[[int], Encoder]]] = {
     "debezium-plain": ConnectorEncoder,
     "debezium-transactions": partial(ConnectorEncoder, schemas=True, transactions=True),
     "canal-server": CanalServerEncoder,
+    "canal-blanks": lambda partitions: SpacedEncoder(DEMO_ENCODERS["canal-json"](partitions)),
+    "debezium-blanks": lambda partitions: SpacedEncoder(ConnectorEncoder(partitions, schemas=True)),
 }
 """Sender -> encoder: TiCDC's by their protocols, and others."""
 MEASURED: Final = {**SENDERS, "debezium-avro": AvroEncoder}

@@ -169,7 +169,7 @@ def test_system_schema_as_current_database(schema: str) -> None:
 def test_spans_are_the_names() -> None:
     """Where names stand in the text lets a probe be made under another name."""
     for statement in ("CREATE TABLE IF NOT EXISTS `a` . `b` (c INT)", "CREATE VIEW a.b AS SELECT 1"):
-        classified = classify(statement, "app", is_certain=True)
+        classified = classify(statement, "app")
         assert isinstance(classified, Classified)
         start, end = classified.touched[0].span
         assert [t.name for t in tokens(statement[start:end]) if t.name] == ["a", "b"]

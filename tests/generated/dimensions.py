@@ -69,7 +69,7 @@ DIMENSIONS: Final[dict[str, tuple[str, ...]]] = {
     "event filter": (NONE, *EVENT_FILTERS),
     "begins": (NONE, "from a copy"),
     "goes on with": (
-        *(NONE, "the same", "other sizes", "other mode", "other place"),
+        *(NONE, "the same", "other sizes", "other mode", "other place", "other routes"),
         *("fewer tables", FILTER_CHANGE),
     ),
 }
@@ -145,6 +145,11 @@ _IMPOSSIBLE: Final[tuple[Rule, ...]] = (
     # Filters speak of the upstream's database.
     Rule("route", {"shards"}, "left out", {"table filter"}),
     Rule("route", {"shards"}, "event filter", _OTHERS["event filter"]),
+    # What is merged cannot be moved apart.
+    Rule("goes on with", {"other routes"}, "route", {"shards"}),
+    # Routes stay while the quarantine, or what an operator wrote, names tables of the target.
+    Rule("goes on with", {"other routes"}, "quarantine", _OTHERS["quarantine"]),
+    Rule("goes on with", {"other routes"}, "decision", _OTHERS["decision"]),
     # Routes and filters speak of the plain names.
     Rule("names", _OTHERS["names"], "route", _OTHERS["route"] - {"database"}),
     Rule("names", _OTHERS["names"], "event filter", _OTHERS["event filter"]),

@@ -37,6 +37,10 @@ from tests.support.pipelines import Pipeline
 _MOST_STARTS: Final = 40
 _OTHER_SPELLING: Final = "are one to the target, as their keys differ only in"
 """Of the error for a row that would overwrite one whose key is spelled otherwise."""
+_TABLES: Final = ("t0", "t1", "renamed", "aside")
+"""Names that tables have upstream."""
+_OTHERS: Final = (*_TABLES, "a b", "one", "other")
+"""Names that they might have there, by those on the target."""
 
 
 def run(bench: Bench, case: Case) -> dict[str, set[str]]:
@@ -159,12 +163,22 @@ class Run:
             early = self._in_target()
             if early is None:
                 return
-        history.is_later, history.now = True, gone_on(self._choice, self._random)
+        elif how == "other routes" and self._is_begun():
+            return
+        now = gone_on(self._choice, self._random)
+        if how == "other routes" and not self._target.move(ROUTES.get(now["route"], UNROUTED), _TABLES, _OTHERS):
+            return
+        history.is_later, history.now = True, now
         if how == "fewer tables":
             history.frozen = {DROPPED: self._target.rows(DROPPED, None)}
         if early is not None:
             history.early = early
             history.leave_out()
+
+    def _is_begun(self) -> bool:
+        """Whether a schema change has begun to run: tables are not moved meanwhile."""
+        progress = ProgressTable(self._name).read(self._bench.session)
+        return progress is not None and len(self._waiting(progress.pending)) < len(progress.pending)
 
     def _in_target(self) -> frozenset[int] | None:
         """The numbers of the steps of the first table that are in the target; None where some are in parts, or may

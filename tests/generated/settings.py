@@ -53,13 +53,15 @@ def gone_on(choice: Choice, random: Random) -> dict[str, str]:
         "other sizes": _SIZES,
         "other mode": ("consistency",),
         "other place": ("where",),
+        "other routes": ("route",),
     }
     for name in dimensions.get(how, ()):
         rest = {
             dimension: value for dimension, value in other.items() if dimension not in {name, "goes on with", "crash"}
         }
         values = [value for value in DIMENSIONS[name] if value != choice[name] and fits((name, value), rest)]
-        other[name] = random.choice([value for value in values if value != NONE] or [choice[name]])
+        values = [value for value in values if value != NONE or name == "route"]
+        other[name] = random.choice([value for value in values if value != "shards"] or [choice[name]])
     return other
 
 

@@ -52,6 +52,24 @@ class TargetTables:
         for row in rows:
             self.insert(table, row)
 
+    def move(self, routing: Routing, tables: Iterable[str], others: Iterable[str]) -> bool:
+        """Those of the tables that are there go where other routes have them; False, and nothing moves, where one would
+        be where another one was, or might have been, which nobody can tell from a table that was not moved.
+
+        others: names that tables might have upstream.
+        """
+        there, other = self.there(), replace(self, routing=routing)
+        moves = {name: self.quoted(name) for name in tables if self.place(name) in there}
+        after = {other.place(name) for name in moves}
+        if any(self.place(name) != other.place(name) and self.place(name) in after for name in (*moves, *others)):
+            return False
+        self.routing = routing
+        for number, was in enumerate(moves.values()):
+            self.session.execute(f"RENAME TABLE {was} TO `x`.`on its way {number}`")
+        for number, name in enumerate(moves):
+            self.session.execute(f"RENAME TABLE `x`.`on its way {number}` TO {self.quoted(name)}")
+        return True
+
     def there(self) -> set[tuple[str, str]]:
         """The database and name of every table."""
         found = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_schema IN %s"

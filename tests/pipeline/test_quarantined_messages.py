@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark
+from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all, sql
 from tests.support.sweeps import die_everywhere, state
 from tests.support.victims import Victims
@@ -108,7 +110,7 @@ def test_a_schema_change_is_never_quarantined(target: str, session: Session, tmp
         with pytest.raises(BadMessageError, match="schema change cannot be decoded") as raised:
             run_all(target, events, quarantine=True)
         assert raised.value.where == "cdc/0/3"
-        assert raised.value.fix.endswith("--set source.quarantine=cdc/0/3; then start the bridge again")
+        assert "bridge ddl skip 1" in raised.value.fix
         assert ids(session) == [1]
         assert [entry[:2] for entry in held(session)] == [(0, 0)]
 
@@ -229,22 +231,34 @@ def test_a_wider_filter_sets_nothing_aside_again(target: str, session: Session, 
     assert ids(session) == [1]
 
 
-def test_the_way_past_a_schema_change_that_cannot_be_read(target: str, session: Session, tmp_path: Path) -> None:
-    """The error names its message and the copies in other partitions, and no other one that is alike: quarantined, all
-    of them let the bridge go on."""
+WAYS = [("skip", [], False), ("done", [], False), ("replace", ["ALTER TABLE m.t ADD COLUMN c INT"], True)]
+
+
+@pytest.mark.parametrize(("word", "more", "runs"), WAYS, ids=[way[0] for way in WAYS])
+def test_the_way_past_a_schema_change_that_cannot_be_read(
+    target: str, session: Session, tmp_path: Path, word: str, more: list[str], runs: bool
+) -> None:
+    """It is in the list of open ones, with its message.  What replaces it runs once, before the rows behind it.  Its
+    copies in other partitions count as the same one; another one in its partition does not."""
     events = capture(
         tmp_path,
         [row(10, 1), watermark(11), BROKEN_DDL, row(12, 2), watermark(20), BROKEN_DDL, watermark(30)],
         [watermark(11), BROKEN_DDL, watermark(30)],
     )
-    released: list[str] = []
-    for named in (["cdc/0/2", "cdc/1/1"], ["cdc/0/5"]):
+    for number in range(2):
         with pytest.raises(BadMessageError, match="schema change cannot be decoded") as raised:
-            run_all(target, events, released=released)
-        assert f"--set source.quarantine={','.join(named)};" in raised.value.fix
-        released += named
-    run_all(target, events, released=released)
+            run_all(target, events)
+        (waiting,) = json.loads(bridge("ddl", "list", "--open", "--json", "--target", target).out)
+        assert f"bridge ddl {word} {waiting['id']}" in raised.value.fix
+        assert BROKEN_DDL.decode() in waiting["statement"]
+        assert bridge("ddl", "approve", waiting["id"], "--target", target).code == 2
+        given = more if number == 0 else more and ["ALTER TABLE m.t ADD COLUMN d INT"]
+        said = bridge("ddl", word, waiting["id"], *given, "--target", target)
+        assert said.code == 0, said.err
+    run_all(target, events)
     assert ids(session) == [1, 2]
+    columns = [name for name, *_ in session.rows("SHOW COLUMNS FROM m.t")]
+    assert columns == ["id", "at", *(["c", "d"] if runs else [])]
     assert [code for (code,) in session.rows("SELECT code FROM _bridge.quarantine")] == ["schema-change"] * 3
 
 
@@ -258,11 +272,15 @@ def by_time(ms: int, id_: int) -> dict[str, Any]:
 def test_past_a_schema_change_that_cannot_be_read_without_boundaries(
     target: str, session: Session, tmp_path: Path
 ) -> None:
-    """Once it is quarantined, rows of other partitions are no longer held back for it."""
+    """Once it is decided, rows of other partitions are no longer held back for it."""
     now = 1_700_000_000_000
     events = capture(tmp_path, [by_time(now, 1), BROKEN_DDL, by_time(now + 2_000, 2)], [by_time(now + 9_000, 3)])
     with pytest.raises(BadMessageError):
         run_all(target, events, boundary_seconds=0)
     assert ids(session) == [1]
-    run_all(target, events, boundary_seconds=0, released=["cdc/0/1"])
+    (waiting,) = json.loads(bridge("ddl", "list", "--open", "--json", "--target", target).out)
+    more = "ALTER TABLE m.t ADD COLUMN c INT"
+    assert bridge("ddl", "replace", waiting["id"], more, "--target", target).code == 0
+    run_all(target, events, boundary_seconds=0)
     assert ids(session) == [1, 2, 3]
+    assert [name for name, *_ in session.rows("SHOW COLUMNS FROM m.t")] == ["id", "at", "c"]

@@ -15,6 +15,7 @@ from bridge.events import Event
 from bridge.filters.routes import Routes
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
+from bridge.mysql.schema_changes.ddl_runner import Unreadable
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig
@@ -125,6 +126,15 @@ class FakeWriter:
         target.ran.append(change)
         target.pending = target.pending[1:]
         self._step()
+
+    def unreadable(self) -> Unreadable:
+        """Nothing that cannot be read was decided about."""
+        return Unreadable({}, ())
+
+    def note_unreadable(self, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Nobody reads it."""
+        del again, reason
+        return change.id
 
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """What ran, in this order."""

@@ -22,6 +22,7 @@ from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.key_spellings import spelled_texts
+from bridge.rows.types.type_check import is_changed_to
 from bridge.tso import parse_moment
 
 _END_OF_TIME: Final = 1 << 63
@@ -113,7 +114,7 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Findi
     there = [(need, *mine[need.name.folded]) for need in needed if need.name.folded in mine]
     lacking = []
     for need, _, table in there:
-        if absent := sorted(need.columns - table.columns.keys()):
+        if absent := sorted(name for name in need.columns - table.columns.keys() if not _is_changed(name, table)):
             lacking.append(f"{need.name} lacks {', '.join(absent)}")
     if lacking:
         yield fail(
@@ -164,6 +165,11 @@ def _judge_shards(facts: TableFacts, found: Decoded, routes: Routes) -> Iterator
                 " two shards meet, one row overwrites the other",
                 "let the shards count in ranges of their own (auto_increment_offset), and drop further unique keys",
             )
+
+
+def _is_changed(sent: str, table: Table) -> bool:
+    """Tells whether Debezium may have changed the name of one of the table's columns to this one."""
+    return any(is_changed_to(name, sent) for name in table.columns)
 
 
 def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:

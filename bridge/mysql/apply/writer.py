@@ -33,7 +33,7 @@ from bridge.mysql.apply.run_statement import (
 )
 from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects, refuse_without_transactions
 from bridge.mysql.connection.session import Session
-from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner
+from bridge.mysql.schema_changes.ddl_runner import SchemaChangeRunner, Unreadable
 from bridge.mysql.server_errors import (
     DUPLICATE_KEY,
     LOCK_FIX,
@@ -239,10 +239,27 @@ class Writer:
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
         Raises TargetError when retrying does not help."""
+        return self._asked(lambda session: self._runner.journal.between(session, low, high))
 
-        def ask() -> list[SchemaChange]:
+    def unreadable(self) -> Unreadable:
+        """Tells what the operator has decided about schema changes that cannot be read.  Raises TargetError when
+        retrying does not help."""
+        return self._asked(self._runner.unreadable)
+
+    def note_unreadable(self, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Records a schema change that cannot be read, so that the operator can decide, and gives its id.  Raises
+        TargetError when retrying does not help.
+
+        again: what it is where its partition held the same message before.
+        """
+        return self._asked(lambda session: self._runner.note_unreadable(session, change, again, reason))
+
+    def _asked(self, question: Callable[[Session], AnswerT]) -> AnswerT:
+        """Asks the control session, again where its connection is lost."""
+
+        def ask() -> AnswerT:
             with self._reconnected():
-                return self._runner.journal.between(self._ownership.control, low, high)
+                return question(self._ownership.control)
 
         return self._retried(ask)
 

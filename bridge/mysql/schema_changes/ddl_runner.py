@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from pymysql.constants import ER
@@ -34,7 +34,7 @@ from bridge.mysql.schema_changes.ddl_session import (
 )
 from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
 from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
-from bridge.mysql.state.ddl_journal import FINISHED, Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 from bridge.protocols.values.event_time import is_change_of_snapshot
 
 _ANOTHER_SNAPSHOT: Final = (
@@ -104,6 +104,23 @@ _LOOK: Final = "look at the target: if it ran, skip it; if it did not, approve i
 COPIES_IN_A_PACKET: Final = 12
 """How often one packet may have to hold a statement: the journal's row holds it as it came, as it runs, and before and
 after its changes, with escapes."""
+
+
+class Unreadable(NamedTuple):
+    """What the operator has decided about schema changes that cannot be read.
+
+    settled: the hashes of those that no longer stop the bridge, with their positions.
+    to_run: those that another statement replaces, and which has not run yet.
+    """
+
+    settled: Mapping[str, str]
+    to_run: tuple[SchemaChange, ...]
+
+
+def is_another(position: str, other: str) -> bool:
+    """Tells whether equal messages at two positions (topic/partition/offset) are two schema changes, and not copies of
+    one in several partitions."""
+    return position != other and position.rpartition("/")[0] == other.rpartition("/")[0]
 
 
 class SchemaChangeRunner:
@@ -180,6 +197,30 @@ class SchemaChangeRunner:
                 fix=f"set max_allowed_packet on the target to {size * COPIES_IN_A_PACKET:,} or more and start the"
                 " bridge again; or leave the table out with --filter",
             )
+
+    def unreadable(self, session: Session) -> Unreadable:
+        """Tells what the operator has decided about schema changes that cannot be read."""
+        decided = [entry for entry in self.journal.unreadable(session) if entry.state not in OPEN]
+        return Unreadable(
+            {entry.statement_hash: entry.position for entry in decided},
+            tuple(
+                SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
+                for entry in decided
+                if entry.state not in FINISHED
+            ),
+        )
+
+    def note_unreadable(self, session: Session, change: SchemaChange, again: SchemaChange, reason: str) -> str:
+        """Records a schema change that cannot be read for the operator to decide, and gives its id.  One that waits
+        already keeps its id.  again: what it is where its partition held the same message before."""
+        there = {entry.statement_hash: entry for entry in self.journal.unreadable(session)}
+        first = there.get(change.statement_hash)
+        if first is not None and is_another(first.position, change.position):
+            change = again
+        if change.statement_hash in there:
+            return there[change.statement_hash].id
+        self.journal.record(session, change, JournalState.REFUSED, outcome=reason)
+        return change.id
 
     def _refused_by_target(
         self, session: Session, change: SchemaChange, plan: Rewritten, words: str, code: int = 0

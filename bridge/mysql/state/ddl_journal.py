@@ -46,6 +46,8 @@ OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 """States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
 DONE_BY_HAND: Final = "its effect was on the target, as the operator says"
 """The outcome of a schema change that the operator calls done."""
+UNREADABLE: Final = "(a schema change that cannot be read)"
+"""Begins the statement of a schema change whose message cannot be decoded; the message follows."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,11 @@ class Journal:
             one = shard_statement(statement, schema, routes)
             if one is not None:
                 yield one, state == JournalState.DONE
+
+    def unreadable(self, session: Session) -> list[JournalEntry]:
+        """Gives the rows of schema changes whose messages cannot be decoded, in the order in which they stopped the
+        bridge."""
+        return self._select(session, "statement LIKE %s", (f"{UNREADABLE}%",))
 
     def done(self, session: Session, classes: Sequence[str]) -> list[JournalEntry]:
         """Gives the rows of what has run, of schema changes with exactly these classes each, in the order of the

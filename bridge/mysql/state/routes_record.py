@@ -1,13 +1,12 @@
 """Remembers the routes and the filters that a pipeline runs with: they are fixed once it has written something.
 
-Other filters are taken with `--accept-change` alone, and hold from what is read then on: nothing is read again.  Other
-routes, which would divide the rows of a table or mix them with another table's, are refused all the same, and so are
-filters that mix them.
+Others are taken with `--accept-change` alone, and hold from what is read then on: nothing is read again.  Routes that
+would divide the rows of a table, or mix them with another table's, are refused all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +19,9 @@ from bridge.filters.routes import IgnoredRows, Route, Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection.session import Session
+from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress
+from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables
 from bridge.quoting import quote_name
 
@@ -57,8 +58,9 @@ def keep_rules(
 ) -> None:
     """Stores the routes and the filters of a pipeline.
 
-    Raises UsageError for others than those on record once the pipeline has begun: always for other routes, where rows
-    would be mixed, and where parts of a step are on the target; any without `accepts_change`.
+    Raises UsageError for others than those on record once the pipeline has begun: always where rows would be divided
+    or mixed, where parts of a step are on the target, and for other routes while the quarantine or the journal names
+    tables of the target; any without `accepts_change`.
     """
     before, changed = require_kept_rules(session, schema, progress, rules, accepts_change=accepts_change)
     now = _document(rules)
@@ -80,9 +82,25 @@ def require_kept_rules(
     before, now = _read(session, schema, progress.name), _document(rules)
     if before is None or not _has_begun(progress):
         return before, []
-    where = f"pipeline {progress.name}"
     changed = [word for word in now if before[word] != now[word]]
-    if changed and progress.in_parts:
+    if changed:
+        _refuse_change(session, schema, progress, _rules(before), rules, changed, accepts_change=accepts_change)
+    return before, changed
+
+
+def _refuse_change(
+    session: Session,
+    schema: str,
+    progress: Progress,
+    former: RowRules,
+    rules: RowRules,
+    changed: Sequence[str],
+    *,
+    accepts_change: bool,
+) -> None:
+    """Raises UsageError for a change that must not be, or that the operator has not accepted."""
+    where = f"pipeline {progress.name}"
+    if progress.in_parts:
         raise UsageError(
             "the filters or routes are not those with which the pipeline began to write a step, of which parts are on"
             " the target",
@@ -90,40 +108,32 @@ def require_kept_rules(
             fix="start it once with the filters and routes as they were, until its applied ts is at least"
             f" {progress.applying_ts}",
         )
-    if "routes" in changed:
-        raise _other_routes(progress)
-    there = list_tables(session) if "filter" in changed else ()
-    if mixed := list(islice(mixed_rows(_rules(before).routes, rules.routes, there), _SHOWN)):
+    _refuse_moved(session, progress, former.routes, rules.routes)
+    names_tables = count_held(session, schema, progress.name) or any(
+        entry.replacement for entry in Journal(progress.name, schema).entries(session)
+    )
+    if "routes" in changed and names_tables:
         raise UsageError(
-            f"the filter would mix rows of several tables: {'; '.join(mixed)}",
+            "the routes cannot change any more: row changes in the quarantine, or statements that ran instead of schema"
+            " changes, name tables of the target",
             where=where,
-            fix="give the filter as it was; or move what is there, with RENAME TABLE on the target, while the bridge is"
-            " stopped; or begin anew with another --name",
+            fix="settle what bridge quarantine list shows; after a bridge ddl replace, begin anew with another --name",
         )
-    if changed and not accepts_change:
-        words = {"filter": "filter", "ignored": "event filters"}
+    if not accepts_change:
+        words = {"routes": "routes", "filter": "filter", "ignored": "event filters"}
         raise UsageError(
             f"the pipeline ran with other {' and '.join(words[one] for one in changed)}",
             where=f"{where}, applied ts {progress.applied_ts}",
             fix=f"give them as they were; or start it once with --accept-change, from which on these hold: {_COPY}",
         )
-    return before, changed
 
 
 def require_kept_routes(session: Session, schema: str, progress: Progress, routes: Routes) -> None:
-    """Raises UsageError for other routes than those that the pipeline runs with."""
+    """Raises UsageError when by these routes, tables that are on the target belong elsewhere than by those that the
+    pipeline runs with."""
     before = _read(session, schema, progress.name)
-    if before is not None and _has_begun(progress) and before["routes"] != _document(RowRules(routes=routes))["routes"]:
-        raise _other_routes(progress)
-
-
-def _other_routes(progress: Progress) -> UsageError:
-    return UsageError(
-        "the routes are not those that the pipeline ran with",
-        where=f"pipeline {progress.name}",
-        fix="give the routes as they were (--route, or the settings file of the pipeline); or begin anew with another"
-        " --name",
-    )
+    if before is not None and _has_begun(progress):
+        _refuse_moved(session, progress, _rules(before).routes, routes)
 
 
 def _has_begun(progress: Progress) -> bool:
@@ -131,11 +141,34 @@ def _has_begun(progress: Progress) -> bool:
     return progress.applied_ts > progress.start_ts or progress.in_parts
 
 
-def mixed_rows(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterator[str]:
-    """Tells of the tables that are `there` on the target which rows another filter would mix."""
+def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes) -> None:
+    if old.routes == new.routes and old.tables.rules == new.tables.rules:
+        return
+    moved = list(islice(moved_rows(old, new, list_tables(session)), _SHOWN + 1))
+    if moved:
+        more = ", and others" if len(moved) > _SHOWN else ""
+        raise UsageError(
+            f"the routes are not those that the pipeline ran with: {'; '.join(moved[:_SHOWN])}{more}",
+            where=f"pipeline {progress.name}",
+            fix="give the routes as they were (--route, or the settings file of the pipeline); or stop the bridge, move"
+            " what is there yourself, with RENAME TABLE on the target, and start it with the new routes and"
+            " --accept-change; or begin anew with another --name",
+        )
+
+
+def moved_rows(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterator[str]:
+    """Tells of the tables that are `there` on the target which rows other routes, or filters, would divide or mix."""
     for target in there:
+        if old.is_merged(target) and not new.is_merged(target):
+            yield f"shards went to {target}, and would go to tables of their own"
         were = [source for source in old.sources(target) if old.tables(*source)]
-        if left := next((source for source in were if not new.tables(*source)), None):
+        for source in were:
+            now = new.target(source)
+            if new.tables(*source) and str(now).lower() != str(target).lower():
+                yield f"{source} went to {target}, and would go to {now}"
+        if were and new.is_merged(target) and not old.is_merged(target):
+            yield f"{were[0]} went to {target}, and shards would go there"
+        elif left := next((source for source in were if not new.tables(*source)), None):
             others = sorted({one for one in new.sources(target) if new.tables(*one)}.difference(were))
             yield from (f"{left} went to {target} and is left out, and {other} would go there" for other in others)
 

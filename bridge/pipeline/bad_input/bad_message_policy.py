@@ -8,7 +8,7 @@ row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +19,8 @@ from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
 from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
-from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry
+from bridge.mysql.schema_changes.ddl_runner import is_another
+from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, unreadable_change
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
@@ -151,22 +152,32 @@ class OnBadMessage:
     protocol: stored with each entry, since a message does not always tell its protocol.
     cut_rows: reads back the rows of messages that hold only the key; None without an upstream.
     released: positions of messages that are quarantined in any case.
+    settled: the schema changes that cannot be read and that the operator has decided about, by their hashes
+        (`SchemaChange.statement_hash`), with their positions; their messages are quarantined.
     """
 
     quarantine: bool = False
     protocol: str = "canal-json"
     cut_rows: CutRows | None = None
     released: frozenset[str] = frozenset()
+    settled: Mapping[str, str] = field(default_factory=dict)
 
     def stops(self, bad: BadMessage) -> bool:
         """Tells whether a bad message stops the bridge.
 
         Without quarantine, each does that is not in `released`.  A schema change does with it, too, since what follows
-        depends on it.
+        depends on it: until the operator has decided.
         """
         if str(bad.entry.position) in self.released:
             return False
-        return not self.quarantine or bad.entry.code == Code.SCHEMA_CHANGE
+        if bad.entry.code == Code.SCHEMA_CHANGE:
+            return not self._is_settled(bad.entry)
+        return not self.quarantine
+
+    def _is_settled(self, entry: Entry) -> bool:
+        hashes = [unreadable_change(entry, 0, is_again=is_again).statement_hash for is_again in (False, True)]
+        positions = map(self.settled.get, hashes)
+        return any(position and not is_another(position, str(entry.position)) for position in positions)
 
     def apply(self, writer: Writer, step: Advance, rows: RowChanges, catalog: Mapping[TableName, Table]) -> Advance:
         """Commits a transaction; returns it as committed, with the rows that were quarantined because the target

@@ -6,12 +6,18 @@ quarantined counts as a change at that boundary: the first transaction beyond th
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bridge.errors import BadMessageError
 from bridge.events import Code, Position
-from bridge.model import Entry, PartitionId
+from bridge.model import Entry, PartitionId, SchemaChange
+from bridge.mysql.state.ddl_journal import UNREADABLE
+
+_SHOWN: Final = 2_000
+"""How many bytes of a message that cannot be decoded the journal shows."""
 
 
 class BadMessage(NamedTuple):
@@ -47,8 +53,23 @@ def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[
     return {partition: ts for partition, ts in kept.items() if ts}
 
 
-def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
-    """Makes the error for messages that stop the bridge; it names the first of them."""
+def unreadable_change(entry: Entry, ts: int, *, is_again: bool = False) -> SchemaChange:
+    """Makes the schema change that the journal holds for a message of one that cannot be decoded.  Copies in several
+    partitions are one.
+
+    ts: the commit ts that the target has reached (TSO), as its own cannot be read.  is_again: its partition held the
+    same message before, so that this is another schema change.
+    """
+    message = b64decode(entry.value or "")
+    shown = message[:_SHOWN].decode(errors="replace")
+    digest = hashlib.sha1(message, usedforsecurity=False).hexdigest()
+    where = f" at {entry.position}" if is_again else ""
+    return SchemaChange(ts, "", "", f"{UNREADABLE} sha1 {digest}{where}: {shown}", str(entry.position))
+
+
+def bad_message_error(stopping: Sequence[BadMessage], journal_id: str = "") -> BadMessageError:
+    """Makes the error for messages that stop the bridge; it names the first of them.  journal_id: what `bridge ddl`
+    calls it, of a schema change."""
     first = stopping[0].entry
     more = f" (and {len(stopping) - 1} more after it)" if len(stopping) > 1 else ""
     reason = f"{first.reason}{more}"
@@ -58,22 +79,20 @@ def bad_message_error(stopping: Sequence[BadMessage]) -> BadMessageError:
         else f"a message cannot be decoded: {reason}",
         where=str(first.position),
         fix="everything complete before it is in the target; fix what the reason names, or if the message is broken"
-        f" for good, {_ways_to_continue(first, stopping)}; then start the bridge again",
+        f" for good, {_ways_to_continue(first, journal_id)}; then start the bridge again",
     )
 
 
-def _ways_to_continue(entry: Entry, stopping: Sequence[BadMessage]) -> str:
+def _ways_to_continue(entry: Entry, journal_id: str) -> str:
     if entry.code == Code.AHEAD_OF_CLOCK:
         return (
             f"quarantine it with --set source.quarantine={entry.position} (a boundary holds no change, and the next one"
             " does what it should have done)"
         )
     if entry.code == Code.SCHEMA_CHANGE:
-        copies = {one.partition: one.entry for one in reversed(stopping) if one.entry.value == entry.value}
-        positions = ",".join(sorted(str(one.position) for one in copies.values()))
         return (
-            "see what it changed upstream (bridge inspect shows the message), change the target by hand as far as it"
-            f" has to be, and quarantine the message with --set source.quarantine={positions}"
+            f"see what it changed upstream, and bridge ddl replace {journal_id} with that statement; or change the"
+            f" target by hand and bridge ddl done {journal_id}; or bridge ddl skip {journal_id}"
         )
     return "leave its table out with --filter, or quarantine it with --on-bad-message quarantine"
 

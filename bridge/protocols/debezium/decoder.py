@@ -293,6 +293,8 @@ def _layout(row: Any, schema: Any, handle: list[str] | None, state: _TableState)
         "read" if name in keys and reader.convert is values.bits else reader.form
         for name, reader in zip(row, readers, strict=True)
     ]
+    if "avro" in schema and modes is not TICDC_MODES and "" in forms and "_" in layout.columns:
+        forms[forms.index("")] = "avro"
     with_all = with_forms(layout.columns, forms)
     return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
 

@@ -4,6 +4,7 @@ For a value of the form `json` only the JSON type is known (messages without a s
 connector's modes.  In the other forms the Connect schema is ambiguous: an `int64` may be a BIGINT UNSIGNED that has
 wrapped, a `float32` may be a REAL, a `float64` may be a DECIMAL, a `string` may be bytes or a DECIMAL, the date
 1970-01-01 may be a zero date (`epoch`), and the ENUM '' the error value (`enum`).  `read` is a key in a snapshot.
+`avro` only marks a row of which the connector may have changed the columns' names (field.name.adjustment.mode).
 """
 
 from __future__ import annotations
@@ -350,6 +351,7 @@ DEBEZIUM_USUAL: Final = {
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "read": _form({**_JSON, "bit": _bits_of_key}),
+    "avro": _form({}),
     "int64": _form(_INTEGERS),
     "float32": _form({"double": _always(_refuse_half)}),
     "float64": _form(_REALS),

@@ -124,9 +124,10 @@ class FastJsonDecoder(FastDecoder):
                 yield kind, partial(self._lesson, key, value)
 
     def _kinds(self, keys: Contents, values: Contents) -> tuple[Texts, list[Hashable | None]]:
-        """Gives messages as texts, and their kinds."""
+        """Gives messages as texts without blanks between their tokens, and their kinds."""
         texts = Texts.of(values, keys if self._reads_keys else None)
-        return texts, self._kinds_of(values, texts)
+        compact = texts.without_blanks()
+        return compact, self._kinds_of(values if compact is texts else compact.values(), compact)
 
     def _kinds_of(self, values: Contents, texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
         """Gives for each message what identifies its table and kind of change; None for one that is not read.

@@ -160,7 +160,7 @@ class Reader:
         )
         numbers = np.array([trial.number for trial in trials], np.int32)
         tells_all = lessons[0].tells_all
-        texts = Texts.of([lesson.text for lesson in lessons], [lesson.key for lesson in lessons])
+        texts = Texts.of([lesson.text for lesson in lessons], [lesson.key for lesson in lessons]).without_blanks()
         rows = self.read(texts, numbers, None if tells_all else outside)
         for number, row in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
             if Event(**{**row, "kind": Kind(row["kind"])}) == lessons[number].event:

@@ -58,6 +58,26 @@ class Texts(NamedTuple):
         """Gives the buffer as numbers."""
         return np.frombuffer(self.content, np.uint8)
 
+    def without_blanks(self) -> Texts:
+        """Takes the blanks between tokens of JSON out of keys and values, if they have any."""
+        from bridge.protocols.fast.compiled.functions import compact_texts, count_spaced
+
+        have_keys = self.key_ends is not self.starts
+        bounds = np.append(
+            np.stack([self.starts, self.key_ends], 1).ravel() if have_keys else self.starts, self.ends[-1:]
+        )
+        count = len(bounds) - 1
+        if count <= 0 or not count_spaced(self.numbers(), bounds, count)[0]:
+            return self
+        out, out_bounds = np.empty(len(self.content), np.uint8), np.empty(count + 1, np.int64)
+        size, _ = compact_texts(self.numbers(), bounds, count, out, out_bounds)
+        return Texts.between(out[:size].tobytes() + bytes(BEHIND), out_bounds, have_keys)
+
+    def values(self) -> list[bytes]:
+        """Gives the values alone."""
+        starts, ends = self.key_ends.tolist(), self.ends.tolist()
+        return [self.content[start:end] for start, end in zip(starts, ends, strict=True)]
+
 
 class TextColumn(Sequence[bytes | None]):
     """The keys or the values of texts, None for an empty one."""

@@ -39,7 +39,7 @@ from bridge.rows.literal_offsets import (
     to_numpy,
     whole,
 )
-from bridge.rows.types.type_check import CheckedTypes, check_types
+from bridge.rows.types.type_check import CheckedTypes, check_types, true_names
 
 _SLACK: Final = 64
 """Bytes behind the literals, since eight are written at a time."""
@@ -164,6 +164,7 @@ def shapes_typed(
     """
     if not any(RAW in columns for _, columns in shapes):
         return changes
+    shapes, changes = _with_true_names(shapes, shape_of, changes)
     unchecked = [number for number, shape in enumerate(shapes) if not checked.has(*shape)]
     firsts = pa.array(ends(shape_of)[0][unchecked])
     moments = (changes[name].take(firsts).to_pylist() for name in ("commit_ts", "by_time"))
@@ -189,6 +190,29 @@ def shapes_typed(
             changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), ready)
     plain = pa.array(names, pa.string()).take(pa.array(shape_of))
     return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
+
+
+def _with_true_names(
+    shapes: Sequence[tuple[Table, str]], shape_of: Longs, changes: pa.Table
+) -> tuple[Sequence[tuple[Table, str]], pa.Table]:
+    """Gives shapes, and keys of row changes, the names of the tables' columns where Debezium has changed them."""
+    renamed, of_keys = list(shapes), dict[int, dict[str, str]]()
+    for number, (table, columns) in enumerate(shapes):
+        joined, forms = split_forms(columns)
+        if "avro" not in forms or table.columns.keys() >= set(joined.lower().split(SEP)):
+            continue
+        sent = joined.split(SEP)
+        names = true_names(table, sent)
+        renamed[number] = table, SEP.join(names) + columns[len(joined) :]
+        of_keys[number] = dict(zip(sent, names, strict=True))
+    if not of_keys:
+        return shapes, changes
+    keys = [
+        key and SEP.join(of_keys.get(shape, {}).get(name, name) for name in key.split(SEP))
+        for key, shape in zip(changes["key"].to_pylist(), shape_of.tolist(), strict=True)
+    ]
+    at = changes.schema.get_field_index("key")
+    return renamed, changes.set_column(at, EVENT_SCHEMA.field("key"), pa.array(keys, pa.string()))
 
 
 def _padded_length(changes: pa.Table, at: int) -> str:

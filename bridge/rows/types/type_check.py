@@ -91,17 +91,34 @@ class ColumnFit(NamedTuple):
     usual: Usual
 
 
-def _is_changed_to(name: str, sent: str) -> bool:
+def is_changed_to(name: str, sent: str) -> bool:
     """Tells whether Debezium may have changed a column's name to this one (Debezium's page on the connector for MySQL,
     field.name.adjustment.mode=avro); a backtick stays doubled, as in the statement (seen with 3.0.8)."""
     plain = "_" * name[:1].isdigit() + re.sub(r"[^a-z0-9_]", "_", name.replace("`", "``"))
     return plain != name and sent == plain
 
 
+def true_names(table: Table, sent: Sequence[str]) -> list[str]:
+    """Gives the names of a table's columns for those that Debezium sent in Avro: where a row has all columns of the
+    table, each that the table lacks is the only one that may have become it; otherwise they stay as they are.
+
+    sent: in any case.
+    """
+    names = [name.lower() for name in sent]
+    free = [name for name in table.columns if name not in names]
+    candidates = {
+        name: [column for column in free if is_changed_to(column, name)] for name in names if name not in table.columns
+    }
+    is_clear = len(names) == len(table.columns) and all(len(choice) == 1 for choice in candidates.values())
+    if not is_clear or len({choice[0] for choice in candidates.values()}) < len(candidates):
+        return list(sent)
+    return [candidates[name][0] if name in candidates else spelling for name, spelling in zip(names, sent, strict=True)]
+
+
 def _fix_of_name(table: Table, missing: str) -> str:
     """Says what to do about a column that a table lacks, whose name Debezium may have changed."""
     for name in table.columns:
-        if _is_changed_to(name, missing):
+        if is_changed_to(name, missing):
             return (
                 f"if it is the column {name}, Debezium has changed its name (field.name.adjustment.mode): send the"
                 f" table as JSON, with field.name.adjustment.mode=none; otherwise {_FIX}"

@@ -168,8 +168,9 @@ class LoggedTable:
 
 def choose_log_key(table: Table, groups: Sequence[RowGroup]) -> tuple[tuple[str, ...], str]:
     """Gives the key that the writer finds the rows by; where that is not one for all messages, (), and why."""
-    keys = {choose_key(table, SEP.join(group.names), group.handle) for group in groups}
-    if len(keys) > 1 or len({bool(group.handle) for group in groups}) > 1:
+    handles = [group.handle(table) for group in groups]
+    keys = {choose_key(table, SEP.join(group.names(table)), key) for group, key in zip(groups, handles, strict=True)}
+    if len(keys) > 1 or len(set(map(bool, handles))) > 1:
         return (), _OTHER_KEYS
     key = next(iter(keys or table.keys), ())
     return key, "" if key else _NO_KEY
@@ -195,10 +196,10 @@ def logged_table(
     table = definition.table
     key, why = choose_log_key(table, groups)
     counting = {name for name, one in table.columns.items() if not one.generated or name in key}
-    lists = [group.names for group in groups if group.has_images]
+    lists = [group.names(table) for group in groups if group.has_images]
     images = [[name for name in names if name in counting] for names in lists] or [list(key)] * bool(groups)
     compared = frozenset(name for names in images for name in names)
-    named = {name for group in groups for name in group.names}
+    named = {name for group in groups for name in group.names(table)}
     return LoggedTable(
         number,
         ExpectedTable(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
-from bridge.model import PartitionId, PartitionStart, TableName
+from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
@@ -27,7 +27,7 @@ from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
 from bridge.rows.types.resolve_types import shapes_typed
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.types.type_check import CheckedTypes, true_names
 from bridge.verify.log.coverage import Cut, NameKey, TableCoverage
 from bridge.verify.log.expected_tables import ExpectedTable
 
@@ -132,15 +132,16 @@ class RowGroup(NamedTuple):
     has_images: bool = True
     is_unclear: bool = False
 
-    @property
-    def names(self) -> list[str]:
-        """The columns in lower case."""
-        return split_forms(self.columns)[0].lower().split(SEP)
+    def names(self, table: Table) -> list[str]:
+        """Gives the columns by the table's own names, in lower case, where Debezium has changed them."""
+        sent, forms = split_forms(self.columns)
+        names = sent.split(SEP)
+        return [name.lower() for name in (true_names(table, names) if "avro" in forms else names)]
 
-    @property
-    def handle(self) -> str:
-        """The columns of the handle key in lower case, joined by SEP; "" where messages name none."""
-        return self.key.lower().strip(SEP)
+    def handle(self, table: Table) -> str:
+        """Gives the columns of the handle key in the same way, joined by SEP; "" where messages name none."""
+        own = dict(zip(split_forms(self.columns)[0].lower().split(SEP), self.names(table), strict=True))
+        return SEP.join(own.get(name, name) for name in self.key.lower().strip(SEP).split(SEP))
 
 
 def row_groups(plan: LogPlan, events: pa.Table) -> set[RowGroup]:
@@ -236,7 +237,7 @@ def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _A
     if number is None or (wanted is not None and number not in wanted):
         return None
     expected = plan.tables[number]
-    names, forms = group.names, split_forms(group.columns)[1]
+    names, forms = group.names(expected.table), split_forms(group.columns)[1]
     kept = [i for i, name in enumerate(names) if name in expected.columns]
     kept_names = [names[i] for i in kept]
     if not set(expected.key) <= set(kept_names):

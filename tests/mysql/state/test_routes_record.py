@@ -11,17 +11,20 @@ from bridge.commands.status import read_status
 from bridge.config import Settings
 from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import TargetError, UsageError
+from bridge.events import Position
 from bridge.filters.routes import Routes, RowRules
-from bridge.model import Advance, PartitionStart, SchemaChange
+from bridge.model import Advance, Entry, PartitionStart, SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state import schema
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.quarantine import add_entries
 from bridge.mysql.state.routes_record import keep_rules, read_rules
 from tests.support.command import bridge
 from tests.support.pipelines import admin, ran_with, sql
+from tests.support.upstreams import row_change
 
 BEGUN = Progress("bridge", 1, 50, 10, {}, ())
 EVERY = ("m.*", "n.*")
@@ -39,9 +42,10 @@ def accept(session: Session, now: RowRules, progress: Progress = BEGUN) -> None:
 @pytest.mark.parametrize(
     ("now", "what"),
     [
+        (rules("m.x -> r.x"), "routes"),
         (rules(tables=("m.*",)), "filter"),
         (rules(ignored=("delete",)), "event filters"),
-        (rules(tables=("*.*",), ignored=("delete",)), "filter and event filters"),
+        (rules("m.x -> r.x", tables=("*.*",)), "routes and filter"),
     ],
 )
 def test_others_have_to_be_accepted(target: str, now: RowRules, what: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,35 +75,31 @@ def test_from_when_event_filters_hold(target: str) -> None:
         ProgressTable("bridge").create(session)
         keep_rules(session, "_bridge", BEGUN, rules())
         accept(session, rules(ignored=("delete",)), replace(BEGUN, applied_ts=60))
-        accept(session, rules(tables=("m.*",), ignored=("delete",)), replace(BEGUN, applied_ts=70))
+        accept(session, rules("m.x -> r.x", ignored=("delete",)), replace(BEGUN, applied_ts=70))
         record = read_rules(session, "_bridge", "bridge")
         assert record is not None
         assert record.former is not None
         assert (len(record.rules.ignored), len(record.former.ignored)) == (1, 0)
 
 
-@pytest.mark.parametrize("now", [rules(), rules("m.t -> s.t"), rules("m.t => r.t"), rules("m.t -> r.t", "n.t -> r.u")])
-def test_routes_are_fixed(target: str, now: RowRules) -> None:
-    """Other ones are not even taken when that is accepted; a pipeline that has written nothing takes any."""
-    with admin(target) as session:
-        ProgressTable("bridge").create(session)
-        accept(session, now, replace(BEGUN, applied_ts=10))
-        accept(session, rules("m.t -> r.t"), replace(BEGUN, applied_ts=10))
-        with pytest.raises(UsageError, match="the routes are not those that the pipeline ran with") as refused:
-            accept(session, now)
-        assert refused.value.where == "pipeline bridge"
-
-
-def test_a_filter_does_not_mix_rows(target: str) -> None:
-    """Not even when that is accepted, until what is there was moved."""
+@pytest.mark.parametrize(
+    ("before", "now", "what"),
+    [
+        (rules("m.t -> r.t"), rules(), "m.t went to r.t, and would go to m.t"),
+        (rules("m.t -> r.t"), rules("m.t -> s.t", "m.* -> r.*"), "m.t went to r.t, and would go to s.t"),
+        (rules("m.t => r.t"), rules("m.t -> r.t"), "shards went to r.t"),
+        (rules("m.t -> r.t", tables=("m.t",)), rules("m.u -> r.t", tables=("m.u",)), "m.u would go there"),
+        (rules("m.t -> r.t"), rules("m.* => r.t"), "shards would go there"),
+    ],
+)
+def test_rows_are_never_divided_nor_mixed(target: str, before: RowRules, now: RowRules, what: str) -> None:
+    """Not even when that is accepted, until what is there was moved; parts of a step count as well."""
     with admin(target) as session:
         ProgressTable("bridge").create(session)
         session.execute("CREATE DATABASE r")
         session.execute("CREATE TABLE r.t (id INT PRIMARY KEY)")
-        routes, both = ("m.t -> r.t", "m.u -> r.t"), [("m.t",), ("m.u",)]
-        before, now = (rules(*routes, tables=tables) for tables in both)
         keep_rules(session, "_bridge", BEGUN, before)
-        with pytest.raises(UsageError, match=r"m\.t went to r\.t and is left out, and m\.u would go") as refused:
+        with pytest.raises(UsageError, match=what) as refused:
             accept(session, now)
         assert refused.value.where == "pipeline bridge"
         session.execute("RENAME TABLE r.t TO r.old")
@@ -113,12 +113,31 @@ def test_within_a_step_nothing_changes(target: str) -> None:
         progress = replace(BEGUN, applied_ts=10, applying_ts=20)
         keep_rules(session, "_bridge", progress, rules())
         with pytest.raises(UsageError, match="began to write a step") as refused:
-            accept(session, rules(tables=("m.*",)), progress)
+            accept(session, rules("m.x -> r.x"), progress)
         assert "at least 20" in refused.value.fix
 
 
-def test_no_comparison_takes_other_routes(target: str) -> None:
-    """It says of which pipeline they are not.  A pipeline that is not known has no routes."""
+def test_routes_stay_while_names_of_the_target_are_kept(target: str) -> None:
+    """Of row changes in the quarantine, and in what operators wrote: another table may come to their place."""
+    with admin(target) as session:
+        ProgressTable("bridge").create(session)
+        keep_rules(session, "_bridge", BEGUN, rules())
+        change = row_change(9, "t", ("a",), ("a",), after=(1,))
+        add_entries(session, "_bridge", "bridge", [Entry(Position("cdc", 0, 1), "refused", "x", 9, change=change)])
+        with pytest.raises(UsageError, match="the routes cannot change any more"):
+            accept(session, rules("m.t -> m.moved"))
+        accept(session, rules(tables=("m.*",)))
+        session.execute("DELETE FROM _bridge.quarantine")
+        journal = Journal("bridge", "_bridge")
+        journal.record(session, SchemaChange(20, "m", "t", "ALTER TABLE t ADD a INT", "cdc/0/1"), JournalState.HELD)
+        accept(session, rules("m.x -> m.y", tables=("m.*",)))
+        journal.release(session, journal.entries(session)[0], JournalState.REPLACED, "", "ALTER TABLE t ADD b INT")
+        with pytest.raises(UsageError, match="the routes cannot change any more"):
+            accept(session, rules("m.t -> m.moved", tables=("m.*",)))
+
+
+def test_no_comparison_takes_routes_that_divide(target: str) -> None:
+    """It says which table would be divided.  A pipeline that is not known has no routes."""
     with admin(target) as session:
         session.execute("CREATE DATABASE m")
         session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
@@ -126,7 +145,7 @@ def test_no_comparison_takes_other_routes(target: str) -> None:
     verify = ("verify", "--against", "upstream", "--upstream", target, "--filter", "m.*", "--target", target)
     ended = bridge(*verify, "--route", "m.t -> r.t")
     assert ended.code == 2, ended.err
-    assert "the routes are not those that the pipeline ran with; at pipeline bridge" in ended.last_line
+    assert "that the pipeline ran with: m.t went to m.t, and would go to r.t; at pipeline bridge" in ended.last_line
     assert bridge(*verify).code == 0
     assert bridge(*verify, "--route", "m.t -> r.t", "--name", "other").code == 1
 

@@ -108,6 +108,7 @@ VARIANTS: dict[str, list[tuple[bytes, bytes]]] = {
     "an incremental snapshot": [(b'"snapshot":"false"', b'"snapshot":"incremental"'), (b"000,", b"123,")],
     "a transaction": [(b'"transaction":null', b'"transaction":{"id":"x:1","total_order":1,"data_collection_order":2}')],
     "no thread": [(b'"thread":13,', b'"thread":null,')],
+    "blanks": [(b",", b" , "), (b'":', b'" :\n\t')],
     "no file": [(b'"file":"binlog.000001"', b'"file":""')],
 }
 
@@ -115,7 +116,7 @@ VARIANTS: dict[str, list[tuple[bytes, bytes]]] = {
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("capture", CAPTURES[:2], ids=lambda capture: capture.path)
 def test_every_form_of_the_connector(real_senders: Path, capture: Capture, variant: str) -> None:
-    """Both connectors, all releases, GTIDs, transactions, snapshots, statements: each row message is read, in
+    """Both connectors, all releases, GTIDs, transactions, snapshots, statements, blanks: each row message is read, in
     two lots of the same messages at the latest."""
     pairs: list[Pair] = []
     for key, value in _row_pairs(real_senders / capture.path, capture.protocol)[-LOT:]:

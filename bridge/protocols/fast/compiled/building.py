@@ -7,6 +7,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from bridge.protocols.fast.compiled.avro import write_json
+from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
 from bridge.protocols.fast.compiled.row_images.converting import convert_images
 from bridge.protocols.fast.compiled.row_images.fitting import fit_images
@@ -17,7 +18,7 @@ from bridge.protocols.fast.compiled.walk import fill_slots, walk
 
 _ENTRIES: Final[tuple[Any, ...]] = (
     *(split, fill_slots, walk, write_images, convert_images, fit_images, sum_texts, copy_texts, find_zeros, sum_kinds),
-    *(write_places, write_json),
+    *(write_places, count_spaced, compact_texts, write_json),
 )
 
 

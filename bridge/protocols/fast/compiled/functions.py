@@ -92,6 +92,8 @@ copy_texts: Final = _Function("copy_texts", _NUMBERS, _NUMBERS, None, None, _BYT
 find_zeros: Final = _Function("find_zeros", _BYTES, None, None, None, _NUMBERS)
 sum_kinds: Final = _Function("sum_kinds", _BYTES, _NUMBERS, _NUMBERS, None, _NUMBERS, _NUMBERS, None, _NUMBERS)
 write_places: Final = _Function("write_places", _ROW, None, _ROW, _rows(3), _BYTES, _table(PLACE_NUMBERS), _BYTES, _ROW)
+count_spaced: Final = _Function("count_spaced", _BYTES, _NUMBERS, None)
+compact_texts: Final = _Function("compact_texts", _BYTES, _NUMBERS, None, _BYTES, _NUMBERS)
 write_json: Final = _Function(
     "write_json", _BYTES, _NUMBERS, _NUMBERS, _NUMBERS, None, _ROW, _rows(3), _BYTES, _BYTES, _NUMBERS
 )

@@ -1,4 +1,5 @@
-"""Reads JSON texts: where a value ends, and that it is JSON (RFC 8259) in UTF-8 (RFC 3629).
+"""Reads JSON texts: where a value ends, and that it is JSON (RFC 8259) in UTF-8 (RFC 3629); and takes out the blanks
+between tokens, which some relays put there.
 
 Each function `..._end` takes where a value begins and where its text ends, and gives where the value ends, or BAD.
 """
@@ -12,11 +13,15 @@ import numpy as np
 from bridge.protocols.fast.compiled.codes import MARK, PLACEHOLDERS
 from bridge.protocols.fast.compiled.machine_bytes import (
     Bytes,
+    bytes_at,
+    copy_bytes,
+    entry,
     first_of,
     in_all,
     inner,
     marked,
     marked_below,
+    numbers_at,
     word,
 )
 
@@ -30,6 +35,8 @@ _TRUE, _FALSE, _NULL = (tuple(word) for word in (b"true", b"false", b"null"))
 _PLACEHOLDER, _PLACEHOLDER_BASE64 = (tuple(word) for word in PLACEHOLDERS)
 _MARKS, _BACKSLASHES, _SPACES = (in_all(character) for character in (b'"', b"\\", b" "))
 _NONE: Final = np.uint64(0)
+_OPEN_BRACKET, _TAB, _LINE_FEED, _CARRIAGE_RETURN = (ord(character) for character in "[\t\n\r")
+_LEAST: Final = len('{"":0}')
 HIGH_SURROGATE, LOW_SURROGATE, BEHIND_SURROGATES = 0xD800, 0xDC00, 0xE000
 
 
@@ -221,3 +228,93 @@ def member_end(text: Bytes, at: Any, end: Any) -> Any:
     if at == BAD or text[at + 1] != COLON:
         return BAD
     return scalar_end(text, at + 2, end)
+
+
+@inner
+def _is_blank(character: Any) -> Any:
+    return character == SPACE or character == _LINE_FEED or character == _CARRIAGE_RETURN or character == _TAB
+
+
+@inner
+def _has_blanks(text: Bytes, at: Any, end: Any) -> Any:
+    """Tells whether an object has a blank around one of its braces, or beside its first colon."""
+    if end - at < _LEAST:
+        return False
+    if _is_blank(text[at]) or _is_blank(text[at + 1]) or _is_blank(text[end - 1]):
+        return True
+    if text[at] != OPEN_BRACE or text[at + 1] != MARK:
+        return False
+    behind = string_end(text, at + 2, end)
+    return behind != BAD and (_is_blank(text[behind + 1]) or _is_blank(text[behind + 2]))
+
+
+@inner
+def _compacted(text: Bytes, start: Any, end: Any, out: Bytes, to: Any) -> Any:
+    """Copies a text without the blanks beside braces, brackets, colons and commas outside of strings; others stay, as
+    two tokens would become one."""
+    at, begin = start, to
+    while at < end:
+        character = text[at]
+        if character == MARK:
+            behind = string_end(text, at + 1, end)
+            behind = end if behind == BAD else behind + 1
+            copy_bytes(text, at, behind - at, out, to)
+            to += behind - at
+            at = behind
+            continue
+        if _is_blank(character):
+            behind = at + 1
+            while behind < end and _is_blank(text[behind]):
+                behind += 1
+            before = out[to - 1] if to > begin else COMMA
+            after = text[behind] if behind < end else COMMA
+            at = behind
+            if (
+                before == OPEN_BRACE
+                or before == _OPEN_BRACKET
+                or before == COMMA
+                or before == COLON
+                or after == CLOSE_BRACE
+                or after == CLOSE_BRACKET
+                or after == COMMA
+                or after == COLON
+            ):
+                continue
+            character = SPACE
+            at -= 1
+        out[to] = character
+        at, to = at + 1, to + 1
+    return to
+
+
+@entry
+def count_spaced(text_at: Any, bounds_at: Any, count: Any) -> Any:
+    """Gives how many of the texts look as if they had blanks between their tokens.
+
+    bounds: where each text begins, and the one before it ends.
+    """
+    text, bounds, spaced = bytes_at(text_at), numbers_at(bounds_at), 0
+    for number in range(count):
+        spaced += _has_blanks(text, bounds[number], bounds[number + 1])
+    return spaced
+
+
+@entry
+def compact_texts(text_at: Any, bounds_at: Any, count: Any, out_at: Any, out_bounds_at: Any) -> Any:
+    """Copies texts, those with blanks between their tokens without these; gives how many bytes they have.
+
+    bounds, out_bounds: where each text, and its copy, begins, and the one before it ends.
+    """
+    text, bounds = bytes_at(text_at), numbers_at(bounds_at)
+    out, out_bounds = bytes_at(out_at), numbers_at(out_bounds_at)
+    to = 0
+    out_bounds[0] = 0
+    for number in range(count):
+        at, end = bounds[number], bounds[number + 1]
+        if _has_blanks(text, at, end):
+            to = _compacted(text, at, end, out, to)
+        else:
+            copy_bytes(text, at, end - at, out, to)
+            to += end - at
+        out_bounds[number + 1] = to
+    return to
