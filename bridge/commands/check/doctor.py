@@ -1,14 +1,13 @@
-"""Puts the checks in order: looks at all places at once, then judges what was found, place by place.
+"""Puts the checks in order: looks at one place after the other, and judges what was found.
 
 A place that does not answer is one line; the lines that need it are left out.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from pymysql.err import MySQLError
 
@@ -29,46 +28,6 @@ from bridge.watch.server import parse_address
 T = TypeVar("T")
 
 
-class SilentError(Exception):
-    """A place gave no answer within its time; says which."""
-
-
-class Look(Generic[T]):
-    """Work that has begun in a thread of its own, which does not keep the process from ending.
-
-    place: what is looked at, in words.
-    seconds: how long the work may take, from now on.
-    """
-
-    def __init__(self, place: str, seconds: float, work: Callable[[], T]) -> None:
-        self._place, self._seconds, self._work = place, seconds, work
-        self._until = time.monotonic() + seconds
-        self._found: list[T] = []
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"check {place}", daemon=True)
-        self._thread.start()
-
-    def result(self) -> T:
-        """Gives what was found, or raises what the work raised; SilentError when its time is over."""
-        self._thread.join(max(0.0, self._until - time.monotonic()))
-        if self._error is not None:
-            raise self._error
-        if not self._found:
-            raise SilentError(f"{self._place} gave no answer within {self._seconds:g} s")
-        return self._found[0]
-
-    def _run(self) -> None:
-        try:
-            self._found.append(self._work())
-        except BaseException as error:  # noqa: BLE001  # the thread that asks raises it
-            self._error = error
-
-
-SERVER_SECONDS: Final = 30.0
-SOURCE_SECONDS: Final = 90.0
-"""More: the broker is greeted for 15 s, and the ends of each partition are read."""
-
-
 class Doctor:
     """Checks everything.  accepts_change: the start would have --accept-change."""
 
@@ -85,17 +44,10 @@ class Doctor:
         begin = parse_moment(settings.begin)
         yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
         yield from _listening(settings.watch.listen)
-        looks = (
-            Look("the source", SOURCE_SECONDS, lambda: kafka.gather(source_of(settings))),
-            Look("the target", SERVER_SECONDS, lambda: self._look_at_target(create=create)),
-            Look("the upstream", SERVER_SECONDS, lambda: upstream.gather(upstream_of(settings)))
-            if settings.upstream.url
-            else None,
-        )
-        yield from _of(looks[0], "source", self._source)
-        yield from _of(looks[1], "target", self._target)
-        if looks[2] is not None:
-            yield from _of(looks[2], "upstream", self._upstream)
+        yield from _of("source", lambda: kafka.gather(source_of(settings)), self._source)
+        yield from _of("target", lambda: self._look_at_target(create=create), self._target)
+        if settings.upstream.url:
+            yield from _of("upstream", lambda: upstream.gather(upstream_of(settings)), self._upstream)
 
     def _look_at_target(self, *, create: bool) -> ServerFacts:
         target = target_of(self._settings)
@@ -135,8 +87,8 @@ class Doctor:
         names = {name for name in replicated if name and not reserved.why(name)}
         yield from grants.judge(facts.grants, facts.flavour, settings.target.schema_name, names)
         if found:
-            look = Look("the target", SERVER_SECONDS, lambda: tables.gather(target, found, settings))
-            yield from _of(look, "target", lambda got: tables.judge(got, found, settings))
+            gather = partial(tables.gather, target, found, settings)
+            yield from _of("target", gather, lambda got: tables.judge(got, found, settings))
 
     def _upstream(self, facts: UpstreamFacts) -> Iterator[Finding]:
         settings, origin = self._settings, upstream_of(self._settings)
@@ -145,8 +97,7 @@ class Doctor:
             yield from upstream.judge_messages(facts, self._decoded)
         if self._has_target:
             routes = settings.table_routes
-            look = Look("the target", SERVER_SECONDS, lambda: extra_keys(target_of(settings), origin, routes))
-            yield from _of(look, "target", upstream.judge_keys)
+            yield from _of("target", lambda: extra_keys(target_of(settings), origin, routes), upstream.judge_keys)
 
 
 def _listening(listen: str) -> Iterator[Finding]:
@@ -158,14 +109,12 @@ def _listening(listen: str) -> Iterator[Finding]:
         yield failed("listen", error)
 
 
-def _of(look: Look[T], place: str, judge: Callable[[T], Iterator[Finding]]) -> Iterator[Finding]:
+def _of(place: str, gather: Callable[[], T], judge: Callable[[T], Iterator[Finding]]) -> Iterator[Finding]:
     """Gives the lines of a place, or the one that says why there are none."""
     try:
-        yield from judge(look.result())
+        yield from judge(gather())
     except BridgeError as error:
         yield failed(place, error)
-    except SilentError as error:
-        yield fail(place, str(error), "see what it waits for, and whether the network between leads there")
     except (MySQLError, OSError) as error:
         flag = "--upstream" if place == "upstream" else "--target"
         yield fail(
