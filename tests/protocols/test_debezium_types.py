@@ -8,8 +8,8 @@ import pytest
 
 from bridge.protocols import DecodeError
 from bridge.protocols.debezium.connector_options import DebeziumModes
-from bridge.protocols.debezium.raw import DEBEZIUM_FORMS
 from bridge.protocols.values.column_types import column_type
+from bridge.protocols.values.untyped import raw_converter
 from tests.support.debezium_wire import ID, connect, event_of, named, native, plain, raw_row, ticdc
 
 STRING = "string:double,adaptive_time_microseconds,base64"
@@ -110,7 +110,7 @@ def test_text_in_a_binary_column(mode: str) -> None:
     """With a schema, bytes are of their own type in the connector's default mode: text is then a column of the
     character set binary, and what looks like Base64 is not.  Other modes are set."""
     column = column_type("varbinary(9)", nullable=True)
-    convert = DEBEZIUM_FORMS["string"](f",adaptive_time_microseconds,{mode}", column, lambda _: None)
+    convert = raw_converter(f"string:,adaptive_time_microseconds,{mode}", column, lambda _: None)
     assert convert is not None
     assert [convert("NULL"), convert("''")] == ["NULL", "''"]
     if mode in ("", "bytes"):
@@ -124,7 +124,7 @@ def test_text_in_a_binary_column(mode: str) -> None:
 def test_a_real_that_comes_as_a_float() -> None:
     """It has lost digits, which nobody can tell from the value; a FLOAT needs no conversion."""
     [of_float, of_double] = (
-        DEBEZIUM_FORMS["float32"](",adaptive_time_microseconds,", column_type(kind, nullable=True), lambda _: None)
+        raw_converter("float32:,adaptive_time_microseconds,", column_type(kind, nullable=True), lambda _: None)
         for kind in ("float", "double")
     )
     assert of_float is None

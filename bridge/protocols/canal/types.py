@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, of_text, unquoted
+from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, of_text, unquoted
 from bridge.protocols.values.literals import NULL, Converter
 from bridge.protocols.values.timezones import timestamp_converter
 
@@ -131,12 +131,12 @@ _TYPE: Final = re.compile(
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
-def _converter(_arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
+def _conversion(_arguments: str, column: ColumnType, _lost: Lost) -> Conversion | None:
     if column.word in BINARY_WORDS:
         return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
     if column.charset in _UTF8:
         return None
-    return of_text(_bytes) if column.charset in _WIDE else partial(_other, column.charset)
+    return of_text(_bytes) if column.charset in _WIDE else Conversion(partial(_other, column.charset))
 
 
 def _other(charset: str, literal: str) -> str:
@@ -167,7 +167,7 @@ def _refuse_replacements(value: str) -> None:
         )
 
 
-CANAL_FORMS: Final[dict[str, Form]] = {UTF8_FORM: _converter}
+CANAL_FORMS: Final[dict[str, Form]] = {UTF8_FORM: _conversion}
 
 
 class CanalColumn(NamedTuple):

@@ -25,6 +25,7 @@ from bridge.protocols.values import usual_values as usual
 from bridge.protocols.values.column_types import (
     BINARY_WORDS,
     ColumnType,
+    Conversion,
     Form,
     Lost,
     RawConverter,
@@ -67,16 +68,16 @@ _HALF: Final = (
     " here"
 )
 
-_Rule = Callable[[DebeziumModes, ColumnType, Lost], RawConverter | None]
+_Rule = Callable[[DebeziumModes, ColumnType, Lost], Conversion | None]
 
 
-def _always(convert: RawConverter) -> _Rule:
+def _always(convert: RawConverter, usual_literals: Usual = usual.NONE) -> _Rule:
     """Makes the rule that converts values so, whatever the modes and the column."""
-    return lambda _modes, _column, _lost: convert
+    return lambda _modes, _column, _lost: Conversion(convert, usual_literals)
 
 
-def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter | None:
-    return _unsigned if column.unsigned else None
+def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion | None:
+    return Conversion(_unsigned, usual.NATURAL_NUMBER) if column.unsigned else None
 
 
 def _unsigned(literal: str) -> str:
@@ -87,7 +88,7 @@ def _unsigned(literal: str) -> str:
     return str(_number(literal) + (1 << 64)) if literal[0] == "-" else literal
 
 
-def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
+def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
     def convert(literal: str) -> str:
         if not is_text(literal):
             return values.decimal_of_double(float(literal), column.precision, column.scale, lost)
@@ -98,13 +99,13 @@ def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConvert
             raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
         return values.unscaled(text, column.scale)
 
-    return convert
+    return Conversion(convert, usual.decimal_of_double(column.scale))
 
 
-def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    """Makes the converter of a string with a Connect schema.  It is never Base64: decimal.handling.mode=precise has its
-    own Connect type."""
-    return _decimal(replace(modes, decimal="string"), column, lost)
+def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+    """Makes the conversion of a string with a Connect schema.  It is never Base64: decimal.handling.mode=precise has a
+    Connect type of its own."""
+    return _decimal(replace(modes, decimal="string"), column, lost)._replace(usual=usual.TEXT_OF_DECIMAL)
 
 
 def _refuse_half(literal: str) -> str:
@@ -112,8 +113,8 @@ def _refuse_half(literal: str) -> str:
     raise DecodeError(_HALF.format(shown(literal)), Code.LOST_VALUE)
 
 
-def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
-    """Makes the converter of a string without a Connect schema."""
+def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
+    """Makes the conversion of a string without a Connect schema."""
     read = values.binary_hex if modes.binary == "hex" else values.binary
     size = _filled_bytes(modes, column)
 
@@ -126,7 +127,7 @@ def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConvert
             raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
         return found
 
-    return convert
+    return Conversion(convert, usual.TEXT_OF_BYTES if modes.binary == "base64" and not size else usual.NONE)
 
 
 def _filled_bytes(modes: DebeziumModes, column: ColumnType) -> int:
@@ -135,8 +136,8 @@ def _filled_bytes(modes: DebeziumModes, column: ColumnType) -> int:
     return column.precision if column.word == "binary" and modes != TICDC_MODES else 0
 
 
-def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    """Makes the converter of a string with a Connect schema.  In the default mode bytes have their own Connect type,
+def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+    """Makes the conversion of a string with a Connect schema.  In the default mode bytes have their own Connect type,
     and a column that was made as VARCHAR or CHAR of the character set `binary` comes as text (seen with 3.0.8)."""
     if modes.binary not in (None, "bytes"):
         return _binary(modes, column, lost)
@@ -146,7 +147,7 @@ def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawCon
             raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
         return "''"
 
-    return convert
+    return Conversion(convert)
 
 
 def _string(literal: str) -> str:
@@ -183,8 +184,14 @@ _DATETIMES: Final[dict[TimeMode | None, Callable[[int], str]]] = {
 fraction."""
 
 
-def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter:
-    """Makes the converter of a TIME.  Where the mode is not told, microseconds of less than 86.4 s may be milliseconds
+_USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
+    values.datetime_millis: usual.MILLIS,
+    values.datetime_micros: usual.MICROS,
+}
+
+
+def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
+    """Makes the conversion of a TIME.  Where the mode is not told, microseconds of less than 86.4 s may be milliseconds
     of a day."""
     adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
     read, unit = _TIMES.get(modes.time, adaptive), 10 ** (_MICROS_DIGITS - column.precision)
@@ -195,33 +202,26 @@ def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter
             raise DecodeError(_EITHER.format(number, "TIME", "time_precision_mode"), Code.LOST_VALUE)
         return read(number)
 
-    return _temporal(convert)
+    return Conversion(_temporal(convert))
 
 
-def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    read = _datetime_unit(modes, column)
+def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+    """Makes the conversion of a DATETIME.  Where the mode is not told, one may come in milliseconds or microseconds."""
+    is_either = modes.time is None and column.precision > _MILLIS_DIGITS
+    adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
+    read = _DATETIMES.get(modes.time, adaptive)
 
     def convert(number: int) -> str:
-        if number in _MILLIS and number and _is_either(modes, column):
+        if number in _MILLIS and number and is_either:
             raise DecodeError(_EITHER.format(number, "DATETIME", "time_precision_mode"), Code.LOST_VALUE)
         return read(number)
 
-    return _with_zero_dates(column, _temporal(convert), lost)
+    usual_moment = _USUAL_DATETIMES.get(read, usual.NONE)._replace(argument=_EITHER_DIGITS * is_either)
+    return Conversion(_with_zero_dates(column, _temporal(convert), lost), usual_moment)
 
 
-def _is_either(modes: DebeziumModes, column: ColumnType) -> bool:
-    """Tells whether a DATETIME may come in milliseconds or in microseconds."""
-    return modes.time is None and column.precision > _MILLIS_DIGITS
-
-
-def _datetime_unit(modes: DebeziumModes, column: ColumnType) -> Callable[[int], str]:
-    """Gives the converter of the numbers as which DATETIMEs come."""
-    adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
-    return _DATETIMES.get(modes.time, adaptive)
-
-
-def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> RawConverter:
-    return _with_zero_dates(column, _temporal(values.date_days), lost)
+def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+    return Conversion(_with_zero_dates(column, _temporal(values.date_days), lost))
 
 
 def _temporal(of_number: Callable[[int], str]) -> RawConverter:
@@ -246,9 +246,9 @@ def _epoch(literal: str, lost: Lost) -> str:
     return literal
 
 
-def _bits_of_key(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> RawConverter | None:
+def _bits_of_key(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
     """Refuses what a snapshot has of a BIT of several bytes in a key (seen with 3.0.8, 3.6.1 and MariaDB's 3.5.0)."""
-    return _reversed if column.precision > _BITS_OF_A_BYTE else _bits
+    return Conversion(_reversed if column.precision > _BITS_OF_A_BYTE else _bits)
 
 
 def _bits(literal: str) -> str:
@@ -263,7 +263,7 @@ _INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
 _REALS: Final[dict[str, _Rule]] = {
     "decimal": _decimal,
     "float": _always(lambda literal: literals.float32_number(_real(literal))),
-    "double": _always(lambda literal: literals.double_number(_real(literal))),
+    "double": _always(lambda literal: literals.double_number(_real(literal)), usual.DOUBLE_NUMBER),
 }
 _STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary_text)}
 _ENUMS: Final[dict[str, _Rule]] = {"enum": lambda _modes, column, lost: enum_names(column, lost)}
@@ -272,7 +272,7 @@ _JSON: Final[dict[str, _Rule]] = {
     **_REALS,
     **dict.fromkeys(BINARY_WORDS, _binary),
     "bit": _always(_bits),
-    "json": _always(lambda literal: document(unquoted(literal)) if is_text(literal) else literal),
+    "json": _always(lambda literal: document(unquoted(literal)) if is_text(literal) else literal, usual.JSON_DOCUMENT),
     "date": _date,
     "time": _time,
     "datetime": _datetime,
@@ -286,15 +286,20 @@ def _form(rules: dict[str, _Rule]) -> Form:
     return partial(_by_word, rules)
 
 
-def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: Lost) -> Conversion | None:
     rule = rules.get(column.word)
     modes = DebeziumModes.read(arguments) if arguments else DebeziumModes()
-    convert = rule(modes, column, lost) if rule else None
-    if convert is None:
+    conversion = rule(modes, column, lost) if rule else None
+    if conversion is None:
         return None
-    if not column.nullable and column.word in ("date", "datetime"):
-        return lambda literal: _no_null() if literal == NULL else convert(literal)
-    return lambda literal: NULL if literal == NULL else convert(literal)
+    convert, takes_null = conversion.convert, column.nullable or column.word not in ("date", "datetime")
+
+    def with_null(literal: str) -> str:
+        if literal != NULL:
+            return convert(literal)
+        return NULL if takes_null else _no_null()
+
+    return conversion._replace(convert=with_null)
 
 
 def _no_null() -> str:
@@ -305,49 +310,6 @@ def _no_null() -> str:
     )
 
 
-_USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
-    values.datetime_millis: usual.MILLIS,
-    values.datetime_micros: usual.MICROS,
-}
-
-
-def _usual_number(_arguments: str, column: ColumnType) -> Usual | None:
-    return usual.NATURAL_NUMBER if column.word == "bigint" else None
-
-
-def _usual_real(_arguments: str, column: ColumnType) -> Usual | None:
-    if column.word == "decimal":
-        return usual.decimal_of_double(column.scale)
-    return usual.DOUBLE_NUMBER if column.word == "double" else None
-
-
-def _usual_string(arguments: str, column: ColumnType) -> Usual | None:
-    if column.word == "decimal":
-        return usual.TEXT_OF_DECIMAL
-    modes = DebeziumModes.read(arguments)
-    is_base64 = column.word in BINARY_WORDS and modes.binary == "base64" and not _filled_bytes(modes, column)
-    return usual.TEXT_OF_BYTES if is_base64 else None
-
-
-def _usual_json(arguments: str, column: ColumnType) -> Usual | None:
-    if column.word == "datetime":
-        modes = DebeziumModes.read(arguments)
-        usual_moment = _USUAL_DATETIMES.get(_datetime_unit(modes, column))
-        return usual_moment._replace(argument=_EITHER_DIGITS * _is_either(modes, column)) if usual_moment else None
-    if column.word == "json":
-        return usual.JSON_DOCUMENT
-    if column.word in BINARY_WORDS:
-        return _usual_string(arguments, column)
-    return _usual_real(arguments, column) or _usual_number(arguments, column)
-
-
-DEBEZIUM_USUAL: Final = {
-    "json": _usual_json,
-    "read": _usual_json,
-    "int64": _usual_number,
-    "float64": _usual_real,
-    "string": _usual_string,
-}
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
     "read": _form({**_JSON, "bit": _bits_of_key}),
@@ -357,5 +319,5 @@ DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "float64": _form(_REALS),
     "string": _form(_STRINGS),
     "enum": _form(_ENUMS),
-    "epoch": lambda _arguments, _column, lost: lambda literal: _epoch(literal, lost),
+    "epoch": lambda _arguments, _column, lost: Conversion(lambda literal: _epoch(literal, lost)),
 }

@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Form, Lost, RawConverter, of_text
+from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, of_text
 from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import timestamp_converter
 
@@ -67,7 +67,7 @@ QUOTED_FORM: Final = "quoted"
 """The form of texts that are quoted bytes where the target's column holds bytes."""
 
 
-def _converter(_arguments: str, column: ColumnType, _lost: Lost) -> RawConverter | None:
+def _conversion(_arguments: str, column: ColumnType, _lost: Lost) -> Conversion | None:
     if column.word not in BINARY_WORDS:
         return None
     return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
@@ -77,7 +77,7 @@ def _bytes(value: str) -> str:
     return literals.binary(unescaped(value))
 
 
-OPEN_FORMS: Final[dict[str, Form]] = {QUOTED_FORM: _converter}
+OPEN_FORMS: Final[dict[str, Form]] = {QUOTED_FORM: _conversion}
 
 
 def base64_binary(value: str) -> str:

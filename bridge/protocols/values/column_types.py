@@ -7,11 +7,22 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from bridge.protocols.values.usual_values import NONE, Usual
+
 RawConverter = Callable[[str], str]
 """Turns a raw literal into a ready one."""
 
 Lost = Callable[[str], None]
 """Is called with a reason in words when the format has lost a part of a value."""
+
+
+class Conversion(NamedTuple):
+    """How a column's raw literals become ready ones.  usual: those that compiled functions convert as `convert`
+    does."""
+
+    convert: RawConverter
+    usual: Usual = NONE
+
 
 BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
 """The first words of the types of bytes."""
@@ -40,8 +51,8 @@ class ColumnType(NamedTuple):
     charset: str = ""
 
 
-Form = Callable[[str, ColumnType, Lost], "RawConverter | None"]
-"""(arguments after the form's colon, the target's column, the function to call for losses) -> converter, or None where
+Form = Callable[[str, ColumnType, Lost], Conversion | None]
+"""(arguments after the form's colon, the target's column, the function to call for losses) -> conversion, or None where
 raw literals are ready as they are."""
 
 
@@ -57,8 +68,8 @@ def column_type(text: str, *, nullable: bool, charset: str | None = None) -> Col
     return ColumnType(match[1], precision, int(match[3] or 0), bool(match[4]), nullable, has_empty_name, charset or "")
 
 
-def enum_names(column: ColumnType, lost: Lost) -> RawConverter | None:
-    """Makes the converter of ENUM values that come by their names, in which the error value 0 is ''; None where no
+def enum_names(column: ColumnType, lost: Lost) -> Conversion | None:
+    """Makes the conversion of ENUM values that come by their names, in which the error value 0 is ''; None where no
     member has that name, too."""
     if not column.has_empty_name:
         return None
@@ -68,7 +79,7 @@ def enum_names(column: ColumnType, lost: Lost) -> RawConverter | None:
             lost("'' is the name of a member, and how the error value 0 of an ENUM comes: the member is written")
         return literal
 
-    return convert
+    return Conversion(convert)
 
 
 def is_text(literal: str) -> bool:
@@ -76,9 +87,9 @@ def is_text(literal: str) -> bool:
     return literal[0] == "'"
 
 
-def of_text(convert: Callable[[str], str]) -> RawConverter:
-    """Makes the converter of raw literals that are strings, or NULL, from that of their texts."""
-    return lambda literal: "NULL" if literal == "NULL" else convert(unquoted(literal))
+def of_text(convert: Callable[[str], str], usual: Usual = NONE) -> Conversion:
+    """Makes the conversion of raw literals that are strings, or NULL, from the converter of their texts."""
+    return Conversion(lambda literal: "NULL" if literal == "NULL" else convert(unquoted(literal)), usual)
 
 
 def unquoted(literal: str) -> str:

@@ -13,26 +13,25 @@ know: a schema change may come before.  So the work is done in two steps:
    become equal literals, as keys are compared by them.
 
 A form is a name, and its arguments after a colon: ``json:precise,adaptive_time_microseconds,bytes``.  A
-new form is one entry in `FORMS`: a `Form`, which looks at the column and gives a converter, or None where the raw
+new form is one entry in `FORMS`: a `Form`, which looks at the column and gives a conversion, or None where the raw
 literal is already right for such a column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
 from bridge.events import RAW, SEP
 from bridge.protocols.canal.types import CANAL_FORMS
-from bridge.protocols.ckafka.raw import CKAFKA_FORMS, CKAFKA_USUAL
-from bridge.protocols.debezium.raw import DEBEZIUM_FORMS, DEBEZIUM_USUAL
+from bridge.protocols.ckafka.raw import CKAFKA_FORMS
+from bridge.protocols.debezium.raw import DEBEZIUM_FORMS
 from bridge.protocols.open_protocol.types import OPEN_FORMS
-from bridge.protocols.values.column_types import ColumnType, Form, Lost, RawConverter
+from bridge.protocols.values.column_types import ColumnType, Conversion, Form, Lost, RawConverter
 from bridge.protocols.values.usual_values import NONE, Usual
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS, **CANAL_FORMS, **OPEN_FORMS}
-_USUAL: Final[dict[str, Callable[[str, ColumnType], Usual | None]]] = {**DEBEZIUM_USUAL, **CKAFKA_USUAL}
 _TYPE: Final = "\1"
 """Separates a column's form from the type that its message declares."""
 _LONGEST_TYPE: Final = 200
@@ -84,11 +83,17 @@ def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | N
     The converter raises DecodeError for a value that the column cannot have had.  Where the format has lost a part of a
     value, the literal is the nearest one, and `lost` is called with the reason.
     """
-    name, _, arguments = form.partition(":")
-    return FORMS[name](arguments, column, lost) if name else None
+    conversion = _conversion(form, column, lost)
+    return conversion.convert if conversion else None
 
 
+@lru_cache(maxsize=10_000)
 def usual_values(form: str, column: ColumnType) -> Usual:
     """Names the raw literals of a form that compiled functions convert as the column's converter would."""
+    conversion = _conversion(form, column, lambda _: None)
+    return conversion.usual if conversion else NONE
+
+
+def _conversion(form: str, column: ColumnType, lost: Lost) -> Conversion | None:
     name, _, arguments = form.partition(":")
-    return (_USUAL[name](arguments, column) if name in _USUAL else None) or NONE
+    return FORMS[name](arguments, column, lost) if name else None

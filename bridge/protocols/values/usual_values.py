@@ -36,7 +36,6 @@ TEXT_OF_BYTES: Final = Usual(codes.TEXT_OF, codes.BYTES_IN_BASE64)
 """Bytes in base64."""
 
 
-def decimal_of_double(scale: int) -> Usual | None:
-    """Names doubles that become DECIMALs with so many digits behind the point; None where doubles are not exact
-    enough."""
-    return Usual(codes.DECIMAL_OF_DOUBLE, scale) if 0 < scale < _EXACT_DIGITS else None
+def decimal_of_double(scale: int) -> Usual:
+    """Names doubles that become DECIMALs with so many digits behind the point, where doubles are exact enough."""
+    return Usual(codes.DECIMAL_OF_DOUBLE, scale) if 0 < scale < _EXACT_DIGITS else NONE
