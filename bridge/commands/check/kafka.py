@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bridge.commands.check.finding import Finding, fail, failed, ok, warn
 from bridge.errors import SourceError, counted, few
+from bridge.events import Event, Kind
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
@@ -140,8 +141,9 @@ def _lacks(operations: Collection[str]) -> list[str]:
     return lacking(operations, NEEDED)
 
 
-def judge_boundaries(facts: SourceFacts) -> Iterator[Finding]:
-    """Judges whether each partition can have a boundary, where some have one."""
+def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Event]]) -> Iterator[Finding]:
+    """Judges whether each partition has boundaries.  tails: the decoded events; at least one is a boundary."""
+    without = [where for where, events in tails.items() if all(event.kind is not Kind.BOUNDARY for event in events)]
     if facts.empty:
         yield fail(
             "boundaries",
@@ -149,6 +151,13 @@ def judge_boundaries(facts: SourceFacts) -> Iterator[Finding]:
             " applied until one comes there",
             "see whether the sender knows these partitions: a changefeed that is older than they are must be made anew;"
             " where partition-num of its sink-uri is less, name the others in source.unused_partitions",
+        )
+    if without:
+        yield warn(
+            "boundaries",
+            f"the last {TAIL_MESSAGES} messages of {_named(without)} hold no boundary, and nothing is applied until one"
+            " comes",
+            "see whether the sender is behind, or writes to some of the partitions only",
         )
 
 

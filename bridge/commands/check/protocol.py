@@ -157,7 +157,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
         yield warn("sender", loss.what, loss.fix)
     probe = probed(facts, found, settings)
     if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
-        yield from kafka.judge_boundaries(facts)
+        yield from kafka.judge_boundaries(facts, found.tails)
     yield _judge_transactions(facts, found, settings) or _judge_order(probe, is_binlog=bool(found.binlog_of))
 
 

@@ -122,6 +122,13 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Findi
             f"rows of the sample have columns that the target's tables lack: {few(lacking)}",
             "alter the tables as they are upstream, or begin behind that schema change (--from)",
         )
+    if keyless := [str(name) for _, name, table in there if not table.keys]:
+        yield warn(
+            "keys",
+            f"tables without a primary key, or a unique key of NOT NULL columns: {few(keyless)}; their rows are"
+            " written one by one, and a copy that the sender makes twice would be written twice",
+            "give them a key, upstream as well",
+        )
     if there and not missing and not lacking:
         yield ok(
             "tables", f"the target has the tables and columns of the sample's rows: {few(str(n) for _, n, _ in there)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,13 +108,27 @@ def test_what_a_pipeline_has_to_read(offset: int, failing: list[str]) -> None:
     assert said(list(kafka.judge_topics(facts, progress)), Level.FAIL) == failing
 
 
+def boundary(seconds_ago: float) -> Event:
+    return Event(Kind.BOUNDARY, ms_tso(NOW - round(seconds_ago * 1000)))
+
+
 ROW = Event(Kind.INSERT, ms_tso(NOW))
 
 
-@pytest.mark.parametrize(("partitions", "failing"), [(2, []), (3, ["boundaries"])])
-def test_boundaries(partitions: int, failing: list[str]) -> None:
-    """A partition without a message holds everything back."""
-    assert said(list(kafka.judge_boundaries(a_topic(partitions, 0, 1))), Level.FAIL) == failing
+@pytest.mark.parametrize(
+    ("facts", "tails", "failing", "warning"),
+    [
+        (a_topic(2, 0, 1), {0: [boundary(1)], 1: [boundary(2)]}, [], []),
+        (a_topic(2, 0, 1), {0: [boundary(1)], 1: [ROW]}, [], ["boundaries"]),
+        (a_topic(3, 0, 1), {0: [boundary(1)], 1: [boundary(2)]}, ["boundaries"], []),
+    ],
+)
+def test_boundaries(
+    facts: SourceFacts, tails: Mapping[int, list[Event]], failing: list[str], warning: list[str]
+) -> None:
+    """One in each partition: the partition that lacks one holds everything back."""
+    found = list(kafka.judge_boundaries(facts, {("t", number): events for number, events in tails.items()}))
+    assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
 
 @pytest.mark.parametrize(
