@@ -19,7 +19,7 @@ from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQ
 from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
     come_after_restart,
-    copies_by_place,
+    followed,
     seen_before,
     told_by_place,
 )
@@ -34,20 +34,22 @@ _TWICE_FIX: Final = (
 
 log = structlog.get_logger()
 
-RowsOf = Sequence[tuple[PartitionId, Rows]]
-
 
 class Counted(NamedTuple):
-    """Rows that count, in order, and their event times (TSO).  repeated: how many others there are, by partition."""
+    """Rows that count, in order, and their event times (TSO).
+
+    repeated: how many others there are, by partition.  applied: the last rows of partitions now.
+    """
 
     table: pa.Table
     times: Longs
     repeated: Mapping[PartitionId, int]
+    applied: Mapping[PartitionId, AppliedRow]
 
     @classmethod
     def none(cls) -> Counted:
         """No rows."""
-        return cls(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {})
+        return cls(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {}, {})
 
 
 class CountingRows:
@@ -73,17 +75,6 @@ class CountingRows:
         self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
         self._applied_at_change = {where: queue.applied for where, queue in self._queues.items()}
 
-    def copies(self, rows: RowsOf) -> dict[PartitionId, Bools]:
-        """Tells which rows are sent again, by their places; only of partitions that have such rows."""
-        found = {}
-        for where, mine in rows:
-            queue = self._queues[where]
-            self._warn_of_doubles(where, mine, queue)
-            copies = copies_by_place(mine, queue.applied, partial(seen_before, mine, queue.shown))
-            if copies is not None:
-                found[where] = copies
-        return found
-
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
         """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, or of the last
         transaction in the target."""
@@ -102,51 +93,45 @@ class CountingRows:
                 "rows_may_be_twice", table=f"{schema}.{table}", behind=f"{where[0]}/{where[1]}/{offset}", fix=_TWICE_FIX
             )
 
-    def among(
-        self, merged: Merged, rows: RowsOf, copies: Mapping[PartitionId, Bools], began_anew: Sequence[tuple[int, int]]
-    ) -> Counted:
+    def among(self, merged: Merged, began_anew: Sequence[tuple[int, int]]) -> Counted:
         """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
-        and what came too late, behind rows of other partitions.
-
-        rows: those that were merged.  copies: what `copies` gives for them.  began_anew: as of `Moment`.
-        """
-        table, found = self._without_overtaken(merged, rows, began_anew)
+        and what came too late, behind rows of other partitions.  began_anew: as of `Moment`."""
+        rows, applied, copies = merged.rows, dict[PartitionId, AppliedRow](), list[Bools]()
+        for where, mine in rows:
+            queue = self._queues[where]
+            self._warn_of_doubles(where, mine, queue)
+            are_copies, applied[where] = followed(mine, queue.applied, partial(seen_before, mine, queue.shown))
+            copies.append(are_copies)
+        table, overtaken = self._without_overtaken(merged, began_anew)
 
         def seen() -> Longs:
-            before = [np.full(len(mine.times), self._shown_at_change.get(where, 0)) for where, mine in rows]
-            return np.concatenate(before)[merged.order]
+            shown: Longs = np.array([self._shown_at_change.get(where, 0) for where, _ in rows])
+            return shown[merged.partitions]
 
         def told() -> Longs:
             parts = []
-            for where, mine in rows:
+            for (where, mine), are_copies in zip(rows, copies, strict=True):
                 queue, at_change = self._queues[where], self._applied_at_change.get(where)
                 since = 0 if queue.applied == at_change and not queue.began_anew else queue.applied.ts
-                parts.append(told_by_place(mine, queue.applied, queue.shown, since, copies.get(where)))
-            return np.concatenate(parts)[merged.order]
+                parts.append(told_by_place(mine, queue.applied, queue.shown, since, are_copies))
+            return merged.in_order(parts)
 
-        repeated_rows = self._repeated_rows.among(merged.table, merged.message_ts, seen, told)
-        found = found if repeated_rows is None else repeated_rows | (False if found is None else found)
-        if copies:
-            by_place = [copies.get(where, np.zeros(len(mine.times), np.bool_)) for where, mine in rows]
-            found = np.concatenate(by_place)[merged.order] | (False if found is None else found)
-        if found is None:
-            return Counted(table, merged.message_ts, {})
-        counts = np.bincount(_numbers(merged, rows, range(len(rows)))[found], minlength=len(rows)).tolist()
+        is_gone: Bools = merged.in_order(copies)
+        for found in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, seen, told)):
+            is_gone |= False if found is None else found
+        if not is_gone.any():
+            return Counted(table, merged.message_ts, {}, applied)
+        counts = np.bincount(merged.partitions[is_gone], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return Counted(table.filter(pa.array(~found)), merged.message_ts[~found], repeated)
+        return Counted(table.filter(pa.array(~is_gone)), merged.message_ts[~is_gone], repeated, applied)
 
     def _without_overtaken(
-        self, merged: Merged, rows: RowsOf, began_anew: Sequence[tuple[int, int]]
+        self, merged: Merged, began_anew: Sequence[tuple[int, int]]
     ) -> tuple[pa.Table, Bools | None]:
         if len(self._queues) == 1 or not pc.all(merged.table["by_time"]).as_py():
             return merged.table, None
         numbers = {where: number for number, where in enumerate(self._queues)}
-        partitions = _numbers(merged, rows, [numbers[where] for where, _ in rows])
+        partitions = np.array([numbers[where] for where, _ in merged.rows])[merged.partitions]
         applied = [queue.applied for queue in self._queues.values()]
         since = max((first for _, first in began_anew), default=0)
         return self._overtaken_rows.without(merged.table, merged.message_ts, partitions, applied, since)
-
-
-def _numbers(merged: Merged, rows: RowsOf, of_partitions: Sequence[int]) -> Longs:
-    """Gives for each row the number of its partition."""
-    return np.repeat(np.array(of_partitions), [len(mine.times) for _, mine in rows])[merged.order]

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.events import EVENT_SCHEMA
@@ -52,14 +53,21 @@ class Merged:
 
     table: the row changes; their commit_ts are the new numbers, ascending.
     message_ts: the commit_ts that the messages of the row changes have.
-    order: the numbers of the row changes in what was given, one partition after the other.
-    counts: how many of each partition's rows there are.
+    rows: those of each partition as they were given, of which there are any.
+    partitions: for each row change the number of its partition among these.
     """
 
     table: pa.Table
     message_ts: Longs
-    order: Longs
-    counts: dict[PartitionId, int]
+    rows: list[tuple[PartitionId, Rows]]
+    partitions: Longs
+
+    def in_order(self, of_partitions: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        """Puts what is told of each partition's rows in the order of the row changes."""
+        told = np.concatenate(of_partitions)
+        ordered = np.empty_like(told)
+        ordered[np.argsort(self.partitions, kind="stable")] = told
+        return ordered
 
 
 def merge(
@@ -89,9 +97,10 @@ def merge(
         table = taken(table, order)
     position = EVENT_SCHEMA.get_field_index("commit_ts")
     table = table.set_column(position, EVENT_SCHEMA.field(position), pa.array(numbers))
-    counts = np.bincount(partitions[order], minlength=len(waiting)).tolist()
-    of_partitions = {where: count for (where, _), count in zip(waiting, counts, strict=True)}
-    return Merged(table.combine_chunks(), message_ts[order], order, of_partitions)
+    numbers_of, of_rows, counts = np.unique(partitions[order], return_inverse=True, return_counts=True)
+    given = (waiting[number] for number in numbers_of.tolist())
+    rows = [(where, Rows(mine.table.slice(0, count))) for (where, mine), count in zip(given, counts, strict=True)]
+    return Merged(table.combine_chunks(), message_ts[order], rows, of_rows)
 
 
 def _count_to_take(table: pa.Table, order: Longs, most: Amount) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -28,7 +27,7 @@ from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
-from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows, last_applied, seen_before
+from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.order import Starts
@@ -246,17 +245,12 @@ class PartitionBacklog:
         counted, taken_out = Counted.none(), dict[PartitionId, pa.Table]()
         if rows:
             merged = merge(rows, self._next_ts, most, self._began_anew)
-            copies = self._counting.copies(rows)
-            counted = self._counting.among(merged, rows, copies, self._began_anew)
+            counted = self._counting.among(merged, self._began_anew)
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
-            for where, mine in rows:
-                queue, count = self._queues[where], merged.counts[where]
-                taken_out[where] = mine.table.slice(0, count)
-                queue.advance(count)
-                queue.applied = last_applied(
-                    mine, count, queue.applied, copies.get(where), partial(seen_before, mine, queue.shown)
-                )
-                queue.shown = max(queue.shown, int(mine.times[:count].max(initial=0)))
+            for where, mine in merged.rows:
+                queue, taken_out[where] = self._queues[where], mine.table
+                queue.advance(mine.table.num_rows)
+                queue.applied, queue.shown = counted.applied[where], max(queue.shown, int(mine.times.max()))
         barrier = self._barrier
         changes = self._passed_change()
         if not rows and not changes:

@@ -51,14 +51,31 @@ _POSITION: Final = ("topic", "partition", "offset")
 log = structlog.get_logger()
 
 
-def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> Bools | None:
-    """Tells which rows of a partition are sent again, by their places in the binlog; None when none is.
+def followed(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> tuple[Bools, AppliedRow]:
+    """Follows rows of a partition through the binlog: tells which are sent again, by their places, and gives the last
+    one that names its place and is no copy.
 
     applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
     before its message.
     """
-    if rows.table["place"].null_count == rows.table.num_rows or is_of_sending(applied.place):
-        return None
+    places, none = rows.table["place"], np.zeros(len(rows.times), np.bool_)
+    if places.null_count == len(none):
+        return none, applied
+    if not is_of_sending(applied.place) and not _go_on(rows, applied):
+        copies, last = _followed(rows, applied, seen())
+        if copies.any():
+            return copies, last
+    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
+    place, ts = places[at].as_py(), int(rows.times[at])
+    if is_of_sending(place):
+        return none, AppliedRow(ts, place, again=int(come_after_restart(rows, applied, seen())[at]))
+    index = rows.table["index"][at].as_py() if FILE in place else 0
+    same = index or pc.sum(pc.equal(places, place)).as_py() + (applied.rows if place == applied.place else 0)
+    return none, AppliedRow(ts, place, same)
+
+
+def _go_on(rows: Rows, applied: AppliedRow) -> bool:
+    """Tells whether rows of a partition surely follow the last one in the target, and each the one before it."""
     some = rows.table.filter(rows.table["place"].is_valid()) if rows.table["place"].null_count else rows.table
     told, indexes = some["place"].combine_chunks(), some["index"].to_numpy()
     rises = np.asarray(pc.greater(told[1:], told[:-1])) | (
@@ -67,10 +84,7 @@ def copies_by_place(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) 
     first = told[0].as_py()
     is_next = first > applied.place or (first == applied.place and not 0 < indexes[0] <= applied.rows)
     is_alike = not applied.place or names_of(first) == names_of(applied.place)
-    if rises.all() and is_next and is_alike and not applied.again:
-        return None
-    copies, _ = _followed(rows, len(rows.times), applied, seen())
-    return copies if copies.any() else None
+    return bool(rises.all()) and is_next and is_alike and not applied.again
 
 
 UNTOLD: Final = -1
@@ -78,13 +92,13 @@ UNTOLD: Final = -1
 SENT_AGAIN: Final = -2
 
 
-def told_by_place(rows: Rows, applied: AppliedRow, shown: int, since: int, copies: Bools | None) -> Longs:
+def told_by_place(rows: Rows, applied: AppliedRow, shown: int, since: int, copies: Bools) -> Longs:
     """Tells of each row of a partition whether it comes for the first time, by its place: gives `since` where it does,
     else SENT_AGAIN or UNTOLD.
 
     applied: the last row in the target.  shown: the highest time (TSO) before these rows, 0 where nothing has come.
     since: the time (TSO) of the last row; 0 where it came before the last schema change.
-    copies: which of them `copies_by_place` found.
+    copies: which of them `followed` found.
     """
     told = np.full(len(rows.times), UNTOLD if shown else 0)
     if applied.place and not is_of_sending(applied.place):
@@ -92,31 +106,8 @@ def told_by_place(rows: Rows, applied: AppliedRow, shown: int, since: int, copie
         is_same = pc.fill_null(pc.equal(rows.table["place"], applied.place), False).to_numpy()
         behind |= is_same & (rows.table["index"].to_numpy() > applied.rows) & (applied.rows > 0)
         told[behind] = since
-    if copies is not None:
-        told[copies] = SENT_AGAIN
+    told[copies] = SENT_AGAIN
     return told
-
-
-def last_applied(
-    rows: Rows, count: int, before: AppliedRow, copies: Bools | None, seen: Callable[[], Longs]
-) -> AppliedRow:
-    """Gives the last of a partition's first rows that names its place and is no copy.
-
-    before: the last row before them.  copies: which of them `copies_by_place` found.  seen: as there.
-    """
-    if copies is not None:
-        return _followed(rows, count, before, seen())[1]
-    places = rows.table["place"].slice(0, count)
-    if places.null_count == count:
-        return before
-    at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
-    place = places[at].as_py()
-    if is_of_sending(place):
-        again = come_after_restart(rows, before, seen())[at]
-        return AppliedRow(int(rows.times[at]), place, again=int(again))
-    index = rows.table["index"][at].as_py() if FILE in place else 0
-    same = index or pc.sum(pc.equal(places, place)).as_py() + (before.rows if place == before.place else 0)
-    return AppliedRow(int(rows.times[at]), place, same)
 
 
 def seen_before(rows: Rows, shown: int) -> Longs:
@@ -130,7 +121,7 @@ def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
     """Tells which rows of a partition come behind a restart of Canal, and may be sent again: batches are numbered anew,
     and no row behind the restart has had a time that the partition had not shown before it.
 
-    before: the last row before them; its `again` is 1 where it was such a row.  seen: as in `copies_by_place`.
+    before: the last row before them; its `again` is 1 where it was such a row.  seen: as in `followed`.
     """
     numbers = Places.of(rows.table["place"]).numbers.get(SENT)
     if numbers is None:
@@ -144,8 +135,8 @@ def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
     return found
 
 
-def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
-    """Follows the first rows of a partition through the binlog: tells which are copies, and the last one that is none.
+def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
+    """Tells which rows are copies, and the last one that is none, row by row.
 
     Rows of one place are those of one event, or of one transaction.  Where messages tell the rows of an event apart,
     they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
@@ -153,9 +144,9 @@ def _followed(rows: Rows, count: int, applied: AppliedRow, seen: Longs) -> tuple
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
-    places, indexes = rows.table["place"].slice(0, count), rows.table["index"].to_numpy()
+    places, indexes = rows.table["place"], rows.table["index"].to_numpy()
     last_row, last = -1, applied
-    told, may_be_copies = Places.of(places).numbers, (rows.times <= seen)[:count]
+    told, may_be_copies = Places.of(places).numbers, rows.times <= seen
     files = {name: numbers for name, numbers in told.items() if name.startswith(FILE)}
     if not files and (told or marks):
         told, marks = {"": _gtid_ranks(told, marks, may_be_copies)}, {"": _MARK} if marks else {}

@@ -13,7 +13,7 @@ from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
-from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows, copies_by_place, last_applied
+from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows, followed
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
@@ -62,8 +62,8 @@ def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]
     rows = rows_of(told)
     applied = AppliedRow(ms_tso(5), mark, 1) if mark else NO_ROW
     shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
-    found = copies_by_place(rows, applied, lambda: shown)
-    assert ([] if found is None else np.flatnonzero(found).tolist()) == copies, what
+    found, _ = followed(rows, applied, lambda: shown)
+    assert np.flatnonzero(found).tolist() == copies, what
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,9 @@ def test_rows_of_an_event_that_are_told_apart(
     field = rows.table.schema.get_field_index("index")
     rows = replace(rows, table=rows.table.set_column(field, rows.table.schema.field(field), indexes))
     applied, seen = AppliedRow(ms_tso(5), at(mark), last), np.full(len(told), ms_tso(5))
-    found = copies_by_place(rows, applied, lambda: seen)
-    assert ([] if found is None else np.flatnonzero(found).tolist()) == copies
+    found, kept = followed(rows, applied, lambda: seen)
+    assert np.flatnonzero(found).tolist() == copies
     rest = max(number for number in range(len(told)) if number not in copies) if len(copies) < len(told) else None
-    kept = last_applied(rows, len(told), applied, found, lambda: seen)
     assert kept.place == at(mark if rest is None else told[rest][0])
     assert kept.rows == last if rest is None else told[rest][1] in {0, kept.rows}
 
@@ -107,15 +106,12 @@ def test_a_restart_in_the_middle(cut: int) -> None:
         return np.full(len(of.times), ms_tso(5))
 
     first = rows_of([(5, place) for place in told[:cut]])
-    copies = copies_by_place(first, NO_ROW, lambda: shown(first)) if cut else None
-    kept = last_applied(first, cut, NO_ROW, copies, lambda: shown(first))
+    _, kept = followed(first, NO_ROW, lambda: shown(first))
     rest = rows_of([(5, place) for place in told[cut:]])
-    found = copies_by_place(rest, kept, lambda: shown(rest))
-    left = [] if found is None else (np.flatnonzero(found) + cut).tolist()
+    found, last = followed(rest, kept, lambda: shown(rest))
+    left = (np.flatnonzero(found) + cut).tolist()
     assert left == [number for number in (3, 4, 5) if number >= cut]
-    whole = copies_by_place(rows, NO_ROW, lambda: shown(rows))
-    assert whole is not None
-    assert last_applied(rows, cut, NO_ROW, whole, lambda: shown(rows)) == kept
+    assert last == followed(rows, NO_ROW, lambda: shown(rows))[1]
 
 
 EARLY, MOVED, LATE = (ms_tso(1_000_000 + ms) for ms in (0, 5_000, 9_000))
