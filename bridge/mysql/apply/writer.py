@@ -178,8 +178,9 @@ class Writer:
             return tables, loadable
 
         tables, loadable = self._retried(load)
-        self._checked_types.forget(names)
-        self._loadable.difference_update(names)
+        loaded = set(names)
+        self._checked_types -= {one for one in self._checked_types if one[0] in loaded}
+        self._loadable -= loaded
         self._loadable.update(loadable)
         return {name: self._with_rules(table) for name, table in tables.items()}
 

@@ -132,10 +132,7 @@ def _in_order(table: Table, changes: pa.Table) -> OrderedChanges:
 
 def _checked(table: Table, changes: pa.Table) -> CheckedTypes:
     """Gives the column lists as checked: they were before the row was refused."""
-    checked = CheckedTypes()
-    for columns in changes["columns"].unique().to_pylist():
-        checked.add(table, columns)
-    return checked
+    return {(table.name, columns) for columns in changes["columns"].unique().to_pylist()}
 
 
 def _entry(change: Mapping[str, Any], refusal: RefusedRowsError) -> Entry:

@@ -165,7 +165,7 @@ def shapes_typed(
     if not any(RAW in columns for _, columns in shapes):
         return changes
     shapes, changes = _with_true_names(shapes, shape_of, changes)
-    unchecked = [number for number, shape in enumerate(shapes) if not checked.has(*shape)]
+    unchecked = [number for number, shape in enumerate(shapes) if (shape[0].name, shape[1]) not in checked]
     firsts = pa.array(ends(shape_of)[0][unchecked])
     moments = (changes[name].take(firsts).to_pylist() for name in ("commit_ts", "by_time"))
     for number, commit_ts, by_time in zip(unchecked, *moments, strict=True):
@@ -176,7 +176,7 @@ def shapes_typed(
             types = [_padded_length(rows, at) if name == _PADDED else name for at, name in enumerate(types)]
         check_types(table, split_forms(columns)[0].split(SEP), types, commit_ts, by_time=by_time)
         if _PADDED not in types:
-            checked.add(table, columns)
+            checked.add((table.name, columns))
     names = [split_forms(columns)[0] for _, columns in shapes]
     all_columns = [list(_places(*shape)) for shape in shapes]
     _say_replacements(all_columns, shape_of, changes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain
 from typing import Final, NamedTuple
@@ -126,25 +126,9 @@ def _fix_of_name(table: Table, missing: str) -> str:
     return _FIX
 
 
-class CheckedTypes:
-    """The column lists (`Event.columns`) whose declared types were found to fit their table, so that each is compared
-    once.  The results are of tables as they were: whoever loads a table anew must `forget` it."""
-
-    def __init__(self) -> None:
-        self._columns: dict[TableName, set[str]] = {}
-
-    def add(self, table: Table, columns: str) -> None:
-        """Notes that the types of a column list fit."""
-        self._columns.setdefault(table.name, set()).add(columns)
-
-    def has(self, table: Table, columns: str) -> bool:
-        """Tells whether the types of a column list are known to fit."""
-        return columns in self._columns.get(table.name, ())
-
-    def forget(self, names: Iterable[TableName]) -> None:
-        """Forgets the results for these tables, which may have changed."""
-        for name in names:
-            self._columns.pop(name, None)
+CheckedTypes = set[tuple[TableName, str]]
+"""The column lists (`Event.columns`) of tables whose declared types were found to fit, so that each is compared once.
+The results are of tables as they were: whoever loads a table anew has to take out what is of it."""
 
 
 def check_needs(
