@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from bridge.ends.phases import WORDS
 from bridge.model import TableName
-from bridge.pipeline.watching.status_reporter import Sample
+from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_ms, tso_time
 from bridge.watch.lookups import TargetLook, View
 
@@ -41,9 +41,8 @@ class History:
     def __init__(self) -> None:
         self._points: deque[Point] = deque(maxlen=round(HOUR_SECONDS / POINT_SECONDS))
 
-    def add(self, at: float, sample: Sample) -> None:
-        """Adds a sample.  Several within ten seconds are one point."""
-        status = sample.status
+    def add(self, at: float, status: Status) -> None:
+        """Adds a status.  Several within ten seconds are one point."""
         point = Point(at - at % POINT_SECONDS, status.source_lag, status.apply_lag, status.rows_per_second)
         if self._points and self._points[-1].at >= point.at:
             last = self._points.pop()
@@ -68,28 +67,28 @@ class Recent:
     """What has changed in the last 15 seconds."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, Sample]] = deque()
+        self._samples: deque[tuple[float, Status]] = deque()
 
-    def add(self, at: float, sample: Sample) -> None:
-        """Adds a sample.  at: by a clock that is never set back."""
-        self._samples.append((at, sample))
+    def add(self, at: float, status: Status) -> None:
+        """Adds a status.  at: by a clock that is never set back."""
+        self._samples.append((at, status))
         while len(self._samples) > 2 and self._samples[1][0] <= at - RECENT_SECONDS:
             self._samples.popleft()
 
     def rate(self) -> float:
         """Gives the row changes applied per second."""
-        return sum(self._changes(lambda sample: {"rows": sample.status.rows}).values()) / self._seconds
+        return sum(self._changes(lambda status: {"rows": status.rows}).values()) / self._seconds
 
     def table_rates(self) -> dict[TableName, float]:
         """Gives the row changes applied per second, of each table."""
-        changes = self._changes(lambda sample: {name: sum(counts) for name, counts in sample.tables.items()})
+        changes = self._changes(lambda status: {name: sum(counts) for name, counts in status.tables.items()})
         return {name: rows / self._seconds for name, rows in changes.items()}
 
     def phases(self) -> dict[str, float]:
         """Gives the seconds that went to each phase."""
-        return self._changes(lambda sample: sample.phases)
+        return self._changes(lambda status: status.phases_in_all)
 
-    def _changes(self, values: Callable[[Sample], Mapping[_Key, float]]) -> dict[_Key, float]:
+    def _changes(self, values: Callable[[Status], Mapping[_Key, float]]) -> dict[_Key, float]:
         """Gives by how much each of these values has grown."""
         if not self._samples:
             return {}
@@ -116,23 +115,22 @@ def status_document(view: View, info: dict[str, str]) -> dict[str, Any]:
         "quarantined_by_code": dict(view.target.quarantined),
         "target_looked_at": view.target.looked_at,
     }
-    if view.sample is None:
+    if (status := view.status) is None:
         return document
-    status = view.sample.status
     return {
         **document,
         **status.document(),
         "rows_per_second": round(view.rate, 1),
         "resolved_time": tso_time(status.resolved_ts),
-        "waiting_for": view.sample.held or status.waiting_for,
-        "order": "partition" if view.sample.by_partition else "commit_ts",
-        "transactions": view.sample.transactions,
-        "backlog_bytes": view.sample.backlog_bytes,
+        "waiting_for": status.held or status.waiting_for,
+        "order": "partition" if status.by_partition else "commit_ts",
+        "transactions": status.transactions,
+        "backlog_bytes": status.backlog_bytes,
         "phases": [{"name": words, "seconds": round(view.phases.get(phase, 0.0), 3)} for phase, words in WORDS.items()],
-        "partitions": _partitions(view, view.sample),
-        "partition_count": len(view.sample.positions),
-        "tables": _tables(view, view.sample),
-        "table_count": len(view.sample.tables),
+        "partitions": _partitions(view, status),
+        "partition_count": len(status.positions),
+        "tables": _tables(view, status),
+        "table_count": len(status.tables),
     }
 
 
@@ -146,10 +144,10 @@ def history_document(points: list[Point]) -> dict[str, list[Any]]:
     }
 
 
-def _partitions(view: View, sample: Sample) -> list[dict[str, Any]]:
+def _partitions(view: View, status: Status) -> list[dict[str, Any]]:
     """Gives the partitions whose boundary is the oldest first; the first one holds the resolved ts back."""
-    ordered = sorted(sample.positions.items(), key=lambda item: (item[1].boundary, item[0]))
-    if sample.by_partition:
+    ordered = sorted(status.positions.items(), key=lambda item: (item[1].boundary, item[0]))
+    if status.by_partition:
         ordered.sort(key=lambda item: (-(view.behind(item[0]) or 0), item[0]))
     return [
         {
@@ -159,16 +157,16 @@ def _partitions(view: View, sample: Sample) -> list[dict[str, Any]]:
             "read": start.read,
             "end": view.ends.get((topic, partition)),
             "behind": view.behind((topic, partition)),
-            "holds_back": number == 0 and not sample.by_partition,
+            "holds_back": number == 0 and not status.by_partition,
         }
         for number, ((topic, partition), start) in enumerate(ordered[:_MOST_PARTITIONS])
     ]
 
 
-def _tables(view: View, sample: Sample) -> list[dict[str, Any]]:
+def _tables(view: View, status: Status) -> list[dict[str, Any]]:
     """Gives the tables with the highest rates first."""
     rates = view.table_rates
-    ordered = sorted(sample.tables.items(), key=lambda item: (-rates.get(item[0], 0.0), -sum(item[1]), item[0]))
+    ordered = sorted(status.tables.items(), key=lambda item: (-rates.get(item[0], 0.0), -sum(item[1]), item[0]))
     return [
         {"name": str(name), "rows_per_second": round(rates.get(name, 0.0), 1), **counts._asdict()}
         for name, counts in ordered[:MOST_TABLES]
@@ -202,32 +200,31 @@ class PipelineCollector(Collector):
         view = self._view()
         yield InfoMetricFamily("bridge_build", "The version of the bridge, and the pipeline's name.", self._info)
         yield _gauge("bridge_ready", "1 while the pipeline applies what comes, else 0.", float(not view.reason))
-        if view.sample is not None:
-            yield from _progress(view.sample)
-            yield from _partition_samples(view, view.sample)
-            yield from _counts(view.sample)
-            sample, counters = view.sample, CounterMetricFamily
-            yield _family(counters, "bridge_rows", "Row changes applied.", ("table", "operation"), _rows(sample))
-            phases = (((phase,), spent) for phase, spent in sample.phases.items())
+        if (status := view.status) is not None:
+            yield from _progress(status)
+            yield from _partition_samples(view, status)
+            yield from _counts(status)
+            counters = CounterMetricFamily
+            yield _family(counters, "bridge_rows", "Row changes applied.", ("table", "operation"), _rows(status))
+            phases = (((phase,), spent) for phase, spent in status.phases_in_all.items())
             yield _family(counters, "bridge_phase_seconds", "Where the applier's time went.", ("phase",), phases)
-            retries = sample.retries.items()
+            retries = status.retries_for.items()
             yield _family(counters, "bridge_retries", "What was tried again.", ("end", "reason"), retries)
 
 
-def _progress(sample: Sample) -> Iterator[Metric]:
-    status = sample.status
+def _progress(status: Status) -> Iterator[Metric]:
     yield _gauge("bridge_applied_timestamp_seconds", "Everything below it is in the target.", _unix(status.applied_ts))
     yield _gauge("bridge_resolved_timestamp_seconds", "Everything below it has arrived.", _unix(status.resolved_ts))
     yield _gauge("bridge_source_lag_seconds", "From the resolved ts to now: upstream and Kafka.", status.source_lag)
     yield _gauge("bridge_apply_lag_seconds", "From the applied ts to the resolved ts.", status.apply_lag)
     yield _gauge("bridge_backlog_rows", "Row changes that were read and wait.", status.backlog_rows)
-    yield _gauge("bridge_backlog_bytes", "The memory of the row changes that wait.", sample.backlog_bytes)
+    yield _gauge("bridge_backlog_bytes", "The memory of the row changes that wait.", status.backlog_bytes)
 
 
-def _partition_samples(view: View, sample: Sample) -> Iterator[Metric]:
+def _partition_samples(view: View, status: Status) -> Iterator[Metric]:
     labels, gauges = ("topic", "partition"), GaugeMetricFamily
     behind, ages = list[tuple[tuple[str, str], float]](), list[tuple[tuple[str, str], float]]()
-    for where, start in sorted(sample.positions.items()):
+    for where, start in sorted(status.positions.items()):
         values = (where[0], str(where[1]))
         if (messages := view.behind(where)) is not None:
             behind.append((values, messages))
@@ -238,25 +235,24 @@ def _partition_samples(view: View, sample: Sample) -> Iterator[Metric]:
     yield _family(gauges, "bridge_partition_boundary_age_seconds", "The age of the last boundary.", labels, ages)
 
 
-def _counts(sample: Sample) -> Iterator[Metric]:
-    status = sample.status
+def _counts(status: Status) -> Iterator[Metric]:
     yield CounterMetricFamily("bridge_messages", "Messages read.", status.messages)
-    yield CounterMetricFamily("bridge_transactions", "Transactions committed on the target.", sample.transactions)
-    yield CounterMetricFamily("bridge_schema_changes", "Schema changes finished.", sample.schema_changes)
+    yield CounterMetricFamily("bridge_transactions", "Transactions committed on the target.", status.transactions)
+    yield CounterMetricFamily("bridge_schema_changes", "Schema changes finished.", status.schema_changes)
     yield CounterMetricFamily("bridge_quarantined", "Messages and rows quarantined.", status.quarantined)
     yield CounterMetricFamily("bridge_late_rows", "Row changes that came late and were dropped.", status.late)
     yield CounterMetricFamily("bridge_safe_mode_transactions", "Transactions applied in safe mode.", status.safe_mode)
 
 
-def _rows(sample: Sample) -> Iterator[tuple[tuple[str, str], float]]:
+def _rows(status: Status) -> Iterator[tuple[tuple[str, str], float]]:
     others = [0, 0, 0]
-    for number, (name, counts) in enumerate(sample.tables.items()):
+    for number, (name, counts) in enumerate(status.tables.items()):
         if number < MOST_TABLES:
             for operation, rows in counts._asdict().items():
                 yield (str(name), operation.removesuffix("s")), rows
         else:
             others = [before + rows for before, rows in zip(others, counts, strict=True)]
-    if len(sample.tables) > MOST_TABLES:
+    if len(status.tables) > MOST_TABLES:
         for operation, rows in zip(("insert", "update", "delete"), others, strict=True):
             yield (OTHER, operation), rows
 

@@ -17,7 +17,7 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.pipeline.steering.load_watch import KeptSession
-from bridge.pipeline.watching.status_reporter import Sample
+from bridge.pipeline.watching.status import Status
 from bridge.sources.source import Source
 
 
@@ -43,7 +43,7 @@ class View:
 
     at, started_at: Unix time of the look, and of the start of the process.
     reason: why the pipeline does not apply what comes; "" while it does.
-    sample: None until the pipeline reads.
+    status: None until the pipeline reads.
     ends: where the partitions end, as far as Kafka has told.
     rate, table_rates: row changes per second of the last seconds.
     phases: where the time of the last seconds went.
@@ -52,7 +52,7 @@ class View:
     at: float
     started_at: float
     reason: str
-    sample: Sample | None = None
+    status: Status | None = None
     ends: Mapping[PartitionId, int] = field(default_factory=dict)
     rate: float = 0.0
     table_rates: Mapping[TableName, float] = field(default_factory=dict)
@@ -62,9 +62,9 @@ class View:
     def behind(self, where: PartitionId) -> int | None:
         """Counts the messages of a partition that are not, or not surely, in the target; None while Kafka has not told
         where it ends."""
-        if self.sample is None or where not in self.ends or where not in self.sample.committed:
+        if self.status is None or where not in self.ends or where not in self.status.committed:
             return None
-        return max(0, self.ends[where] - self.sample.committed[where].offset)
+        return max(0, self.ends[where] - self.status.committed[where].offset)
 
 
 LOOKUP_SECONDS: Final = 5.0

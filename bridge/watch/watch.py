@@ -87,15 +87,15 @@ class Watch:
         self._view = self._starting() if self._reporter is None else self._looked(self._reporter)
 
     def _looked(self, reporter: StatusReporter) -> View:
-        sample, now = reporter.sample(), time.time()
-        self._history.add(now, sample)
-        self._recent.add(time.monotonic(), sample)
-        self._lookups.partitions = tuple(sample.positions)
+        status, now = reporter.status(), time.time()
+        self._history.add(now, status)
+        self._recent.add(time.monotonic(), status)
+        self._lookups.partitions = tuple(status.positions)
         return View(
             at=now,
             started_at=self._started_at,
-            reason=sample.away or sample.held,
-            sample=sample,
+            reason=status.away or status.held,
+            status=status,
             ends=self._lookups.ends,
             rate=self._recent.rate(),
             table_rates=self._recent.table_rates(),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,7 @@ def draw() -> None:
         watch._history = History()
         for ago in range(round(HOUR_SECONDS), 0, -round(POINT_SECONDS)):
             at = time.time() - ago
-            watch._history.add(at, replace(sampler.sample(), status=status(at, 0)))
+            watch._history.add(at, status(at, 0))
         page = chromium.open(f"http://{watch.address}/")
         width, height = _SIZE
         page.command(

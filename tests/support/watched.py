@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
 from bridge.pipeline.watching.counts import RowCounts
 from bridge.pipeline.watching.status import Status
-from bridge.pipeline.watching.status_reporter import Sample, StatusReporter
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.tso import ms_tso
 from bridge.watch.lookups import Lookups, TargetLook
 from bridge.watch.server import parse_address
@@ -34,8 +35,8 @@ class MadeSampler:
     def __init__(self, tables: tuple[tuple[str, str], ...] = TABLES, *, held: str = "") -> None:
         self._tables, self._held, self._began = tables, held, time.time()
 
-    def sample(self) -> Sample:
-        """A sample of now."""
+    def status(self) -> Status:
+        """The status of now."""
         now = time.time()
         rows = {name: round((now - self._began + 3000) * 9000 / (n + 1) ** 1.4) for n, name in enumerate(self._tables)}
         counts = {
@@ -45,17 +46,17 @@ class MadeSampler:
             ("shop-changes", n): PartitionStart(810_000 + n, tso(now - 0.4 - (7.2 if n == 7 else n / 20)), 812_400 + n)
             for n in range(12)
         }
-        return Sample(
-            status=status(now, sum(rows.values())),
+        return replace(
+            status(now, sum(rows.values())),
             by_partition=False,
             positions=positions,
             committed=positions,
             tables=counts,
-            phases=phases(now - self._began),
+            phases_in_all=phases(now - self._began),
             backlog_bytes=41 << 20,
             transactions=88_120,
             schema_changes=14,
-            retries={("target", "does not answer"): 3, ("target", "has another transaction in the way"): 9},
+            retries_for={("target", "does not answer"): 3, ("target", "has another transaction in the way"): 9},
             away="",
             held=self._held,
         )

@@ -17,7 +17,8 @@ from bridge.ends.end import End, Ends
 from bridge.errors import UsageError
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.status_reporter import Sample, StatusReporter
+from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 from bridge.watch.document import History, Recent
 from bridge.watch.lookups import Lookups
@@ -100,14 +101,15 @@ def wait_for_changes(watch: Watch) -> dict[str, Any]:
     pytest.fail("the target was not asked")
 
 
-def sample(*, lag: float | None = 1.0, rows: int = 0) -> Sample:
-    """A sample with this source lag and these rows of one table."""
-    made = MadeSampler().sample()
+def sample(*, lag: float | None = 1.0, rows: int = 0) -> Status:
+    """A status with this source lag and these rows of one table."""
     return replace(
-        made,
-        status=replace(made.status, source_lag=lag, apply_lag=lag, rows=rows),
+        MadeSampler().status(),
+        source_lag=lag,
+        apply_lag=lag,
+        rows=rows,
         tables={TableName("m", "t"): RowCounts(rows, 0, 0)},
-        phases={"server": rows / 100},
+        phases_in_all={"server": rows / 100},
     )
 
 

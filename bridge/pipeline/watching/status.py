@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, TypeVar
 
 from bridge.ends.end import End, Ends
 from bridge.errors import TargetError
+from bridge.model import Positions, TableName
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
+from bridge.pipeline.watching.counts import RowCounts
 from bridge.tso import tso_time
+
+_FOR_WATCHERS: Final = frozenset(
+    {
+        *("by_partition", "positions", "committed", "tables", "phases_in_all", "backlog_bytes", "transactions"),
+        *("schema_changes", "away", "retries_for", "held"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,18 @@ class Status:
     waiting_for: what the target waits for, and why: an end that is away before anything else.
     paused: whether the operator has paused the pipeline.
     by_transaction: the tables that were written one upstream transaction after the other, which is slow, and why.
+
+    What follows is only for those who watch the port:
+
+    by_partition: applied in the order of the partitions.
+    positions: how far each partition was read, and its last boundary.
+    committed: where a restart would begin in each partition.
+    tables: row changes applied since the start, by table.
+    phases_in_all: where the time went since the start, in seconds.
+    backlog_bytes: what the row changes take that wait in memory.
+    away: which end is away, and since when; "" while both work.
+    retries_for: what was tried again since the start, by end and by what kept it from being done.
+    held: why nothing may be applied until the operator says so; "" otherwise.
     """
 
     applied_ts: int
@@ -50,6 +71,17 @@ class Status:
     waiting_for: str = ""
     paused: bool = False
     by_transaction: Mapping[str, str] = field(default_factory=dict)
+    by_partition: bool = False
+    positions: Positions = field(default_factory=dict)
+    committed: Positions = field(default_factory=dict)
+    tables: Mapping[TableName, RowCounts] = field(default_factory=dict)
+    phases_in_all: Mapping[str, float] = field(default_factory=dict)
+    backlog_bytes: int = 0
+    transactions: int = 0
+    schema_changes: int = 0
+    away: str = ""
+    retries_for: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    held: str = ""
 
     @property
     def applied_time(self) -> str:
@@ -57,8 +89,9 @@ class Status:
         return tso_time(self.applied_ts)
 
     def document(self) -> dict[str, object]:
-        """Returns the status as a JSON document."""
-        return {**asdict(self), "applied_time": self.applied_time}
+        """Returns the status as a JSON document, without what is only for those who watch the port."""
+        said = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _FOR_WATCHERS}
+        return {**said, "applied_time": self.applied_time}
 
 
 def said_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:

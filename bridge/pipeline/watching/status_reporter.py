@@ -9,45 +9,15 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from bridge.ends.end import Ends
-from bridge.model import Positions, TableName
+from bridge.model import Positions
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.watching.counts import Applied, RowCounts
 from bridge.pipeline.watching.status import Status
 from bridge.tso import tso_ms
 
 QUIET_SECONDS: Final = 10.0
 """A source without boundaries that was read to its end and brings nothing for so long has no lag.  Until then the lag
 is the age of the newest change, which also shows a sender that is late."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A running pipeline at one moment.
-
-    by_partition: applied in the order of the partitions.
-    positions: how far each partition was read, and its last boundary.
-    committed: where a restart would begin in each partition.
-    tables: row changes applied since the start, by table.
-    phases: where the time went since the start, in seconds (`bridge.ends.phases`).
-    backlog_bytes: what the row changes take that wait in memory.
-    away: which end is away, and since when; "" while both work.
-    retries: what was tried again since the start, by end and by what kept it from being done.
-    held: why nothing may be applied until the operator says so; "" otherwise.
-    """
-
-    status: Status
-    by_partition: bool
-    positions: Positions
-    committed: Positions
-    tables: Mapping[TableName, RowCounts]
-    phases: Mapping[str, float]
-    backlog_bytes: int
-    transactions: int
-    schema_changes: int
-    away: str
-    retries: Mapping[tuple[str, str], int]
-    held: str
 
 
 class StatusReporter:
@@ -58,18 +28,16 @@ class StatusReporter:
         self._last_rows, self._last_time = applier.counts.rows, time.monotonic()
         self._last_phases: Mapping[str, float] = applier.phases.seconds()
 
-    def status(self, applied: Applied | None = None) -> Status:
-        """Returns the present status; its rows/s are those since the last call.
-
-        applied: the row changes that were applied, for a caller who tells more of them; None for those of now.
-        """
-        order, counts, writer = self._applier.order, self._applier.counts, self._writer.counts
-        now, rows, resolved = time.monotonic(), (applied or counts.applied).rows, order.resolved_ts
-        rate = (rows - self._last_rows) / max(now - self._last_time, 1e-3)
+    def status(self) -> Status:
+        """Returns the present status; its rows/s are those since the last call.  May be called from any thread."""
+        applier, order, counts, writer = self._applier, self._applier.order, self._applier.counts, self._writer.counts
+        applied, now, resolved = counts.applied, time.monotonic(), order.resolved_ts
+        rows, rate = applied.rows, (applied.rows - self._last_rows) / max(now - self._last_time, 1e-3)
         self._last_rows, self._last_time = rows, now
-        phases, before = self._applier.phases.seconds(), self._last_phases
+        phases, before = applier.phases.seconds(), self._last_phases
         self._last_phases = phases
         source_lag, apply_lag = self._lags(order.applied_ts, resolved)
+        waiting = order.waiting
         return Status(
             applied_ts=order.applied_ts,
             resolved_ts=resolved,
@@ -79,7 +47,7 @@ class StatusReporter:
             rows_per_second=round(rate, 1),
             messages=counts.messages,
             messages_total=self._messages_total,
-            backlog_rows=order.waiting.rows,
+            backlog_rows=waiting.rows,
             late=counts.late.total(),
             repeated=counts.repeated.total(),
             left_out=counts.left_out.total(),
@@ -89,34 +57,26 @@ class StatusReporter:
             target_away=round(self._ends.target.away_seconds, 1),
             source_away=round(self._ends.source.away_seconds, 1),
             phases={phase: round(spent - before.get(phase, 0.0), 3) for phase, spent in phases.items()},
-            waiting_for=self._ends.waiting_for or self._applier.waiting_for(),
-            paused=self._applier.is_paused,
+            waiting_for=self._ends.waiting_for or applier.waiting_for(),
+            paused=applier.is_paused,
             by_transaction=dict(writer.by_transaction),
+            by_partition=order.by_partition,
+            positions=dict(order.positions),
+            committed=applier.committed,
+            tables=applied.by_table,
+            phases_in_all=phases,
+            backlog_bytes=waiting.bytes,
+            transactions=writer.transactions,
+            schema_changes=writer.schema_changes,
+            away=self._ends.waiting_for,
+            retries_for={(end.name, what): n for end in self._ends for what, n in dict(end.retries_for).items()},
+            held=applier.held,
         )
 
     @property
     def committed(self) -> Positions:
         """Where a restart would begin in each partition."""
         return self._applier.committed
-
-    def sample(self) -> Sample:
-        """Takes a sample; may be called from any thread."""
-        applier, order, counts = self._applier, self._applier.order, self._writer.counts
-        applied = applier.counts.applied
-        return Sample(
-            status=self.status(applied),
-            by_partition=order.by_partition,
-            positions=dict(order.positions),
-            committed=applier.committed,
-            tables=applied.by_table,
-            phases=applier.phases.seconds(),
-            backlog_bytes=order.waiting.bytes,
-            transactions=counts.transactions,
-            schema_changes=counts.schema_changes,
-            away=self._ends.waiting_for,
-            retries={(end.name, what): n for end in self._ends for what, n in dict(end.retries_for).items()},
-            held=applier.held,
-        )
 
     def _lags(self, applied: int, resolved: int) -> tuple[float | None, float | None]:
         """Gives the lag of the source and that of applying, in seconds.
