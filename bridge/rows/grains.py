@@ -30,10 +30,10 @@ import pyarrow.compute as pc
 
 from bridge.events import Kind
 from bridge.model import Table, TableName
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.grouping import Bools
 from bridge.rows.keys.key_spellings import are_plain, is_exact, is_guarded
-from bridge.rows.keys.key_steps import RowShape, other_uniques
-from bridge.rows.literal_offsets import Cells, to_numpy
+from bridge.rows.keys.key_steps import RowShape, ShapedRows, other_uniques
+from bridge.rows.literal_offsets import to_numpy
 from bridge.rows.sql.members import with_zeros
 
 FORCED: str = ""
@@ -100,20 +100,11 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
     return ""
 
 
-def facts_of(
-    shapes: Sequence[RowShape],
-    shape_of: Longs,
-    changes: pa.Table,
-    before: Cells,
-    after: Cells,
-    wishes: Wishes = NO_WISHES,
-) -> Mapping[TableName, Facts]:
+def facts_of(rows: ShapedRows, wishes: Wishes = NO_WISHES) -> Mapping[TableName, Facts]:
     """Gives the facts of tables by which the grain has to be found out: not of those with an exact key and whole rows,
-    about which there are no wishes.
-
-    shapes, shape_of: tables with column lists, and the number of that of each row change.
-    """
-    odd = _odd_tables(shapes, wishes)
+    about which there are no wishes."""
+    shapes, shape_of, changes, before, after = rows
+    odd = _odd_tables(rows, wishes)
     if not odd:
         return {}
     positions: list[Sequence[int]] = [()] * len(shapes)
@@ -146,14 +137,12 @@ def facts_of(
     return facts
 
 
-def _odd_tables(shapes: Sequence[RowShape], wishes: Wishes) -> dict[TableName, list[int]]:
+def _odd_tables(rows: ShapedRows, wishes: Wishes) -> dict[TableName, list[int]]:
     """Gives the tables of which the changes have to be looked at, with the numbers of their shapes."""
-    by_table: dict[TableName, list[int]] = {}
-    for number, shape in enumerate(shapes):
-        by_table.setdefault(shape.table.name, []).append(number)
+    shapes = rows.shapes
     return {
         name: numbers
-        for name, numbers in by_table.items()
+        for name, numbers in rows.by_table.items()
         if wishes.concern(name) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
     }
 

@@ -26,13 +26,14 @@ from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import expected_keys, folded_keys
 from bridge.rows.keys.key_steps import (
     RowShape,
+    ShapedRows,
     Steps,
     freed,
     refuse_meeting_shards,
     refuse_parts_of_keyless,
     require_key,
 )
-from bridge.rows.literal_offsets import TEXT, Cells, whole
+from bridge.rows.literal_offsets import TEXT
 from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
@@ -125,29 +126,25 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
     shapes, shape_of = _shapes(catalog, changes)
     if not shapes:
         return []
-    widths = [len(shape.names) for shape in shapes]
-    before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
-    check_needs([(shape.table, shape.names) for shape in shapes], after, shape_of, changes)
-    by_table: dict[TableName, list[int]] = {}
-    for number, shape in enumerate(shapes):
-        by_table.setdefault(shape.table.name, []).append(number)
+    rows = ShapedRows.of(shapes, shape_of, changes)
+    check_needs([(shape.table, shape.names) for shape in shapes], rows.after, shape_of, changes)
+    by_table = rows.by_table
     for numbers in by_table.values():
         if len({shapes[number].key for number in numbers}) > 1:
-            raise _different_keys(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
-    facts_by_table = facts_of(shapes, shape_of, changes, before, after, wishes)
+            raise _different_keys(shapes[numbers[0]].table, rows.of_shapes(numbers))
     why = {
         name: reason
-        for name, table_facts in facts_by_table.items()
+        for name, table_facts in facts_of(rows, wishes).items()
         if (reason := why_by_transaction(catalog[name], table_facts, wishes))
     }
     apart = [n for name, numbers in by_table.items() if name in why or not shapes[numbers[0]].key for n in numbers]
-    keyed = _Keyed.of(shapes, shape_of, changes, before, after, apart)
+    keyed = _Keyed.of(rows, apart)
     return [
-        _ordered([shapes[n] for n in numbers], _of_shapes(changes, shape_of, numbers), why[name])
+        _ordered([shapes[n] for n in numbers], rows.of_shapes(numbers), why[name])
         if name in why
         else keyed.changes(numbers)
         if shapes[numbers[0]].key
-        else _inserted(shapes[numbers[0]].table, _of_shapes(changes, shape_of, numbers))
+        else _inserted(shapes[numbers[0]].table, rows.of_shapes(numbers))
         for name, numbers in by_table.items()
     ]
 
@@ -168,13 +165,13 @@ def odd_tables(
     return {name: not any(shape.lacks for shape in shapes if shape.table.name == name) for name in odd}
 
 
-def last_of_keys(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, after: Cells) -> Longs:
+def last_of_keys(rows: ShapedRows) -> Longs:
     """Gives the numbers of the row changes that decide about the last state of each key, as `fold` takes them.
 
-    changes: in the order of `fold`; of each only `kind`, `commit_ts` and `by_time` are read.  None moves a row to
-    another key.  shapes, shape_of: of their images, all with a key.
+    rows: of each change only `kind`, `commit_ts` and `by_time` are read.  None moves a row to another key, and all
+    shapes have one.
     """
-    steps = Steps.of(shapes, shape_of, changes, before, after)
+    steps = Steps.of(rows)
     return steps.row[ends(steps.number)[1]]
 
 
@@ -193,10 +190,6 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
         if number_of[-1] == len(shapes):
             shapes.append(RowShape.of(table, columns, key))
     return shapes, np.array(number_of, np.int64)[kind_of]
-
-
-def _of_shapes(changes: pa.Table, shape_of: Longs, numbers: Sequence[int]) -> pa.Table:
-    return changes.filter(pa.array(np.isin(shape_of, numbers)))
 
 
 def _different_keys(table: Table, changes: pa.Table) -> ApplyError:
@@ -226,37 +219,24 @@ class _Keyed:
     expected: Mapping[TableName, pa.Array]
 
     @classmethod
-    def of(
-        cls,
-        shapes: Sequence[RowShape],
-        shape_of: Longs,
-        changes: pa.Table,
-        before: Cells,
-        after: Cells,
-        apart: Sequence[int],
-    ) -> _Keyed:
+    def of(cls, rows: ShapedRows, apart: Sequence[int]) -> _Keyed:
         """Finds the last states.  It leaves out row changes of the shapes in `apart`."""
         if apart:
-            is_keyed = pa.array(~np.isin(shape_of, apart))
-            changes, shape_of = changes.filter(is_keyed), shape_of[is_keyed.to_numpy(zero_copy_only=False)]
-            widths = [len(shape.names) for shape in shapes]
-            before, after = (Cells(whole(changes[image]), shape_of, widths) for image in ("before", "after"))
-        steps = Steps.of(shapes, shape_of, changes, before, after)
-        refuse_meeting_shards(shapes, shape_of, changes, steps)
+            is_keyed = ~np.isin(rows.shape_of, apart)
+            rows = ShapedRows.of(rows.shapes, rows.shape_of[is_keyed], rows.changes.filter(pa.array(is_keyed)))
+        shapes, steps = rows.shapes, Steps.of(rows)
+        refuse_meeting_shards(rows, steps)
         first, last = ends(steps.number)
-        shape = shape_of[steps.row[last]]
-        is_freed = freed(
-            shapes, shape, steps.is_known[first], before, after, steps.row[first], steps.row[last],
-            by_time=bool(pc.any(changes["by_time"]).as_py()),
-        )  # fmt: skip
+        shape = rows.shape_of[steps.row[last]]
+        is_freed = freed(rows, steps.is_known[first], steps.row[first], steps.row[last])
         state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)
         place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short integers sort faster
         by_key = _sorted(steps.key.take(pa.array(last)))
         order = by_key[np.argsort(place[by_key], kind="stable")]
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
-        images = taken_texts(after.images, steps.row[last[stays]])
-        expected = expected_keys(shapes, shape_of, changes, before, steps)
+        images = taken_texts(rows.after.images, steps.row[last[stays]])
+        expected = expected_keys(rows, steps)
         return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, expected)
 
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
@@ -317,11 +297,10 @@ def _refuse_meeting_shards(shapes: Sequence[RowShape], changes: pa.Table) -> Non
     shape_of = {shape.columns: number for number, shape in enumerate(shapes)}
     names, codes = distinct(changes, ("columns",))
     numbers = np.array([shape_of[columns] for (columns,) in names], np.int64)[codes]
-    widths = [len(shape.names) for shape in shapes]
-    cells = (Cells(whole(changes[image]), numbers, widths) for image in ("before", "after"))
-    steps = Steps.of(shapes, numbers, changes, *cells)
+    rows = ShapedRows.of(shapes, numbers, changes)
+    steps = Steps.of(rows)
     folded = folded_keys(shapes[0].table, shapes[0].key, steps.key).dictionary_encode().indices.to_numpy()
-    refuse_meeting_shards(shapes, numbers, changes, steps._replace(number=folded.astype(np.int64)))
+    refuse_meeting_shards(rows, steps._replace(number=folded.astype(np.int64)))
 
 
 def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -> None:

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import Kind
 from bridge.model import Column, Table, TableName
-from bridge.rows.grouping import Longs, ends
-from bridge.rows.keys.key_steps import RowShape, Steps
-from bridge.rows.literal_offsets import Cells, joined, parts_of
+from bridge.rows.grouping import ends
+from bridge.rows.keys.key_steps import ShapedRows, Steps
+from bridge.rows.literal_offsets import joined, parts_of
 
 _EXACT_TYPES: Final = frozenset(
     (
@@ -180,26 +180,27 @@ def is_guarded(table: Table, key: Sequence[str]) -> bool:
     return table.guards_spelling and bool(spelled_texts(table, key))
 
 
-def expected_keys(
-    shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, steps: Steps
-) -> Mapping[TableName, pa.Array]:
+def expected_keys(rows: ShapedRows, steps: Steps) -> Mapping[TableName, pa.Array]:
     """Gives, for guarded tables, the keys that a row of the target must have as they are spelled, if it is there at
     all: those that were not deleted first.  A table is left out if its updates do not tell the old key."""
-    guarded = np.array([bool(shape.key) and is_guarded(shape.table, shape.key) for shape in shapes], np.bool_)
-    if not guarded.any():
+    shapes = rows.shapes
+    guarded = {
+        name: numbers
+        for name, numbers in rows.by_table.items()
+        if (first := shapes[numbers[0]]).key and is_guarded(first.table, first.key)
+    }
+    if not guarded:
         return {}
-    lacks_old_row = (changes["kind"].to_numpy() == Kind.UPDATE) & ~before.is_image
-    names = [shape.table.name for shape in shapes]
-    hidden = {names[number] for number in np.unique(shape_of[lacks_old_row])}
-    first, _ = ends(steps.number)
-    first = first[steps.is_image[first]]
-    expected: dict[TableName, pa.Array] = {}
-    for name in dict.fromkeys(name for name, is_one in zip(names, guarded, strict=True) if is_one):
-        if name not in hidden:
-            numbers = [number for number, table_name in enumerate(names) if table_name == name]
-            steps_of_table = first[np.isin(shape_of[steps.row[first]], numbers)]
-            expected[name] = steps.key.take(pa.array(steps_of_table))
-    return expected
+    lacks_old_row = (rows.changes["kind"].to_numpy() == Kind.UPDATE) & ~rows.before.is_image
+    hidden = {shapes[number].table.name for number in np.unique(rows.shape_of[lacks_old_row])}
+    comes, _ = ends(steps.number)
+    comes = comes[steps.is_image[comes]]
+    shape_of = rows.shape_of[steps.row[comes]]
+    return {
+        name: steps.key.take(pa.array(comes[np.isin(shape_of, numbers)]))
+        for name, numbers in guarded.items()
+        if name not in hidden
+    }
 
 
 def other_spelling(table: TableName, what: str, where: str) -> ApplyError:

@@ -17,9 +17,10 @@ from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Kind, Position, key_names
 from bridge.model import Column, Table, TableName
 from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.grouping import Bools, Longs, numbered
-from bridge.rows.literal_offsets import TEXT, Cells, buffers_of, to_numpy
+from bridge.rows.literal_offsets import TEXT, Cells, buffers_of, to_numpy, whole
 
 _readiness: Final = Readiness()
+_IMAGES: Final = ("before", "after")
 
 
 class RowShape(NamedTuple):
@@ -47,6 +48,38 @@ class RowShape(NamedTuple):
         return [self.names.index(name) for name in names]
 
 
+class ShapedRows(NamedTuple):
+    """Row changes with the shapes of their images.
+
+    shapes: tables with column lists.  shape_of: the number of that of each row change.  changes: EVENT_SCHEMA, in the
+    order in which they are folded.  before, after: their images.
+    """
+
+    shapes: Sequence[RowShape]
+    shape_of: Longs
+    changes: pa.Table
+    before: Cells
+    after: Cells
+
+    @classmethod
+    def of(cls, shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table) -> ShapedRows:
+        """Reads the images of row changes."""
+        widths = [len(shape.names) for shape in shapes]
+        return cls(shapes, shape_of, changes, *(Cells(whole(changes[image]), shape_of, widths) for image in _IMAGES))
+
+    @property
+    def by_table(self) -> dict[TableName, list[int]]:
+        """The numbers of the shapes of each table."""
+        numbers: dict[TableName, list[int]] = {}
+        for number, shape in enumerate(self.shapes):
+            numbers.setdefault(shape.table.name, []).append(number)
+        return numbers
+
+    def of_shapes(self, numbers: Sequence[int]) -> pa.Table:
+        """Gives the row changes of some shapes."""
+        return self.changes.filter(pa.array(np.isin(self.shape_of, numbers)))
+
+
 class Steps(NamedTuple):
     """What row changes do to keys, in order: a row change is one step, or two steps when it moves its row to another
     key.
@@ -68,9 +101,10 @@ class Steps(NamedTuple):
         return is_known
 
     @classmethod
-    def of(cls, shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, before: Cells, after: Cells) -> Steps:
+    def of(cls, rows: ShapedRows) -> Steps:
         """Makes the steps of row changes, in the order of `_order_of`.  Where steps are equal in that order, images
         come after deletes, and win over them."""
+        shapes, shape_of, changes, before, after = rows
         positions = [shape.at(shape.key) for shape in shapes]
         old, new = before.joined(positions), after.joined(positions)
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
@@ -110,30 +144,21 @@ def is_long(column: Column) -> bool:
 _LONG: Final = re.compile(r"(?:tiny|medium|long)?(?:text|blob)|json|geom|point|line|poly|multi")
 
 
-def freed(
-    shapes: Sequence[RowShape],
-    shape_of: Longs,
-    is_known: Bools,
-    before: Cells,
-    after: Cells,
-    first: Longs,
-    last: Longs,
-    *,
-    by_time: bool,
-) -> Bools:
+def freed(rows: ShapedRows, is_known: Bools, first: Longs, last: Longs) -> Bools:
     """Tells where another unique value changes, or cannot be compared because the old row or the column is not known.
 
-    shape_of, is_known, first, last: for each key, the shape of its last image, whether its old row is known, and its
-    first and last row change.  by_time: whether old rows may have been completed from the present ones.
+    is_known, first, last: for each key, whether its old row is known, and its first and last row change.
     """
+    by_time = bool(pc.any(rows.changes["by_time"]).as_py())  # old rows may have been completed from the present ones
     uniques = [
         [compared(shape, unique, by_time=by_time) for unique in other_uniques(shape.table, shape.key)]
-        for shape in shapes
+        for shape in rows.shapes
     ]
-    is_freed = np.zeros(len(shape_of), np.bool_)
+    shape_of, is_freed = rows.shape_of[last], np.zeros(len(last), np.bool_)
     for i in range(max(map(len, uniques))):
         positions = [columns[i] if i < len(columns) else [] for columns in uniques]
-        was, now = before.joined(positions).take(pa.array(first)), after.joined(positions).take(pa.array(last))
+        was = rows.before.joined(positions).take(pa.array(first))
+        now = rows.after.joined(positions).take(pa.array(last))
         is_same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
         is_freed |= np.array([i < len(columns) for columns in uniques])[shape_of] & ~is_same
     return is_freed
@@ -154,9 +179,9 @@ _FIX = (
 )
 
 
-def refuse_meeting_shards(shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps) -> None:
+def refuse_meeting_shards(rows: ShapedRows, steps: Steps) -> None:
     """Raises ApplyError for a key that rows of two shards have."""
-    shards = changes["text"]
+    changes, shards = rows.changes, rows.changes["text"]
     if shards.null_count == len(shards):
         return
     codes = shards.combine_chunks().dictionary_encode(null_encoding="encode").indices.to_numpy()[steps.row]
@@ -170,20 +195,18 @@ def refuse_meeting_shards(shapes: Sequence[RowShape], shape_of: Longs, changes: 
     goes_over = ~steps.is_image[before] & steps.is_image[after] & is_insert[after] & ~by_time[before] & ~by_time[after]
     clashes = np.flatnonzero(meets & ~goes_over)
     if len(clashes):
-        _refuse(shapes, shape_of, changes, steps, int(before[clashes[0]]), int(after[clashes[0]]))
+        _refuse(rows, steps, int(before[clashes[0]]), int(after[clashes[0]]))
 
 
-def _refuse(
-    shapes: Sequence[RowShape], shape_of: Longs, changes: pa.Table, steps: Steps, before: int, after: int
-) -> None:
-    shape = shapes[int(shape_of[steps.row[after]])]
+def _refuse(rows: ShapedRows, steps: Steps, before: int, after: int) -> None:
+    shape = rows.shapes[int(rows.shape_of[steps.row[after]])]
     values = str(steps.key[after]).split(SEP)
     key = ", ".join(f"{name} = {value}" for name, value in zip(shape.key, values, strict=True))
-    rows = [changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (before, after)]
-    first, second = (f"{row['text']} (commit ts {row['commit_ts']})" for row in rows)
+    two = [rows.changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (before, after)]
+    first, second = (f"{row['text']} (commit ts {row['commit_ts']})" for row in two)
     raise ApplyError(
         f"two shards of {shape.table.name} have a row with the same key ({key}): {first} and {second}",
-        where=f"{shape.table.name}, commit ts {rows[1]['commit_ts']}",
+        where=f"{shape.table.name}, commit ts {two[1]['commit_ts']}",
         fix=_FIX,
     )
 

@@ -22,7 +22,7 @@ from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
-from bridge.rows.keys.key_steps import RowShape, key_sums
+from bridge.rows.keys.key_steps import RowShape, ShapedRows, key_sums
 from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
@@ -320,7 +320,7 @@ def _last(tables: Sequence[ExpectedTable], steps: pa.Table, order: Longs) -> Lon
     times = {name: steps[name].to_numpy()[order] for name in ("commit_ts", "by_time")}
     changes = pa.table({"kind": np.where(goes, int(Kind.DELETE), int(Kind.INSERT)), **times})
     before, after = (Cells(keys.take(pa.array(order, mask=~one)), shape_of, widths) for one in (goes, ~goes))
-    return last_of_keys(shapes, shape_of, changes, before, after)
+    return last_of_keys(ShapedRows(shapes, shape_of, changes, before, after))
 
 
 def _ordered(steps: pa.Table) -> tuple[pa.Table, Longs]:
