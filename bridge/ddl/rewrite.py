@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.by_table.routing import routed_statement
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.clauses import Item, StatementParts, statement_parts, with_depth
+from bridge.ddl.clauses import StatementParts, statement_parts, with_depth
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
@@ -181,12 +181,11 @@ def _applied(parts: StatementParts, found: Sequence[Edit | Omission]) -> tuple[s
     if actions and all(id(item) in omitted for item in actions):
         return None, steps
     edits = [Edit(*o.item.span, "", o.why) for o in omitted.values()]
-    for items in parts.lists:
-        edits.extend(_commas(items, omitted))
     kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
     if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
         return None, [*steps, *(RewriteStep(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
-    edits.extend(_loose_commas(_options_or_actions(parts), kept))
+    removed = [*edits, *kept]
+    edits.extend(comma for found in _separated(parts) for comma in _loose_commas(found, removed))
     steps += [RewriteStep(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
     return _replaced(parts.text, [*edits, *kept]), steps
 
@@ -205,14 +204,16 @@ def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
     return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
 
 
-def _options_or_actions(parts: StatementParts) -> Sequence[Token]:
-    """Gives the tokens whose commas may be left over: options up to PARTITION BY, or actions, since one of them may be
-    in a comment."""
-    if parts.classified.kind is StatementKind.ALTER_TABLE:
-        return [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
+def _separated(parts: StatementParts) -> Iterator[Sequence[Token]]:
+    """Gives the tokens of lists whose commas may be left over: of items, options up to PARTITION BY, and actions, all
+    that follows the table's name, since one of them may be in a comment."""
+    is_alter = parts.classified.kind is StatementKind.ALTER_TABLE
+    if is_alter:
+        yield [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
+    for items in filter(None, parts.lists[is_alter:]):
+        yield [token for token in parts.tokens if items[0].span[0] <= token.span[0] < items[-1].span[1]]
     pairs = pairwise([token.word for token in parts.options])
-    end = next((i for i, pair in enumerate(pairs) if pair == ("PARTITION", "BY")), len(parts.options))
-    return parts.options[:end]
+    yield parts.options[: next((i for i, pair in enumerate(pairs) if pair == ("PARTITION", "BY")), len(parts.options))]
 
 
 def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
@@ -224,19 +225,6 @@ def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edi
     for i, comma in enumerate(commas):
         if not (any(is_kept[: i + 1]) and is_kept[i + 1]):
             yield Edit(*comma.span, "", "comma")
-
-
-def _commas(items: Sequence[Item], omitted: dict[int, Omission]) -> list[Edit]:
-    """Removes the comma between an omitted item and the item before it; where all items before it are omitted too, the
-    comma behind it."""
-    edits = []
-    kept_before = False
-    for item, following in pairwise(items):
-        kept_before = kept_before or id(item) not in omitted
-        gone = id(following) in omitted if kept_before else id(item) in omitted
-        if gone:
-            edits.append(Edit(item.span[1], following.span[0], "", "comma"))
-    return edits
 
 
 def _within(edit: Edit, span: tuple[int, int]) -> bool:
