@@ -187,9 +187,10 @@ class Applier:
             raise self._stopped_by(self.order.next_bad())
         handover = self.order.handover()
         if handover is not None:
-            self._writer.apply(handover.advance)
-            self.committed = handover.advance.positions
-            raise OrderChanged(handover.reason)
+            advance, reason = handover
+            self._writer.apply(advance)
+            self.committed = advance.positions
+            raise OrderChanged(reason)
 
     def tick(self) -> None:
         """Applies what has become due by time.  Call it regularly while no micro-batch comes."""

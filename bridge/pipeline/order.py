@@ -102,16 +102,6 @@ class Due(NamedTuple):
     at_once: bool = False
 
 
-class Handover(NamedTuple):
-    """A change to the other order.
-
-    advance: how progress records it.  reason: why, for the log.
-    """
-
-    advance: Advance
-    reason: str
-
-
 class Order(Protocol):
     """Holds what was read, and decides what of it is due, and where a restart begins.
 
@@ -161,8 +151,9 @@ class Order(Protocol):
     def bad_since(self) -> float:
         """The time of the clock at which the first of them was read."""
 
-    def handover(self) -> Handover | None:
-        """Tells whether the other order has to take over; None if not.  Called when nothing is due."""
+    def handover(self) -> tuple[Advance, str] | None:
+        """Tells how progress records that the other order takes over, and why it has to; None if it has not.  Called
+        when nothing is due."""
 
     def final_ts(self) -> int | None:
         """Returns the applied ts to record at the end of the input, when nothing is due; None if it is recorded

@@ -18,7 +18,7 @@ from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.control_events import ControlEvents, control_events, is_wanted
-from bridge.pipeline.order import Due, Handover, Segment, Starts, cut_window, fold_copies
+from bridge.pipeline.order import Due, Segment, Starts, cut_window, fold_copies
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -290,7 +290,7 @@ class BoundaryOrder:
         """Returns the bad messages that were read, unless `until` is reached."""
         return self._bad if self._until is None or self.applied_ts < self._until else ()
 
-    def handover(self) -> Handover | None:
+    def handover(self) -> tuple[Advance, str] | None:
         """Changes to the order of the partitions when changes without a TSO have come, or when no boundary has come for
         too long or in the whole input.
 
@@ -301,7 +301,7 @@ class BoundaryOrder:
             return None
         rest = self._backlog.restart_positions(self.applied_ts)
         floors = {where: start._replace(floor=self.applied_ts, seen=self.applied_ts) for where, start in rest.items()}
-        return Handover(Advance(self.applied_ts, self.applied_ts, floors), reason)
+        return Advance(self.applied_ts, self.applied_ts, floors), reason
 
     def _lack_of_boundaries(self) -> str:
         seconds = self._boundary_seconds

@@ -20,7 +20,7 @@ from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, St
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import is_wanted, without_left_out
-from bridge.pipeline.order import Due, Handover, Segment, Starts
+from bridge.pipeline.order import Due, Segment, Starts
 from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
@@ -231,7 +231,7 @@ class PartitionOrder:
         self._settling_since = None
         return True
 
-    def handover(self) -> Handover | None:
+    def handover(self) -> tuple[Advance, str] | None:
         """Changes to the order of commit ts when the boundaries of all partitions have reached the same moment, and
         everything below it is in the target."""
         ts = self._settled_ts
@@ -239,7 +239,7 @@ class PartitionOrder:
             return None
         positions, quarantined = self._backlog.settled_positions(ts), self._backlog.quarantined
         advance = Advance(self.applied_ts, ts, positions, quarantined=quarantined)
-        return Handover(advance, "every partition has boundaries again: from now on transactions are applied whole")
+        return advance, "every partition has boundaries again: from now on transactions are applied whole"
 
     def final_ts(self) -> int | None:
         """Returns `until`, or the applied ts where that has counted beyond it, when all of the input below `until` is

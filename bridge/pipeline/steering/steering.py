@@ -1,5 +1,5 @@
 """Takes up what `bridge ctl` has set, while the pipeline runs; the gate that every target transaction and every schema
-change passes, and a token bucket of row changes a second."""
+change passes, with a token bucket of row changes a second."""
 
 from __future__ import annotations
 
@@ -20,55 +20,13 @@ from bridge.rows.amount import Amount
 
 BURST_SECONDS: Final = 1.0
 """What was not used is saved up for so long."""
+LOOK_SECONDS: Final = 0.2
+"""How often a closed gate is looked at again."""
+_LEAST_SECONDS: Final = 0.001
 BEING_READ: Final = "what `bridge ctl` has set is being read"
 BEING_MEASURED: Final = "the load of the servers is being measured"
 
 log = structlog.get_logger()
-
-
-class RowBucket:
-    """Holds the row changes that may be written now.
-
-    A transaction may go while the bucket owes nothing, however large it is; what it takes beyond the content is paid
-    afterwards.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._rate = 0.0
-        self._content = 0.0
-        self._filled_at = clock()
-
-    def set_rate(self, rate: float) -> None:
-        """Sets the row changes a second; 0 for no limit, which also forgets what is owed."""
-        self._fill()
-        self._content = min(self._content, rate * BURST_SECONDS) if rate else 0.0
-        self._rate = rate
-
-    def seconds_left(self) -> float:
-        """Returns after how many seconds the next transaction may go; 0 when it may go now."""
-        self._fill()
-        return max(0.0, -self._content / self._rate) if self._rate else 0.0
-
-    def take(self, rows: int) -> None:
-        """Takes the row changes of a transaction."""
-        if self._rate:
-            self._fill()
-            self._content -= rows
-
-    def portion(self, most: Amount) -> Amount:
-        """Returns how large a transaction should be: at most `most`, and at most what one second allows."""
-        return most._replace(rows=max(1, min(most.rows, int(self._rate)))) if self._rate else most
-
-    def _fill(self) -> None:
-        now = self._clock()
-        self._content = min(self._content + (now - self._filled_at) * self._rate, self._rate * BURST_SECONDS)
-        self._filled_at = now
-
-
-LOOK_SECONDS: Final = 0.2
-"""How often a closed gate is looked at again."""
-_LEAST_SECONDS: Final = 0.001
 
 
 @dataclass(frozen=True)
@@ -87,7 +45,9 @@ class Limits:
 class Gate:
     """Holds the applier back between two transactions.
 
-    The applier's thread passes it; other threads set what holds it back, each its own value.
+    The applier's thread passes it; other threads set what holds it back, each its own value.  While row changes are
+    limited, a transaction may go when none are owed, however large it is; what it takes beyond the content of a bucket
+    is paid afterwards.
     """
 
     def __init__(self, limits: Limits = Limits(), clock: Callable[[], float] = time.monotonic) -> None:
@@ -95,8 +55,9 @@ class Gate:
         """What the operator has set."""
         self.busy = ""
         """Which server is too busy, "" when none is."""
-        self._bucket, self._rate = RowBucket(clock), 0.0
         self._waiting_for = ""
+        self._clock, self._filled_at = clock, clock()
+        self._rate = self._content = 0.0
 
     @property
     def is_paused(self) -> bool:
@@ -110,13 +71,11 @@ class Gate:
 
     def is_open(self) -> bool:
         """Tells whether the next transaction may go now."""
-        self._follow_rate()
         return not self._hindrance()[1]
 
     def wait(self, stop: threading.Event) -> None:
         """Waits until the next transaction may go, or `stop` is set."""
         while not stop.is_set():
-            self._follow_rate()
             seconds, self._waiting_for = self._hindrance()
             if not self._waiting_for:
                 return
@@ -124,24 +83,27 @@ class Gate:
 
     def take(self, rows: int) -> None:
         """Notes that a transaction with so many row changes goes."""
-        self._bucket.take(rows)
+        if self._rate:
+            self._content -= rows
 
     def portion(self, most: Amount) -> Amount:
-        """Returns how large a transaction should be: at most `most`, and less while row changes are limited."""
-        self._follow_rate()
-        return self._bucket.portion(most)
-
-    def _follow_rate(self) -> None:
-        if self.limits.rate != self._rate:
-            self._rate = self.limits.rate
-            self._bucket.set_rate(self._rate)
+        """Returns how large a transaction should be: at most `most`, and at most what one second allows."""
+        rate = self.limits.rate
+        return most._replace(rows=max(1, min(most.rows, int(rate)))) if rate else most
 
     def _hindrance(self) -> tuple[float, str]:
         limits = self.limits
+        owed = self._owed_seconds(limits.rate)
         if limits.paused or self.busy:
             return LOOK_SECONDS, limits.paused or self.busy
-        seconds = self._bucket.seconds_left()
-        return min(max(seconds, _LEAST_SECONDS), LOOK_SECONDS), limits.rated if seconds else ""
+        return min(max(owed, _LEAST_SECONDS), LOOK_SECONDS), limits.rated if owed else ""
+
+    def _owed_seconds(self, rate: float) -> float:
+        """Fills the bucket; gives after how many seconds nothing is owed.  No rate forgets what is owed."""
+        now = self._clock()
+        content = min(self._content + (now - self._filled_at) * self._rate, rate * BURST_SECONDS)
+        self._content, self._filled_at, self._rate = content if rate else 0.0, now, rate
+        return max(0.0, -self._content / rate) if rate else 0.0
 
 
 class Steering:

@@ -1,5 +1,4 @@
-"""Makes the status of a running pipeline, and what else it publishes for those who watch it: plain values, of one
-moment; and how it ended."""
+"""Makes the status of a running pipeline: plain values, of one moment; and how it ended."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from bridge.ends.end import Abandoned
 from bridge.errors import SourceError
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka.offset_ranges import OffsetRange, shares, split_ranges
+from bridge.sources.kafka.offset_ranges import OffsetRange, shares
 from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.topic_guard import asked
 from bridge.sources.source import READING, Guard, Read, Wait
@@ -70,9 +70,11 @@ class KafkaBatch:
     def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
         """Cuts the range of each partition in the same proportion, so that boundaries of all partitions arrive
         together.  When `size` is less than the number of partitions, the first part reads only some of them."""
-        wanted, others = self.ranges[:size], self.ranges[size:]
-        first, rest = split_ranges(wanted, max(1, -(-sum(one.size for one in wanted) // size)))
-        rest = [*others, *rest]
+        some = replace(self, ranges=self.ranges[:size])
+        first, _ = planned(some.starts, some.ends, size)
+        ends = {one[:2]: one.end for one in first}
+        left = [one._replace(start=ends.get(one[:2], one.start)) for one in self.ranges]
+        rest = [one for one in left if one.size]
         return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def reads(self, count: int) -> list[Read]:

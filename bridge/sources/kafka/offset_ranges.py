@@ -38,12 +38,3 @@ def shares(ranges: Iterable[OffsetRange], count: int) -> list[list[OffsetRange]]
             rest = rest._replace(start=piece.end)
             room -= piece.size
     return cut
-
-
-def split_ranges(ranges: Iterable[OffsetRange], count: int) -> tuple[list[OffsetRange], list[OffsetRange]]:
-    """Splits every range after 1/`count` of its offsets (rounded up); returns the first parts, and the rest."""
-    whole = [wanted for wanted in ranges if wanted.size]
-    cuts = [wanted.start - (-wanted.size // count) for wanted in whole]
-    first = [wanted._replace(end=cut) for wanted, cut in zip(whole, cuts, strict=True)]
-    rest = [wanted._replace(start=cut) for wanted, cut in zip(whole, cuts, strict=True) if cut < wanted.end]
-    return first, rest

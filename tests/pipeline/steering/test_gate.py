@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.pipeline.steering.steering import Gate, Limits, RowBucket
+from bridge.pipeline.steering.steering import Gate, Limits
 from bridge.rows.amount import Amount
 from tests.support.waiting import wait_for
 from tests.test_ends import Clock, NoPause
@@ -39,25 +39,24 @@ def test_a_transaction_larger_than_the_rate_goes_whole_and_is_paid_afterwards() 
     ]
 
 
-def test_what_is_owed_is_paid_by_the_rate_that_holds_now() -> None:
+@pytest.mark.parametrize(("rate", "seconds"), [(10, 100), (1000, 1), (0, 0)])
+def test_what_is_owed_is_paid_by_the_rate_that_holds_now(rate: int, seconds: float) -> None:
     """A higher rate pays sooner; no rate at all forgets it."""
     clock = Clock()
-    bucket = RowBucket(clock)
-    bucket.set_rate(10)
-    bucket.take(1000)
-    assert bucket.seconds_left() == 100
-    bucket.set_rate(1000)
-    assert bucket.seconds_left() == 1
-    bucket.set_rate(0)
-    assert bucket.seconds_left() == 0
+    gate = Gate(Limits(rate=10, rated="limited"), clock)
+    gate.wait(NoPause(clock))
+    gate.take(1000)
+    gate.limits = Limits(rate=rate, rated="limited")
+    gate.wait(NoPause(clock))
+    assert clock.now - 100 == pytest.approx(seconds, abs=0.01)
 
 
 def test_transactions_are_as_large_as_a_second_allows() -> None:
     """So that a low rate does not come as one large transaction a minute."""
-    bucket, most = RowBucket(), Amount(50_000, 1 << 27)
-    assert bucket.portion(most) == most
-    bucket.set_rate(300)
-    assert bucket.portion(most) == Amount(300, 1 << 27)
+    gate, most = Gate(), Amount(50_000, 1 << 27)
+    assert gate.portion(most) == most
+    gate.limits = Limits(rate=300)
+    assert gate.portion(most) == Amount(300, 1 << 27)
 
 
 def test_what_holds_it_back_is_told() -> None:

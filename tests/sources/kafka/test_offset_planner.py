@@ -15,7 +15,7 @@ from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.sources.kafka import offset_planner
 from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner, planned
-from bridge.sources.kafka.offset_ranges import OffsetRange, shares, split_ranges
+from bridge.sources.kafka.offset_ranges import OffsetRange, shares
 from tests.support.models import Clock
 
 EXTENTS = st.dictionaries(
@@ -232,15 +232,21 @@ def test_shares_hold_every_offset_once_in_order_and_are_nearly_equal(ranges: lis
     assert all(0 < len(_offsets(share)) <= -(-total // count) for share in cut)
 
 
-@given(RANGES, st.integers(1, 8))
-def test_ranges_cut_hold_every_offset_once_in_order(ranges: list[OffsetRange], count: int) -> None:
+@given(RANGES, st.integers(1, 1000))
+def test_parts_of_a_batch_hold_every_offset_once_in_order_and_no_more_than_is_asked(
+    ranges: list[OffsetRange], size: int
+) -> None:
     """What is read by parts is read whole, each partition by as much at a time."""
-    ranges = list({r.partition: r for r in ranges}.values())
-    first, rest = split_ranges(ranges, count)
-    read = _offsets(first) + _offsets(rest)
-    assert sorted(read) == sorted(_offsets(ranges))
-    assert all(r.size for r in (*first, *rest))
-    assert count > 1 or not rest
-    for whole in ranges:
-        assert [o for p, o in read if p == whole.partition] == list(range(whole.start, whole.end))
-        assert sum(r.size for r in first if r.partition == whole.partition) == -(-whole.size // count)
+    whole = list({r.partition: r for r in ranges if r.size}.values())
+    first, rest = KafkaBatch(whole, ()).split(size)
+    left = rest.ranges if rest else []
+    assert sorted(_offsets(first.ranges) + _offsets(left)) == sorted(_offsets(whole))
+    assert all(r.size for r in (*first.ranges, *left))
+    assert min(size, len(_offsets(whole))) >= first.messages >= min(1, len(whole))
+    assert (first.messages == len(_offsets(whole))) is (rest is None)
+    total = sum(r.size for r in whole[:size])
+    for r in whole[:size] if total > size else ():
+        share = sum(part.size for part in first.ranges if part.partition == r.partition)
+        assert abs(share - r.size * size / total) <= len(whole) + 1
+    for r in first.ranges:
+        assert all(r.end <= other.start for other in left if other.partition == r.partition)
