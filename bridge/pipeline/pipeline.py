@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 from pymysql.err import MySQLError
@@ -32,7 +32,7 @@ from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.steering import Gate, Steering
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.heartbeat import GroupOffsets, Heartbeat
-from bridge.pipeline.watching.status import StartReporter, Status, retried_at_start
+from bridge.pipeline.watching.status import Status, retried_at_start, status_at_start
 from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS, Outcome, StatusReporter, Watcher, outcome_of
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
@@ -118,7 +118,7 @@ class Pipeline:
                 Heartbeat(owned.ownership, writer, plan.on_status, plan.status_seconds) as heartbeat,
                 self._steering(owned.ownership.table, heartbeat) as steering,
             ):
-                heartbeat.report_on(StartReporter(owned.progress.applied_ts, ends))
+                heartbeat.report_on(partial(status_at_start, owned.progress.applied_ts, ends))
                 extents = self._first_extents(ends.source)
                 if extents is None:
                     seconds = time.monotonic() - began
@@ -152,7 +152,11 @@ class Pipeline:
             log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
         transactions = self._assembly.transactions(owned.progress, extents)
         reading = self._assembly.reading(
-            self._keep_topics(owned, ends), ends.source, self._stop, working.heartbeat.raise_failure, transactions
+            self._keep_topics(owned.ownership, ends),
+            ends.source,
+            self._stop,
+            working.heartbeat.raise_failure,
+            transactions,
         )
         config = ApplierConfig(
             begins=owned.begins, until=plan.until, waits_for_operator=not plan.once, gate=working.gate
@@ -197,10 +201,20 @@ class Pipeline:
                 raise
             return None
 
-    def _keep_topics(self, owned: _Owned, ends: Ends) -> dict[str, str]:
-        """Stores the ids of the topics with the progress, before anything of them is applied; returns them."""
+    def _keep_topics(self, ownership: Ownership, ends: Ends) -> dict[str, str]:
+        """Stores the ids of the topics with the progress, before anything of them is applied; returns them.  Raises
+        OwnedError when another process owns the row now."""
         now = asked(ends.source, "topics", lambda: ids_of(self._assembly.source.topics()))
-        return retried_at_start(ends.target, self._assembly.target, lambda: owned.keep_topics(now))
+
+        def keep() -> dict[str, str]:
+            ownership.revive()
+            progress = ownership.progress()
+            ids = topics_to_keep(progress, now)
+            if ids != progress.topics and not ownership.table.set_topics(ownership.control, ownership.epoch, ids):
+                raise ownership.lost()
+            return ids
+
+        return retried_at_start(ends.target, self._assembly.target, keep)
 
     @contextmanager
     def _own(self, plan: _Plan, ends: Ends) -> Iterator[_Owned]:
@@ -263,8 +277,7 @@ class Pipeline:
             )
 
 
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     until: int | None
     take_over: bool
     accepts_change: bool
@@ -273,8 +286,7 @@ class _Plan:
     status_seconds: float
 
 
-@dataclass(frozen=True)
-class _Working:
+class _Working(NamedTuple):
     """What a pipeline works with from its start to its end."""
 
     writer: Writer
@@ -286,15 +298,14 @@ class _Working:
 
     def report_on(self, applier: Applier, messages_total: int) -> None:
         """Tells everybody who reports where the pipeline is whom to ask from now on."""
-        self.heartbeat.report_on(StatusReporter(applier, self.writer, self.ends, messages_total))
+        self.heartbeat.report_on(StatusReporter(applier, self.writer, self.ends, messages_total).status)
         sampler = StatusReporter(applier, self.writer, self.ends, messages_total)
         self.group_offsets.report_on(sampler)
         if self.watcher is not None:
             self.watcher.report_on(sampler)
 
 
-@dataclass(frozen=True)
-class _Owned:
+class _Owned(NamedTuple):
     """The progress row that this process owns.
 
     begins: where the topics begin that do not begin with the pipeline (TSO).
@@ -304,17 +315,6 @@ class _Owned:
     ownership: Ownership
     begins: Mapping[str, int]
     progress: Progress
-
-    def keep_topics(self, now: Mapping[str, str]) -> dict[str, str]:
-        """Stores the present ids of the topics; returns what is stored.  Raises OwnedError when another process owns
-        the row now."""
-        ownership = self.ownership
-        ownership.revive()
-        progress = ownership.progress()
-        ids = topics_to_keep(progress, now)
-        if ids != progress.topics and not ownership.table.set_topics(ownership.control, ownership.epoch, ids):
-            raise ownership.lost()
-        return ids
 
 
 def check_until(progress: Progress, until: int | None) -> None:

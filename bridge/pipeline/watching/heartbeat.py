@@ -19,7 +19,7 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
 from bridge.pipeline.steering.load_watch import KeptSession
-from bridge.pipeline.watching.status import StartReporter, Status
+from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 
@@ -46,7 +46,7 @@ class Heartbeat:
     ) -> None:
         self._ownership, self._writer = ownership, writer
         self._on_status, self._seconds = on_status, seconds
-        self._reporter: StatusReporter | StartReporter | None = None
+        self._status: Callable[[], Status | None] = lambda: None
         self._failure: BaseException | None = None
         self._end, self._wake = threading.Event(), threading.Event()
         self._steered: Mapping[str, Any] | None = None
@@ -69,9 +69,9 @@ class Heartbeat:
             self._beat(self._read_status())
         self._session.close()
 
-    def report_on(self, reporter: StatusReporter | StartReporter) -> None:
+    def report_on(self, status: Callable[[], Status | None]) -> None:
         """Sets where the status comes from, from now on."""
-        self._reporter = reporter
+        self._status = status
 
     def tell(self, steered: Mapping[str, Any]) -> None:
         """Says at once, beside the status, which of the operator's settings are followed from now on."""
@@ -111,7 +111,7 @@ class Heartbeat:
 
     def _read_status(self) -> Status | None:
         try:
-            return None if self._reporter is None else self._reporter.status()
+            return self._status()
         except Exception as error:  # noqa: BLE001  # the heartbeat continues without a status
             self._log_once(error)
             return None

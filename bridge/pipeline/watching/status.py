@@ -121,21 +121,14 @@ def retried_at_start(end: End, target: Target, do: Callable[[], _Answer]) -> _An
     return end.retried(do, _WORK, TRANSIENT, trouble, given_up)
 
 
-class StartReporter:
-    """Makes the status while nothing can be read and applied yet."""
-
-    def __init__(self, applied_ts: int, ends: Ends) -> None:
-        self._applied_ts, self._ends = applied_ts, ends
-
-    def status(self) -> Status | None:
-        """Returns a status that says which end is away; None while both answer."""
-        waiting_for = self._ends.waiting_for
-        if not waiting_for:
-            return None
-        return Status(
-            self._applied_ts,
-            retries=self._ends.target.retries,
-            target_away=round(self._ends.target.away_seconds, 1),
-            source_away=round(self._ends.source.away_seconds, 1),
-            waiting_for=waiting_for,
-        )
+def status_at_start(applied_ts: int, ends: Ends) -> Status | None:
+    """Says, while nothing can be read and applied yet, which end is away; None while both answer."""
+    if not (waiting_for := ends.waiting_for):
+        return None
+    return Status(
+        applied_ts,
+        retries=ends.target.retries,
+        target_away=round(ends.target.away_seconds, 1),
+        source_away=round(ends.source.away_seconds, 1),
+        waiting_for=waiting_for,
+    )

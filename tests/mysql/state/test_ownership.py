@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 
 import pytest
 
@@ -140,9 +139,9 @@ def test_whatever_fails_beside_it_the_heart_beats_on(
         told = fail if step == "tell" else print
         heartbeat = Heartbeat(pipeline.ownership, pipeline.writer, told, 0.01)
         if step == "tell":
-            heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, ends_of(pipeline), 0))
+            heartbeat.report_on(StatusReporter(pipeline.applier, pipeline.writer, ends_of(pipeline), 0).status)
         elif step == "look":
-            heartbeat.report_on(SimpleNamespace(status=fail))  # type: ignore[arg-type]
+            heartbeat.report_on(fail)
         beat = pipeline.ownership.beat
         if step == "beat":
             monkeypatch.setattr(pipeline.ownership, "beat", lambda *some: beat(*some) if failed.is_set() else fail())
@@ -165,7 +164,7 @@ def test_what_ends_the_heartbeat_is_raised_in_the_thread_that_watches(target: st
 
     with owner(target) as pipeline:
         heartbeat = Heartbeat(pipeline.ownership, pipeline.writer, print, 0.01)
-        heartbeat.report_on(SimpleNamespace(status=die))  # type: ignore[arg-type]
+        heartbeat.report_on(die)
         heartbeat.raise_failure()
         with heartbeat:
             heartbeat._thread.join(10)
