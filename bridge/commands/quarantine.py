@@ -229,7 +229,7 @@ class Quarantine:
         table = load_tables(session, [name]).get(name)
         if table is None:
             raise _KeptError(f"the target has no table {name}")
-        rows = typed(table, _events_table(position, change), CheckedTypes())
+        rows = typed({name: table}, _events_table(position, change), CheckedTypes())
         [ready] = rows.to_pylist()
         change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
         self._refuse_outdated(session, position, change, table)

@@ -28,7 +28,7 @@ from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Statement
-from bridge.rows.types.resolve_types import all_typed
+from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 
 T = TypeVar("T")
@@ -379,7 +379,7 @@ class RowChanges:
         self, catalog: Mapping[TableName, Table], checked: CheckedTypes, wishes: Wishes = NO_WISHES
     ) -> list[NetChanges]:
         """Gives the net changes; raises as `fold` does."""
-        return fold(catalog, all_typed(catalog, self.table, checked), wishes)
+        return fold(catalog, typed(catalog, self.table, checked), wishes)
 
     def with_nets(self, nets: list[NetChanges]) -> RowChanges:
         """Gives the same rows with their net changes."""

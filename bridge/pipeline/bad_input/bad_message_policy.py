@@ -125,7 +125,7 @@ def _unfit(table: Table, changes: pa.Table, first: int) -> Iterator[tuple[int, R
 
 
 def _in_order(table: Table, changes: pa.Table) -> OrderedChanges:
-    ready = typed(table, changes, _checked(table, changes))
+    ready = typed({table.name: table}, changes, _checked(table, changes))
     key = choose_key(table, ready["columns"][0].as_py(), ready["key"][0].as_py())
     return OrderedChanges(table, key, ready, "")
 

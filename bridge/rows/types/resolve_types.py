@@ -136,20 +136,13 @@ class _RawColumn(NamedTuple):
     kind: ValueKind
 
 
-def typed(table: Table, changes: pa.Table, checked: CheckedTypes) -> pa.Table:
-    """Gives the row changes (EVENT_SCHEMA) of one table ready literals and plain names; the same object when they have
-    them already.
+def typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> pa.Table:
+    """Gives row changes (EVENT_SCHEMA) ready literals and plain names; the same object when they have them already.
 
     checked: column lists that need no comparison with the target's types; those that are found to fit are added.
     Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that its column
     cannot hold.  Logs once per column what the format has lost.
     """
-    shapes, shape_of = distinct(changes, ("columns",))
-    return shapes_typed([(table, columns) for (columns,) in shapes], shape_of, changes, checked)
-
-
-def all_typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> pa.Table:
-    """Does what `typed` does for row changes of several tables."""
     shapes, shape_of = distinct(changes, ("schema", "table", "columns"))
     tables = [(catalog[TableName(schema, table)], columns) for schema, table, columns in shapes]
     return shapes_typed(tables, shape_of, changes, checked)

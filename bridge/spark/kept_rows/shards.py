@@ -57,8 +57,8 @@ def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Checke
     An update that moves its row to another key becomes two changes: a delete at the old key, and an insert at the new
     one.
     """
-    for name, mine in by_table(changes).items():
-        yield from _keyed(catalog[name], typed(catalog[name], mine, checked))
+    for name, mine in by_table(typed(catalog, changes, checked)).items():
+        yield from _keyed(catalog[name], mine)
 
 
 def _keyed(table: Table, changes: pa.Table) -> Iterator[KeyedRows]:

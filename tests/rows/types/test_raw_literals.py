@@ -16,7 +16,7 @@ from bridge.events import SEP, Event, Kind
 from bridge.model import Column, Table, TableName
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter
-from bridge.rows.types.resolve_types import ValueKind, all_typed, unusual_raw
+from bridge.rows.types.resolve_types import ValueKind, typed, unusual_raw
 from bridge.rows.types.type_check import CheckedTypes
 from tests.support.golden import expected_tables
 from tests.support.upstreams import in_one_partition
@@ -178,10 +178,10 @@ def rows(golden: Path, variant: str, script: str) -> Iterator[tuple[TableName, E
         for _, event in capture_events(golden / variant / f"{script}.jsonl")
         if event.kind <= Kind.DELETE and (event.schema, event.table) in tables
     ]
-    ready = all_typed(tables, in_one_partition(events), CheckedTypes())
+    ready = typed(tables, in_one_partition(events), CheckedTypes())
     for event, row in zip(events, ready.to_pylist(), strict=True):
-        typed = event._replace(columns=row["columns"], before=row["before"], after=row["after"])
-        yield TableName(event.schema, event.table), typed
+        resolved = event._replace(columns=row["columns"], before=row["before"], after=row["after"])
+        yield TableName(event.schema, event.table), resolved
 
 
 def images(event: Event) -> list[str]:

@@ -20,7 +20,7 @@ from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.literals import double_number
 from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
 from bridge.rows.types import resolve_types
-from bridge.rows.types.resolve_types import all_typed, typed
+from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from tests.support.oracles import always_tried
 
@@ -65,13 +65,13 @@ def _nothing_said_yet() -> Iterator[None]:
 def test_ready_rows_stay_the_same_object() -> None:
     """Formats with types pay nothing."""
     ready = changes(row("id\0d", "1\x001.0", "1\x002.0"))
-    assert typed(TABLE, ready, CheckedTypes()) is ready
+    assert typed({NAME: TABLE}, ready, CheckedTypes()) is ready
 
 
 def test_types_are_compared_once() -> None:
     """What fits is not compared again with the same table."""
     checked, rows = CheckedTypes(), changes(row(with_forms("at", ["json:double"]), None, "0"))
-    typed(TABLE, rows, checked)
+    typed({NAME: TABLE}, rows, checked)
     assert checked == {(NAME, rows["columns"][0].as_py())}
 
 
@@ -80,7 +80,7 @@ def test_raw_rows_become_ready() -> None:
     raw = with_forms("id\0D\0at", [JSON])
     mixed = with_forms("id\0d", ["", "float64"])
     found = typed(
-        TABLE,
+        {NAME: TABLE},
         changes(
             row(raw, "-1\x001.5e0\x001000000", "-1\0NULL\x002000000"),
             row("id\0d", None, "-1\x001.5e0"),
@@ -101,7 +101,7 @@ def test_raw_rows_become_ready() -> None:
 
 def test_columns_that_the_target_lacks_are_left_to_rendering() -> None:
     """Typing says nothing of a missing column; rendering does."""
-    found = typed(TABLE, changes(row(with_forms("id\0gone", [JSON]), None, "-1\x005")), CheckedTypes())
+    found = typed({NAME: TABLE}, changes(row(with_forms("id\0gone", [JSON]), None, "-1\x005")), CheckedTypes())
     assert found["after"].to_pylist() == ["18446744073709551615\x005"]
 
 
@@ -111,7 +111,7 @@ def test_an_impossible_value_names_its_place() -> None:
         row(with_forms("id\0at", [JSON]), None, "1\x001"), row(with_forms("id\0at", [JSON]), "1\0'x'", "1\x001")
     )
     with pytest.raises(ApplyError) as refusal:
-        typed(TABLE, rows, CheckedTypes())
+        typed({NAME: TABLE}, rows, CheckedTypes())
     for words in ("d.t", "column at", "t/0/1", "commit ts 5", "[debezium]"):
         assert words in str(refusal.value)
 
@@ -120,8 +120,8 @@ def test_losses_are_said_once_per_column() -> None:
     """An error line with the table, the column and the fix, not one per value."""
     lossy = row(with_forms("id\0d", [JSON]), None, "1\x001234567890123456.8e0")
     with structlog.testing.capture_logs() as logs:
-        typed(TABLE, changes(lossy, lossy), CheckedTypes())
-        typed(TABLE, changes(lossy), CheckedTypes())
+        typed({NAME: TABLE}, changes(lossy, lossy), CheckedTypes())
+        typed({NAME: TABLE}, changes(lossy), CheckedTypes())
     [said] = logs
     assert (said["log_level"], said["table"], said["column"]) == ("error", "d.t", "d")
     assert "Canal-JSON" in said["fix"]
@@ -135,7 +135,9 @@ def test_texts_that_official_canal_could_not_read_are_said_once_per_column() -> 
     right, lost = row(columns, None, "1\0'é'\0'x'"), row(columns, "1\0'é'\0'x'", "1\0'é'\0'\ufffd'")
     with structlog.testing.capture_logs() as logs:
         for rows in ((right,), (right, lost), (lost,)):
-            assert typed(table, changes(*rows), CheckedTypes())["after"].to_pylist() == [one.after for one in rows]
+            assert typed({NAME: table}, changes(*rows), CheckedTypes())["after"].to_pylist() == [
+                one.after for one in rows
+            ]
     [said] = logs
     assert (said["event"], said["column"]) == ("values_inexact", "w")
     assert "utf8mb4" in said["fix"]
@@ -220,11 +222,11 @@ def test_rows_are_typed_like_each_literal_by_itself(drawn: tuple[dict[TableName,
     failed = next(((number, failures[0]) for number, (_, failures) in enumerate(expected) if failures), None)
     if failed:
         with pytest.raises(RefusedRowsError) as refusal:
-            all_typed(catalog, changes(*events), CheckedTypes())
+            typed(catalog, changes(*events), CheckedTypes())
         assert refusal.value.what.endswith(f" cannot be what its column holds: {failed[1]}")
         assert refusal.value.where == f"t/0/{failed[0]}, commit ts {failed[0]}"
         return
-    found = all_typed(catalog, changes(*events), CheckedTypes())
+    found = typed(catalog, changes(*events), CheckedTypes())
     assert found.schema == EVENT_SCHEMA
     assert list(zip(*(found[name].to_pylist() for name in ("before", "after")), strict=True)) == [
         tuple(images) for images, _ in expected
@@ -239,7 +241,7 @@ def test_usual_values_are_what_the_converter_makes_of_them(form: str, kind: str)
     column = Column("c", kind, None, generated=False)
     literals = [one for one in [*FORMS[form], "NULL"] if converted(form, column, one)[1] is None]
     given = changes(*(row(with_forms("c", [form]), None, one) for one in literals))
-    found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
+    found = typed({NAME: Table(NAME, {"c": column})}, given, CheckedTypes())
     assert found["after"].to_pylist() == [converted(form, column, one)[0] for one in literals]
 
 
@@ -259,7 +261,7 @@ def test_usual_numbers_are_what_the_converter_makes_of_them(kind: str, drawn: li
     column = Column("c", kind, None, generated=False)
     literals = [one for one in ["NULL", *drawn] if converted(JSON, column, one)[1] is None]
     given = changes(*(row(with_forms("c", [JSON]), None, one) for one in literals))
-    found = typed(Table(NAME, {"c": column}), given, CheckedTypes())
+    found = typed({NAME: Table(NAME, {"c": column})}, given, CheckedTypes())
     assert found["after"].to_pylist() == [converted(JSON, column, one)[0] for one in literals]
 
 
@@ -268,6 +270,6 @@ def test_a_column_beyond_two_gigabytes_is_cut(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(resolve_types, "_MOST_BYTES", 100)
     raw = with_forms("id", [JSON])
     rows = [str(number) * 10 for number in range(10, 60)]
-    found = typed(TABLE, changes(*(row(raw, None, number[:19]) for number in rows)), CheckedTypes())
+    found = typed({NAME: TABLE}, changes(*(row(raw, None, number[:19]) for number in rows)), CheckedTypes())
     assert found["after"].num_chunks > 5
     assert found["after"].to_pylist() == [number[:19] for number in rows]
