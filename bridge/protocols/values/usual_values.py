@@ -11,8 +11,8 @@ _EXACT_DIGITS: Final = 15
 
 
 class Usual(NamedTuple):
-    """What the usual raw literals of a column are; all others, and a NULL that its column cannot hold, are left to the
-    column's converter."""
+    """What the usual literals of a column are; all others, and a NULL that its column cannot hold, are left to Python:
+    raw ones to the column's converter, ready ones to the check of what the column stores unchanged."""
 
     code: int
     argument: int = 0

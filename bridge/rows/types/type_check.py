@@ -37,17 +37,11 @@ from bridge.protocols.fast.compiled.codes import (
     FITS_YEAR,
 )
 from bridge.protocols.fast.readiness import Readiness
+from bridge.protocols.values.usual_values import Usual
 from bridge.rows.grouping import Longs
 from bridge.rows.literal_offsets import Cells
 from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
 from bridge.tso import tso_ms
-
-
-class Usual(NamedTuple):
-    """What a column surely stores unchanged (`codes.FITS_ANY` and so on).  digits: of a fraction, at most."""
-
-    kind: int
-    digits: int = 0
 
 
 def unsure(after: Cells, shape_of: Longs, usual: Sequence[Sequence[Usual]]) -> Longs:
@@ -84,7 +78,8 @@ Keeps = Callable[[str], object]
 class ColumnFit(NamedTuple):
     """What a column stores unchanged.
 
-    keeps: None where it may be anything.  usual: those literals of which a compiled function tells it.
+    keeps: None where it may be anything.  usual: those literals of which a compiled function tells it (`codes.FITS_ANY`
+    and so on, with the most digits of a fraction).
     """
 
     keeps: Keeps | None
