@@ -232,3 +232,16 @@ def test_rows_of_an_incremental_snapshot_behind_a_transaction_that_a_dead_server
     assert fed(row("v:2", 1, LOWER + 400, offset=12, server=NEXT), end("v:2", 15, a=1)) == []
     with pytest.raises(SourceError, match="rows of an incremental snapshot came before"):
         fed(now=DOUBT_SECONDS)
+
+
+def test_a_transaction_that_lacks_rows_and_was_named_is_due_before_the_failover() -> None:
+    """Its rows will never come from the dead server; the next one is asked for it, too."""
+    asked = Next()
+    fed = failed_over(asked)
+    fed.queue.incomplete = {"u:5"}
+    assert fed(at(OLD, "5", 500, offset=5), end("5", 6, a=1, b=1), *BEHIND[3:]) == ["5"]
+    assert fed.queue.given_up == [("the transaction u:5 lacks rows: s.b: 0 of 1", 1)]
+    assert fed(now=DOUBT_SECONDS) == []
+    assert fed(now=2 * DOUBT_SECONDS) == []
+    assert asked.asked == [("2", ["u:4", "u:5"])]
+    assert fed() == ["12"]
