@@ -259,11 +259,10 @@ class Moment:
         for sql in () if is_part else self._deleting(gone, but):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._guards()
-        if rendering.safe_mode:
-            yield from self._freeing(stays=True)
         if len(images) > 1 and other_uniques(self.table, self.key):
             yield from self._kept(rendering)
             return
+        yield from self._freeing(stays=True) if rendering.safe_mode else ()
         for key, change in images.items():
             if is_part:
                 place = change.row_before.key if change.old is not None else key
@@ -290,6 +289,7 @@ class Moment:
             for sql in self._keeping(kept, keys, extra) if extra else ():
                 yield first, self._statement(Stage.DELETE, sql)
             restoring += self._restoring(kept, extra) if extra else ()
+        yield from self._freeing(stays=False) if rendering.safe_mode else ()
         for sql in self._deleting(list(self._images), by_one=True):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._inserting(list(self._images.values()), is_single=True)
