@@ -95,6 +95,8 @@ class Sender:
     """A schema change goes to every partition."""
     spreads_keyless: ClassVar[bool] = False
     """A row of a table without a key goes to any partition of its topic."""
+    tells_keys: ClassVar[bool] = True
+    """Messages of rows tell the table's key."""
 
     @property
     def tells_late(self) -> bool:
@@ -263,7 +265,7 @@ class CanalServer(Sender):
 class Ckafka(Sender):
     """CKafka's official format 1: rows are texts, in one of the forms that were seen; no message tells its place."""
 
-    protocol, splits_moves = "ckafka", False
+    protocol, splits_moves, tells_keys = "ckafka", False, False
 
     def schema_change(self, happened: Happened) -> Iterator[Message]:
         yield from CanalServer.schema_change(self, happened)  # type: ignore[arg-type]

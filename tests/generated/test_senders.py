@@ -36,6 +36,8 @@ COME_FIRST: Final = ("before a schema change that has run", "it came too late", 
 MOST_TABLES: Final = 16
 """Of those that are made at the beginning."""
 MOST_READ: Final = 1 << 20
+DAMAGED: Final = 0.25
+"""The share of the runs in which a message comes that cannot be decoded."""
 BATCHES: Final = (1, 3, 30, 1000, 1000)
 FIRST_VALUE: Final = 100
 """Above the keys: every value but those of keys is another one."""
@@ -373,13 +375,13 @@ def values_behind(history: Sequence[Happened], one: Happened, messages: Sequence
     return {value for value in told[True] - told[False] if isinstance(value, int) and value > FIRST_VALUE}
 
 
-def _lose(upstream: Upstream, loses: str, random: Random) -> tuple[tuple[str, ...], Happened | None]:
+def _lose(upstream: Upstream, loses: str, random: Random, *, may_miss: bool) -> tuple[tuple[str, ...], Happened | None]:
     """A key is lost: either the bridge is told to ignore that (gives the classes), or the message of it is missing."""
     if not loses or not upstream.types:
         return (), None
     began = len(upstream.done)
     (upstream.lose_key if loses == "primary" else upstream.lose_unique)(random.choice(sorted(upstream.types)))
-    if loses == "primary" and random.random() < 0.5:
+    if loses == "primary" and random.random() < 0.5 and may_miss:
         return (), upstream.done[began]
     return ("drop primary key" if loses == "primary" else "drop index",), None
 
@@ -401,6 +403,19 @@ def _applied(
         except BridgeError as error:
             return error
     return None
+
+
+def damaged(messages: Sequence[Sent], changes: set[int], random: Random) -> list[Sent]:
+    """The messages, of which one cannot be decoded, before a schema change of its partition where there is one.
+
+    changes: the numbers of what are schema changes.
+    """
+    behind, found = set[tuple[str, int]](), list[int]()
+    for n, one in reversed([*enumerate(messages)]):
+        found += [n] if (one.topic, one.partition) in behind else []
+        behind |= {(one.topic, one.partition)} if one.number in changes else set()
+    at = random.choice(found or range(len(messages)))
+    return [one._replace(value=one.value[:-9]) if n == at else one for n, one in enumerate(messages)]
 
 
 def beside(kind: str, random: Random) -> tuple[list[Sent], Upstream] | None:
@@ -466,7 +481,7 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
             table = random.choice(sorted(upstream.types))
             upstream.say(UNREADABLE.format(table), is_cut=random.random() < 0.6)
             ends_at = upstream.done[-1]
-    ignored, missing = _lose(upstream, loses, random)
+    ignored, missing = _lose(upstream, loses, random, may_miss=sender.tells_keys)
     is_spread = sender.partitions > 1 and any(not one.text and not one.key for one in upstream.done)
     sql(
         url,
@@ -492,6 +507,12 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
     told = f"{kind}, seed {seed}: {sender}"
     options: dict[str, Any] = {"protocol": sender.protocol, "ddl": rules, "partitions": partitions}
     options["batches"] = [MOST_READ] if is_wide else BATCHES[:3] if is_uneven else BATCHES
+    dice = Random(f"{kind} {seed} damage")
+    if not (is_uneven or is_wide) and dice.random() < DAMAGED:  # it stops there, and goes on once that is mended
+        changes = {one.number for one in upstream.done if one.text}
+        bad = events_of(sender, damaged(messages, changes, dice))
+        first = _applied(url, bad, (), dice, **options | {"batches": [MOST_READ]})
+        assert first is not None, f"{told}: it passed over a message that cannot be decoded"
     stop = _applied(url, events, cuts, random, **options)
     if stop is not None:
         is_told = ends_at is not None and sender.tells_order and not is_uneven  # or rows may be read before it
