@@ -290,13 +290,18 @@ class PartitionBacklog:
         unread = [self._queues[slow] for slow in self._unread]
         anew = self._began_anew
         bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
-        others = {other: queue for other, queue in self._queues.items() if other != where}
-        bounds += [queue.unreadable for queue in others.values() if queue.unreadable is not None]
-        for other, stop in ((other, queue.hidden_change()) for other, queue in others.items()):
-            bounds += [replace(stop.moment, began_anew=anew), *self._all_unclear(other, stop)] if stop else []
+        for other, queue in self._queues.items():
+            bounds += self._bounds_behind_bad(other, queue) if other != where else ()
         if self._barrier is not None and self._barrier.where != where:
             bounds += self._barrier.bounds(anew)
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
+
+    def _bounds_behind_bad(self, where: PartitionId, queue: PartitionQueue) -> list[Bound]:
+        """Gives what rows of other partitions may not pass: a schema change behind a bad message, or a bad one."""
+        bounds: list[Bound] = [] if queue.unreadable is None else [queue.unreadable]
+        for hidden in queue.bad_and_hidden()[1:]:
+            bounds += [replace(hidden.moment, began_anew=self._began_anew), *self._all_unclear(where, hidden)]
+        return bounds
 
     @property
     def _began_anew(self) -> tuple[tuple[int, int], ...]:
@@ -440,14 +445,13 @@ class PartitionBacklog:
         self._unread.clear()
 
     def bad(self) -> list[BadMessage]:
-        """Returns the bad messages that come next in their partitions; without one, the schema change that cannot be
-        read, where rows behind it hold back a schema change before it, so that nothing would ever be due."""
-        queues = sorted(self._queues.items())
-        events = [head.event for _, queue in queues if (head := queue.head) is not None and head.is_bad]
-        unreadable = [(where, queue, bound) for where, queue in queues if (bound := queue.unreadable) and not events]
-        for where, queue, bound in unreadable:
-            if any(self._queues[other].begins_behind([bound]) for other in self.held_by() if other != where):
-                events += [stop.event for stop in islice(queue.unreadable_changes(), 1)]
+        """Returns the bad messages that come next; without one, those that hold rows back.  Ask when nothing is due."""
+        queues = dict(sorted(self._queues.items()))
+        events = [head.event for queue in queues.values() if (head := queue.head) is not None and head.is_bad]
+        for where, queue in queues.items() if not events else ():
+            bounds = self._bounds_behind_bad(where, queue)
+            if bounds and any(other.begins_behind(bounds) for other in queues.values() if other is not queue):
+                events += [stop.event for stop in queue.bad_and_hidden()[:1]]
         return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 
     @property

@@ -263,15 +263,11 @@ class PartitionQueue:
         """Gives all schema changes in the queue."""
         return (stop for stop in self._stops() if not stop.is_bad)
 
-    def hidden_change(self) -> Stop | None:
-        """Gives the first schema change, where it waits behind a bad message."""
+    def bad_and_hidden(self) -> list[Stop]:
+        """Gives the first bad message and the first schema change behind it, as far as there are such."""
         stops = self._stops()
-        is_hidden = (first := next(stops, None)) is not None and first.is_bad
-        return next((stop for stop in stops if not stop.is_bad), None) if is_hidden else None
-
-    def unreadable_changes(self) -> Iterator[Stop]:
-        """Gives those that cannot be read."""
-        return (stop for stop in self._stops() if stop.is_bad and stop.event["columns"] == Code.SCHEMA_CHANGE.value)
+        found = (next((stop for stop in stops if stop.is_bad == is_bad), None) for is_bad in (True, False))
+        return [stop for stop in found if stop is not None]
 
     def _stops(self) -> Iterator[Stop]:
         before = 0

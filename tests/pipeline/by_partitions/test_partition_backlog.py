@@ -332,6 +332,18 @@ def test_a_schema_change_that_waits_for_rows_behind_an_unreadable_one_stops_ther
     assert [bad.entry.position.offset for bad in held.bad()] == [2]
 
 
+def test_what_a_bad_message_hides_may_have_come_again() -> None:
+    """A schema change behind it, of an earlier place, holds back a row, for which another schema change waits, for which
+    what is before the message waits: the message is named."""
+    held = prefixes(3)
+    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
+    give(held, [(0, 0, at(row(5000), 900)), (0, 1, bad), (0, 2, at(change(5000, "AGAIN"), 500))])
+    give(held, [(1, 0, at(row(5000), 700)), (2, 0, at(change(5000, "NEW"), 800))])
+    held.end()
+    assert shown(steps(held)) == []
+    assert [bad.entry.position.offset for bad in held.bad()] == [1]
+
+
 def test_a_partition_that_is_still_read_holds_back_by_places() -> None:
     """What is unread of it is behind its last place, though its times may go back."""
     held = prefixes(2)
