@@ -46,7 +46,8 @@ class CanalServer(Server):
 
 
     settings: of its sender (`canal.mq.topic`, `canal.mq.dynamicTopic`, `canal.mq.partitionsNum`,
-    `canal.mq.partitionHash`, `canal.instance.filter.regex`), by the names that they have in its files.
+    `canal.mq.partitionHash`, `canal.instance.filter.regex`, `canal.instance.get.ddl.isolation`), by the names that
+    they have in its files.
     begin: the binlog file and position at which it begins; where its own notes say more, they count.
     gtids: the transactions behind which it begins instead (`canal.instance.gtidon`); messages tell GTIDs only then.
     """
@@ -148,6 +149,7 @@ class CanalServer(Server):
         store = _bean(
             f"{_PACKAGE}.store.memory.MemoryEventStoreWithBuffer",
             id="store", bufferSize="16384", bufferMemUnit="1024", batchMode="MEMSIZE", raw="false",
+            ddlIsolation=self._settings.get("canal.instance.get.ddl.isolation", "false"),
         )  # fmt: skip
         sink = _bean(f"{_PACKAGE}.sink.entry.EntryEventSink", id="sink", eventStore="#store")
         address = _made("java.net.InetSocketAddress", HOST, str(self._upstream_port))

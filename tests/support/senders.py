@@ -137,16 +137,24 @@ def say_last_words(upstream: SqlServer) -> None:
 
 @contextmanager
 def sending(
-    kind: Kind, kafka: Kafka, upstream: SqlServer, name: str, *, partitions: int, by_key: bool = True
+    kind: Kind,
+    kafka: Kafka,
+    upstream: SqlServer,
+    name: str,
+    *,
+    partitions: int,
+    by_key: bool = True,
+    apart: bool = False,
 ) -> Iterator[Round]:
     """A sender from now on: Canal; Debezium begins with a snapshot.
 
     name: of its topics.  partitions: of each topic of rows.  by_key: whether Canal chooses them by row, or by table.
+    apart: whether it sends each schema change in a batch of its own.
     """
     servers = kafka.bootstrap_servers
     if kind.release is None:
         kafka.create_topic(name, partitions)
-        settings = {"canal.mq.topic": name}
+        settings = {"canal.mq.topic": name, "canal.instance.get.ddl.isolation": str(apart).lower()}
         if partitions > 1:
             rule = r".*\..*:$pk$" if by_key else r".*\..*"
             settings |= {"canal.mq.partitionsNum": str(partitions), "canal.mq.partitionHash": rule}

@@ -236,7 +236,8 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
         writer.begin()
         writer.work(20)
         sql(upstream.url, f"DELETE FROM {DATABASE}.{SIGNALS}", "SELECT 1")  # a snapshot leaves these rows out
-    with sending(KINDS[kind], kafka, upstream, f"round{seed}", partitions=partitions, by_key=by_key) as round:
+    how: dict[str, Any] = {"partitions": partitions, "by_key": by_key, "apart": bool(seed % 2)}
+    with sending(KINDS[kind], kafka, upstream, f"round{seed}", **how) as round:
         if is_canal:
             writer.begin()
         process = started(round, target, folder)

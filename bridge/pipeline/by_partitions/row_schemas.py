@@ -180,7 +180,7 @@ _NEITHER_BATCH_NOR_TIME: Final = (
     "nothing tells whether rows of {} that were written beside it come before or behind it: without GTIDs it is dated"
     " by the second in which it began (Canal sent both in one batch, or was restarted in between). They would be"
     " applied behind it: where they came before, compare the table with the upstream afterwards. Canal tells it with"
-    " canal.instance.gtidon=true, and one partition always does"
+    " canal.instance.gtidon=true, mostly with canal.instance.get.ddl.isolation=true, and one partition always does"
 )
 _ANOTHER_SERVER: Final = (
     "nothing tells whether rows of {} that another server wrote in its second come before or behind it: after a"
