@@ -333,8 +333,8 @@ def test_a_schema_change_that_waits_for_rows_behind_an_unreadable_one_stops_ther
 
 
 def test_what_a_bad_message_hides_may_have_come_again() -> None:
-    """A schema change behind it, of an earlier place, holds back a row, for which another schema change waits, for which
-    what is before the message waits: the message is named."""
+    """A schema change behind it, of an earlier place, holds back a row, for which another schema change waits, and for
+    that one what stands before the message: the message is named."""
     held = prefixes(3)
     bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
     give(held, [(0, 0, at(row(5000), 900)), (0, 1, bad), (0, 2, at(change(5000, "AGAIN"), 500))])
