@@ -14,8 +14,7 @@ from bridge.ddl.rewrite import RewriteStep
 from bridge.ends.end import End, Ends
 from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
-from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status import RowCounts, Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.tso import ms_tso
 from bridge.watch.lookups import Lookups, TargetLook

@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.ends.end import End, Ends
 from bridge.errors import UsageError
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.watching.counts import RowCounts
-from bridge.pipeline.watching.status import Status
+from bridge.pipeline.watching.status import RowCounts, Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 from bridge.watch.document import History, Recent

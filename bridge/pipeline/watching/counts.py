@@ -12,18 +12,11 @@ import structlog
 from bridge.events import Kind
 from bridge.model import Entry, PartitionId, TableName
 from bridge.pipeline.control_events import LeftOut, clash_error
+from bridge.pipeline.watching.status import RowCounts
 from bridge.protocols import OLD_VALUES_FIX
 from bridge.rows.order_and_slices import TableRows
 
 log = structlog.get_logger()
-
-
-class RowCounts(NamedTuple):
-    """How many row changes of a table were applied."""
-
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
 
 
 class Applied(NamedTuple):

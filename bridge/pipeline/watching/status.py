@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bridge.ends.end import End, Ends
 from bridge.errors import TargetError
 from bridge.model import Positions, TableName
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
-from bridge.pipeline.watching.counts import RowCounts
 from bridge.tso import tso_time
 
 _FOR_WATCHERS: Final = frozenset(
@@ -20,6 +19,14 @@ _FOR_WATCHERS: Final = frozenset(
         *("schema_changes", "away", "retries_for", "held"),
     }
 )
+
+
+class RowCounts(NamedTuple):
+    """How many row changes of a table were applied."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
 
 
 @dataclass(frozen=True)
