@@ -249,6 +249,16 @@ def test_declared_types_follow_schema_changes(target: str, session: Session) -> 
         run_all(target, in_one_partition([late, boundary(15)], start=4))
 
 
+def test_types_are_compared_anew_with_a_table_that_has_changed(target: str, session: Session) -> None:
+    """They fitted the table of before a schema change."""
+    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n BIGINT)")
+    rows = [declared(row_change(ts, "t", ["id", "n"], ["id"], after=[ts, 5]), "int", "bigint") for ts in (10, 12)]
+    narrower = schema_change(11, "ALTER TABLE t MODIFY COLUMN n INT")
+    with pytest.raises(ApplyError, match="narrower than upstream: bigint"):
+        run_all(target, in_one_partition([rows[0], narrower, rows[1], boundary(13)]))
+    assert session.value("SELECT COUNT(*) FROM m.t") == 1
+
+
 def test_a_length_that_no_value_tells_yet(target: str, session: Session) -> None:
     """TiCDC says BINARY without its length: the first value tells it."""
     session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, b BINARY(4))")
