@@ -20,7 +20,6 @@ from pymysql.err import MySQLError
 
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
 from bridge.mysql.connection.session import Session
-from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS
 from tests.support.bridges import kafka_arguments, running
 from tests.support.command import Process, bridge
 from tests.support.debezium_connector import LOSSLESS, MARIADB, MYSQL, OLD, DebeziumConnector, Release, apicurio_jars
@@ -42,7 +41,7 @@ IN_OFFSET = "transaction_data_collection_order_"
 """Before the name of a table: how many of its rows in the last transaction the connector has sent."""
 MANY = 1_000_000
 MOST_ROUNDS = 20
-MOVES_ON_SECONDS = DOUBT_SECONDS + 5
+MOVES_ON_SECONDS = 3.0
 SCHEMA_FAULT = "restart connector with schema recovery mode"
 WITH_TRANSACTIONS = {**LOSSLESS, "provide.transaction.metadata": "true"}
 USUAL, LARGE = (1, 1, 2, 40), (1, 2, 40, 1500)
