@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import dropwhile, islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -82,7 +82,8 @@ class _Run:
         self.chunk, self.arrived = TableChunk(table), arrived
         self.times: Longs = table["commit_ts"].to_numpy()
         self.offsets: Longs = table["offset"].to_numpy()
-        self.stops: Longs = np.flatnonzero(table["kind"].to_numpy() > Kind.DELETE)
+        kinds = table["kind"].to_numpy()
+        self.stops, self.has_bad = np.flatnonzero(kinds > Kind.DELETE), bool((kinds == Kind.BAD).any())
         self._places: Places | None = None
 
     def __len__(self) -> int:
@@ -97,7 +98,7 @@ class _Run:
         """Returns a part of the run, which shares its memory."""
         part = _Run.__new__(_Run)
         part.chunk = TableChunk(self.table.slice(start, end - start), is_here=self.chunk.is_here)
-        part.arrived = self.arrived
+        part.arrived, part.has_bad = self.arrived, self.has_bad
         part.times, part.offsets = self.times[start:end], self.offsets[start:end]
         part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
         part._places = None if self._places is None else self._places.slice(start, end)
@@ -265,9 +266,9 @@ class PartitionQueue:
 
     def bad_and_hidden(self) -> list[Stop]:
         """Gives the first bad message and the first schema change behind it, as far as there are such."""
-        stops = self._stops()
-        found = (next((stop for stop in stops if stop.is_bad == is_bad), None) for is_bad in (True, False))
-        return [stop for stop in found if stop is not None]
+        stops = self._stops() if any(run.has_bad for run in self._runs) else ()
+        behind = [*dropwhile(lambda stop: not stop.is_bad, stops)]
+        return [*behind[:1], *islice((stop for stop in behind if not stop.is_bad), 1)]
 
     def _stops(self) -> Iterator[Stop]:
         before = 0
@@ -345,7 +346,5 @@ class PartitionQueue:
 def _first_unreadable(events: pa.Table) -> int | None:
     """Finds the first schema change that cannot be read."""
     is_bad = events["kind"].to_numpy() == int(Kind.BAD)
-    if not is_bad.any():
-        return None
     at = np.flatnonzero(is_bad & pc.fill_null(pc.equal(events["columns"], Code.SCHEMA_CHANGE.value), False).to_numpy())
     return int(at[0]) if len(at) else None

@@ -25,12 +25,13 @@ import pyarrow.compute as pc
 import structlog
 
 from bridge.ddl.classes import ChangeClass
-from bridge.ddl.parser import Refused, classify
+from bridge.ddl.parser import Refused
 from bridge.errors import SourceError
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
+from bridge.pipeline.by_partitions.row_schemas import classified
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
 from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside, names_of
@@ -284,7 +285,7 @@ class RepeatedRows:
 
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
-        found = classify(change.text, change.schema)
+        found = classified(change.text, change.schema)
         known = found.known if isinstance(found, Refused) else found
         if known is None:
             return
@@ -311,7 +312,7 @@ _TAKES_NOTHING: Final = frozenset({ChangeClass.ADD_COLUMN, ChangeClass.ADD_INDEX
 
 def _may_take(change: SchemaChange) -> bool:
     """Whether a row from before a schema change may not be applied behind it."""
-    found = classify(change.text, change.schema)
+    found = classified(change.text, change.schema)
     return isinstance(found, Refused) or not _TAKES_NOTHING.issuperset(found.classes)
 
 

@@ -39,7 +39,7 @@ from bridge.rows.moments import (
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso
 
 _NEVER: Final = 1 << 62
-_classified: Final = lru_cache(maxsize=256)(classify)  # each schema change is asked about for each partition
+classified: Final = lru_cache(maxsize=1024)(classify)  # each schema change is asked about for each partition
 _OF_NO_COLUMN: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 
 
@@ -62,7 +62,7 @@ class RowsAhead:
 
     def is_made_by(self, change: SchemaChange) -> bool:
         """Tells whether a schema change makes what the target lacks."""
-        known = _classified(change.text, change.schema)
+        known = classified(change.text, change.schema)
         if not isinstance(known, Classified) or self.table not in (name.folded for name in known.tables):
             return False
         if not self.columns or known.kind is not StatementKind.ALTER_TABLE:
@@ -90,7 +90,7 @@ class ColumnsTell:
     def of(cls, change: SchemaChange, moment: Moment) -> ColumnsTell | None:
         """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
         is exact, tells what is behind it."""
-        known = _classified(change.text, change.schema)
+        known = classified(change.text, change.schema)
         is_told = (moment.places and not moment.is_by_sending) or not is_whole_second(moment.ts)
         if is_told or not isinstance(known, Classified) or known.kind is not StatementKind.ALTER_TABLE:
             return None
@@ -100,7 +100,7 @@ class ColumnsTell:
 
     def may_be_undone_by(self, change: SchemaChange) -> bool:
         """Tells whether a column of such a name may come or go with a later schema change."""
-        known = _classified(change.text, change.schema)
+        known = classified(change.text, change.schema)
         if not isinstance(known, Classified) or self.table not in (name.folded for name in known.tables):
             return False
         if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:
@@ -213,7 +213,7 @@ class UnclearRows:
     ) -> UnclearRows | None:
         """Gives those of a schema change of these tables (None: of any); None where its time is in milliseconds, or no
         row depends on it.  is_undone: whether a later one of its second makes a column again that it takes away."""
-        known = _classified(change.text, change.schema)
+        known = classified(change.text, change.schema)
         if not isinstance(known, Classified) or not (change.place or is_whole_second(change.commit_ts)):
             return None
         if known.kind is StatementKind.ALTER_TABLE and not is_undone:
