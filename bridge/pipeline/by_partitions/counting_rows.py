@@ -38,7 +38,7 @@ log = structlog.get_logger()
 class Counted(NamedTuple):
     """Rows that count, in order, and their event times (TSO).
 
-    repeated: how many others there are, by partition.  applied: the last rows of partitions now.
+    repeated: how many others there are, by partition.  applied: the last row of each partition, behind all of these.
     """
 
     table: pa.Table

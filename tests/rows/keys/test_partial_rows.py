@@ -300,19 +300,22 @@ def test_safe_mode_knows_parts(target: str, session: Session) -> None:
     assert session.rows("SELECT * FROM m.t") == [(1, 2, "a")]
 
 
-def test_safe_mode_keeps_what_rows_have_that_trade_values(target: str, session: Session) -> None:
+@pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
+def test_safe_mode_keeps_what_rows_have_that_trade_values(url: str, writers: int) -> None:
     """A target ahead of the log holds the unique value of a new row; the other rows of its transaction, which trade
     theirs, keep the column that only the target has."""
-    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n INT UNIQUE, mine TEXT)")
-    session.execute("INSERT INTO m.t VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 5, 'ahead')")
-    trade = [
-        row_change(5, "t", PARTS, ["id"], before=[1, 1], after=[1, 2]),
-        row_change(5, "t", PARTS, ["id"], before=[2, 2], after=[2, 1]),
-        row_change(5, "t", PARTS, ["id"], after=[4, 5]),
-        boundary(9),
-    ]
-    assert run_all(target, in_one_partition(trade)).writer.counts.safe_mode == 1
-    assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, 2, "a"), (2, 1, "b"), (4, 5, None)]
+    with admin(url) as session:
+        session.execute("CREATE DATABASE m")
+        session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, n INT UNIQUE, mine TEXT)")
+        session.execute("INSERT INTO m.t VALUES (1, 1, 'a'), (2, 2, 'b'), (3, 5, 'ahead')")
+        trade = [
+            row_change(5, "t", PARTS, ["id"], before=[1, 1], after=[1, 2]),
+            row_change(5, "t", PARTS, ["id"], before=[2, 2], after=[2, 1]),
+            row_change(5, "t", PARTS, ["id"], after=[4, 5]),
+            boundary(9),
+        ]
+        assert run_all(url, in_one_partition(trade), writers=writers).writer.counts.safe_mode == 1
+        assert session.rows("SELECT * FROM m.t ORDER BY id") == [(1, 2, "a"), (2, 1, "b"), (4, 5, None)]
 
 
 def test_every_server_takes_parts(url: str) -> None:
