@@ -446,11 +446,12 @@ class PartitionBacklog:
 
     def bad(self) -> list[BadMessage]:
         """Returns the bad messages that come next; without one, those that hold rows back.  Ask when nothing is due."""
-        queues = dict(sorted(self._queues.items()))
-        events = [head.event for queue in queues.values() if (head := queue.head) is not None and head.is_bad]
-        for where, queue in queues.items() if not events else ():
+        queues = sorted(self._queues.items())
+        events = [head.event for _, queue in queues if (head := queue.head) is not None and head.is_bad]
+        rows = [] if events else [one for _, one in queues if not one.begins_behind([Moment.at(self._hard_bound)])]
+        for where, queue in queues if rows else ():
             bounds = self._bounds_behind_bad(where, queue)
-            if bounds and any(other.begins_behind(bounds) for other in queues.values() if other is not queue):
+            if bounds and any(one.begins_behind(bounds) for one in rows if one is not queue):
                 events += [stop.event for stop in queue.bad_and_hidden()[:1]]
         return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 

@@ -81,8 +81,7 @@ class _Run:
     def __init__(self, table: pa.Table, arrived: float) -> None:
         self.chunk, self.arrived = TableChunk(table), arrived
         self.times: Longs = table["commit_ts"].to_numpy()
-        self.offsets: Longs = table["offset"].to_numpy()
-        kinds = table["kind"].to_numpy()
+        self.offsets, kinds = table["offset"].to_numpy(), table["kind"].to_numpy()
         self.stops, self.has_bad = np.flatnonzero(kinds > Kind.DELETE), bool((kinds == Kind.BAD).any())
         self._places: Places | None = None
 

@@ -344,6 +344,17 @@ def test_what_a_bad_message_hides_may_have_come_again() -> None:
     assert [bad.entry.position.offset for bad in held.bad()] == [1]
 
 
+def test_a_bad_message_behind_the_end_of_a_replay_is_nobodys_matter() -> None:
+    """What it holds back comes behind `until`, too."""
+    held = prefixes(2, until=ms_tso(5000))
+    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
+    give(held, [(0, 0, row(1000)), (0, 1, row(6000)), (0, 2, bad), (0, 3, change(7000, "LATER"))])
+    give(held, [(1, 0, row(2000)), (1, 1, row(8000))])
+    assert shown(steps(held)) == [(0, 0), (1, 0)]
+    assert held.bad() == []
+    assert held.is_at_bound
+
+
 def test_a_partition_that_is_still_read_holds_back_by_places() -> None:
     """What is unread of it is behind its last place, though its times may go back."""
     held = prefixes(2)
