@@ -11,11 +11,11 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.config import Settings, TargetSection, UpstreamSection
-from bridge.errors import TargetError, UsageError
+from bridge.errors import UsageError
 from bridge.filters.routes import Routes
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
+from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import FIX, ExtraKey, find_extra_keys
 from bridge.protocols import make_decoder, recognise
@@ -41,17 +41,8 @@ def target_of(settings: Settings) -> Target:
 @contextmanager
 def open_session(target: Target, *, autocommit: bool = True) -> Iterator[Session]:
     """Opens a session on the target for a few queries; turns the driver's errors into TargetError."""
-    try:
-        with closing(target.connect(autocommit=autocommit)) as session:
-            yield session
-    except (MySQLError, OSError) as error:
-        what = trouble(error) if isinstance(error, TRANSIENT) else "refused the query"
-        raise TargetError(
-            f"the target {what}: {server_words(error)}",
-            where=str(target),
-            fix="check --target, that the server runs and, for what changes something, takes writes, and that the user"
-            " may read and write the bridge's own database",
-        ) from error
+    with target.expected_errors(), closing(target.connect(autocommit=autocommit)) as session:
+        yield session
 
 
 def replicas_of(settings: Settings) -> tuple[Target, ...]:

@@ -73,12 +73,6 @@ class KnownCollations:
         """Whether all collations compare bytes, as those of a TiDB that has no other."""
         return bool(self.names) and not self.knows("utf8mb4_general_ci")
 
-    @property
-    def has_latin1(self) -> bool:
-        """Whether its latin1 is Latin-1.  TiDB's holds whatever utf8mb4 does (TiDB manual, "Character Set and
-        Collation")."""
-        return self.knows("latin1_swedish_ci")
-
 
 @dataclass(frozen=True)
 class CollationRules:
@@ -105,7 +99,9 @@ class CollationRules:
         return "utf8mb4" if is_wider or name not in known.defaults else name
 
     def _is_utf8(self, known: KnownCollations, charset: str) -> bool:
-        return charset == "latin1" and known.has_latin1 and self.source.by_charset.get("latin1") == "latin1_bin"
+        """TiDB's latin1 holds whatever utf8mb4 does (TiDB manual, "Character Set and Collation")."""
+        is_latin1 = known.knows("latin1_swedish_ci")
+        return charset == "latin1" and is_latin1 and self.source.by_charset.get("latin1") == "latin1_bin"
 
     def _candidates(self, known: KnownCollations, name: str) -> Iterator[str]:
         charset = "utf8mb4" if self._is_utf8(known, _charset(name)) else _charset(name)

@@ -11,14 +11,12 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import structlog
-from pymysql.err import MySQLError
 
 from bridge.ends.end import Abandoned, End, Ends
 from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
-from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
@@ -338,21 +336,14 @@ def check_until(progress: Progress, until: int | None) -> None:
 @contextmanager
 def expected_errors(target: Target) -> Iterator[None]:
     """Translates what Spark raises, and what the target's driver raises outside of a transaction."""
-    try:
-        yield
-    except SPARK_ENDED as error:
-        raise source_error(error) from error
-    except TargetWentBack as error:
-        raise TargetError(
-            f"the target lacks what was committed, as after a failover to a server that lagged: {error}",
-            where=str(target),
-            fix="start the bridge again: it goes on from what the target says",
-        ) from error
-    except (MySQLError, OSError) as error:
-        what = trouble(error) if isinstance(error, TRANSIENT) else "refused a statement of the bridge's own"
-        raise TargetError(
-            f"the target {what}: {server_words(error)}",
-            where=str(target),
-            fix="check --target, that the server runs, and that the user may create and write the database"
-            " that holds progress",
-        ) from error
+    with target.expected_errors():
+        try:
+            yield
+        except SPARK_ENDED as error:  # a lost JVM is a ConnectionError, which the driver's errors are, too
+            raise source_error(error) from error
+        except TargetWentBack as error:
+            raise TargetError(
+                f"the target lacks what was committed, as after a failover to a server that lagged: {error}",
+                where=str(target),
+                fix="start the bridge again: it goes on from what the target says",
+            ) from error

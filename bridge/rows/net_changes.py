@@ -131,7 +131,12 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
     by_table = rows.by_table
     for numbers in by_table.values():
         if len({shapes[number].key for number in numbers}) > 1:
-            raise _different_keys(shapes[numbers[0]].table, rows.of_shapes(numbers))
+            first_ts = rows.of_shapes(numbers)["commit_ts"][0]
+            raise ApplyError(
+                "changes of one table name different keys between two schema changes",
+                where=f"{shapes[numbers[0]].table.name}, commit ts {first_ts}",
+                fix="the target's keys differ from the upstream's: make them equal",
+            )
     why = {
         name: reason
         for name, table_facts in facts_of(rows, wishes).items()
@@ -190,14 +195,6 @@ def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list
         if number_of[-1] == len(shapes):
             shapes.append(RowShape.of(table, columns, key))
     return shapes, np.array(number_of, np.int64)[kind_of]
-
-
-def _different_keys(table: Table, changes: pa.Table) -> ApplyError:
-    return ApplyError(
-        "changes of one table name different keys between two schema changes",
-        where=f"{table.name}, commit ts {changes['commit_ts'][0]}",
-        fix="the target's keys differ from the upstream's: make them equal",
-    )
 
 
 _IMAGE, _FREED, _ABSENT = range(3)

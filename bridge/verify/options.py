@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from bridge.config import Settings
+from bridge.config import Settings, VerifySection
 from bridge.ddl.policy import DdlRules
 from bridge.filters.routes import RowRules
 from bridge.filters.table_filter import TableFilter
@@ -29,17 +29,13 @@ class ProgressListener(Protocol):
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """tables: which tables; workers: snapshots read at once; chunk_seconds: how long a query may take;
-    shown_rows: differing rows shown per table; grace_seconds: what a change in flight is given once the target has
-    caught up; max_load: status variable and its limit; fix_file: where the fixing statements go, None for nowhere;
-    ddl: how the target's tables are made; row_rules: what is done with row changes.
+    """tables: which tables; section: the settings of verify; max_load: status variable and its limit; fix_file: where
+    the fixing statements go, None for nowhere; ddl: how the target's tables are made; row_rules: what is done with row
+    changes.
     """
 
     tables: TableFilter
-    workers: int = 2
-    chunk_seconds: float = 0.5
-    shown_rows: int = 10
-    grace_seconds: float = 10.0
+    section: VerifySection = field(default_factory=VerifySection)
     max_load: Limits = field(default_factory=dict)
     fix_file: Path | None = None
     resume: bool = False
@@ -55,16 +51,5 @@ class VerifyOptions:
     @classmethod
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
         """Takes the options from the settings; UsageError for a rule that cannot be read."""
-        section, tables = settings.verify, TableFilter(settings.filter)
-        return cls(
-            tables,
-            section.workers,
-            section.chunk_seconds,
-            section.shown_rows,
-            section.grace_seconds,
-            parse_limits(section.max_load, "--max-load"),
-            fix_file,
-            resume,
-            settings.ddl_rules(),
-            settings.row_rules,
-        )
+        load, ddl = parse_limits(settings.verify.max_load, "--max-load"), settings.ddl_rules()
+        return cls(TableFilter(settings.filter), settings.verify, load, fix_file, resume, ddl, settings.row_rules)

@@ -201,7 +201,12 @@ def _held(
         began = time.monotonic()
         try:
             if progress is not None and progress.in_parts and began > patience:
-                raise _in_parts(table)
+                raise StoppedError(
+                    "several connections write beyond the applied ts (parallel consistency), or did when the bridge"
+                    " ended",
+                    where=f"pipeline {table.name}",
+                    fix="start the bridge if it does not run, and run verify again when its applied ts has moved",
+                )
             if progress is None or not (_is_changing(holder, table, progress) or progress.in_parts) or began > patience:
                 if progress and may_be_ahead(holder, Journal(table.name, table.schema), progress.pending):
                     raise _interrupted(table)
@@ -219,14 +224,6 @@ def _is_changing(session: Session, table: ProgressTable, progress: Progress) -> 
         return False
     entry = Journal(table.name, table.schema).find(session, progress.pending[0])
     return entry is None or entry.state not in OPEN
-
-
-def _in_parts(table: ProgressTable) -> StoppedError:
-    return StoppedError(
-        "several connections write beyond the applied ts (parallel consistency), or did when the bridge ended",
-        where=f"pipeline {table.name}",
-        fix="start the bridge if it does not run, and run verify again when its applied ts has moved",
-    )
 
 
 def _interrupted(table: ProgressTable) -> StoppedError:

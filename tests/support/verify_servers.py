@@ -11,6 +11,7 @@ import pymysql
 from pymysql.constants import CLIENT
 from sqlalchemy import make_url
 
+from bridge.config import VerifySection
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection.target import Target
@@ -90,7 +91,9 @@ class Pair:
 
     def verify(self, *rules: str, listener: ProgressListener | None = None, **options: Any) -> Report:
         """Compares the target with the source."""
-        told = VerifyOptions(TableFilter(rules), **{"shown_rows": 100, "fix_file": self.fix, **options})
+        named = {name: options.pop(name) for name in {"workers", "chunk_seconds", "grace_seconds"} & options.keys()}
+        section = VerifySection(shown_rows=options.pop("shown_rows", 100), **named)
+        told = VerifyOptions(TableFilter(rules), section, **{"fix_file": self.fix, **options})
         return SourceVerification(
             Target(self.target),
             Target(self.source, role="upstream"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -88,9 +88,9 @@ def judge(facts: GrantFacts, flavour: Flavour, own: str, replicated: Collection[
         yield from _judge_scope(held, facts.user, None, SERVER)
 
 
-def _judge_scope(held: Grants, user: str, database: str | None, needs: Iterable[Need]) -> Iterator[Finding]:
+def _judge_scope(held: Sequence[Granted], user: str, database: str | None, needs: Iterable[Need]) -> Iterator[Finding]:
     needs = tuple(needs)
-    missing = [need for need in needs if not held.allows(need.privilege, database)]
+    missing = [need for need in needs if not allow(held, need.privilege, database)]
     where = "*.*" if database is None else f"{quote_name(database)}.*"
     hard = [need for need in missing if not need.without]
     if hard:
@@ -109,7 +109,7 @@ def _statement(needs: Iterable[Need], where: str, user: str) -> str:
     return f"GRANT {', '.join(need.privilege for need in needs)} ON {where} TO {user}"
 
 
-class _Granted(NamedTuple):
+class Granted(NamedTuple):
     """A line of SHOW GRANTS.  schema: the name or pattern of the database, None for all."""
 
     revokes: bool
@@ -120,40 +120,35 @@ class _Granted(NamedTuple):
         return bool(privilege in self.privileges or _ALL & self.privileges)
 
 
-class Grants(NamedTuple):
-    """What an account may do."""
-
-    lines: tuple[_Granted, ...]
-
-    def allows(self, privilege: str, database: str | None) -> bool:
-        """Tells whether it has a privilege on all of a database; None: on all databases.
-
-        Of grants on databases only those with the closest name count, as in the server: one by its very name hides
-        those by a pattern.
-        """
-        everywhere = [line for line in self.lines if line.schema is None]
-        exact = [line for line in self.lines if line.schema is not None and _unescaped(line.schema) == database]
-        revoked = any(line.revokes and line.names(privilege) for line in exact)
-        if any(line.names(privilege) for line in everywhere if not line.revokes):
-            return not revoked
-        granted = [line for line in exact if not line.revokes]
-        if database is not None and not granted:
-            granted = [line for line in self.lines if line.schema is not None and _matches(line.schema, database)]
-        return any(line.names(privilege) for line in granted)
-
-
-def read_grants(lines: Iterable[str]) -> Grants:
+def read_grants(lines: Iterable[str]) -> Sequence[Granted]:
     """Reads what SHOW GRANTS prints; grants on single tables, columns and routines do not count."""
-    return Grants(tuple(granted for line in lines if (granted := _read_line(line))))
+    return [granted for line in lines if (granted := _read_line(line))]
 
 
-def _read_line(line: str) -> _Granted | None:
+def allow(grants: Sequence[Granted], privilege: str, database: str | None) -> bool:
+    """Tells whether an account has a privilege on all of a database; None: on all databases.
+
+    Of grants on databases only those with the closest name count, as in the server: one by its very name hides those by
+    a pattern.
+    """
+    everywhere = [line for line in grants if line.schema is None]
+    exact = [line for line in grants if line.schema is not None and _unescaped(line.schema) == database]
+    revoked = any(line.revokes and line.names(privilege) for line in exact)
+    if any(line.names(privilege) for line in everywhere if not line.revokes):
+        return not revoked
+    granted = [line for line in exact if not line.revokes]
+    if database is not None and not granted:
+        granted = [line for line in grants if line.schema is not None and _matches(line.schema, database)]
+    return any(line.names(privilege) for line in granted)
+
+
+def _read_line(line: str) -> Granted | None:
     found = _GRANT.match(line)
     if not found or found["table"] != "*":
         return None
     privileges = (part.strip().upper() for part in _COLUMNS.sub("(", found["privileges"]).split(","))
     schema = None if found["schema"] == "*" else _unquoted(found["schema"])
-    return _Granted(found["verb"] == "REVOKE", frozenset(part for part in privileges if "(" not in part), schema)
+    return Granted(found["verb"] == "REVOKE", frozenset(part for part in privileges if "(" not in part), schema)
 
 
 def _unquoted(name: str) -> str:

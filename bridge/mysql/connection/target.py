@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any, Final
 
 import structlog
@@ -17,7 +18,7 @@ from bridge.mysql.connection.server_url import parse_url, shown_url
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, reason_lost
 from bridge.mysql.connection.tls import Tls
-from bridge.mysql.server_errors import LOGIN_REFUSED, error_code, server_words, typed_errors
+from bridge.mysql.server_errors import LOGIN_REFUSED, TRANSIENT, error_code, server_words, trouble, typed_errors
 from bridge.secret_settings import read_secret
 
 log = structlog.get_logger()
@@ -109,6 +110,20 @@ class Target:
                     raise refusal from error
                 raise
             return session
+
+    @contextmanager
+    def expected_errors(self) -> Iterator[None]:
+        """Turns the driver's errors into TargetError."""
+        try:
+            yield
+        except (MySQLError, OSError) as error:
+            what = trouble(error) if isinstance(error, TRANSIENT) else "refused a statement of the bridge's own"
+            raise TargetError(
+                f"the target {what}: {server_words(error)}",
+                where=str(self),
+                fix="check --target, that the server runs and, for what changes something, takes writes, and that the"
+                " user may create, read and write the bridge's own database",
+            ) from error
 
     def _why_lost(self, session: Session, seconds: float) -> str:
         """Asks the server, over a connection of its own, whether it still works for a session that is silent."""

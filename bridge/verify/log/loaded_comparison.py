@@ -224,7 +224,11 @@ class LoadedComparison:
         table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
-                table.shape, *table.sides(reader), pool=pool, throttle=self.throttle, seconds=self.options.chunk_seconds
+                table.shape,
+                *table.sides(reader),
+                pool=pool,
+                throttle=self.throttle,
+                seconds=self.options.section.chunk_seconds,
             )
             tally = comparison.run(Tally())
         self.listener.done(table.name, tally.rows)
@@ -234,7 +238,7 @@ class LoadedComparison:
         if not table.is_whole:
             result.not_covered = int(reader.rows(table.uncovered_query())[0][0]) + int(lost)
         result.notes = (*table_notes(table), *([_UNSURE] if unsure else []))
-        result.shown = [_shown(table, reader, d) for d in differences[: self.options.shown_rows]]
+        result.shown = [_shown(table, reader, d) for d in differences[: self.options.section.shown_rows]]
         if self.fix and differences and table.may_lack:
             self.fix.add_impossible(
                 f"{table.name}: its rows stay as they are, since no message has all of its columns: put them right by"

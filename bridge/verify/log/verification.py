@@ -85,7 +85,7 @@ class LogVerification:
         spark = start_session(self._settings.spark, log_level=self._settings.log.spark)
         with self._expected_errors(), ExitStack() as stack:
             routes = self._options.row_rules.routes
-            snapshot = open_target_snapshot(self._target, self._table, self._options.workers, routes)
+            snapshot = open_target_snapshot(self._target, self._table, self._options.section.workers, routes)
             for session in snapshot.sessions:
                 stack.callback(session.close)
             if snapshot.progress is None:
@@ -285,11 +285,11 @@ class LogVerification:
         equal: dict[int, TableResult] = {}
         for one in hashed:
             result = equal.setdefault(one.table.number, TableResult(one.table.name, notes=table_notes(one.table)))
-            result.seconds += one.seconds / self._options.workers
+            result.seconds += one.seconds / self._options.section.workers
             if one.rows is not None:
                 result.rows, result.chunks = result.rows + one.rows, result.chunks + 1
         both = [[one[number] for one in (loaded, equal) if number in one] for number in sorted({**loaded, **equal})]
-        return [TableResult.of_parts(results, self._options.shown_rows) for results in both]
+        return [TableResult.of_parts(results, self._options.section.shown_rows) for results in both]
 
 
 def _uncompared(table: LoggedTable, rows: int) -> TableResult:

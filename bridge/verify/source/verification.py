@@ -92,20 +92,20 @@ class SourceVerification:
         self._target, self._source, self._table = target, source, table
         self._options, self._listener = options, listener
         self._fix = FixFile(options.fix_file) if options.fix_file else None
-        self._pool = ThreadPoolExecutor(2 * options.workers, thread_name_prefix="verify")
+        self._pool = ThreadPoolExecutor(2 * options.section.workers, thread_name_prefix="verify")
 
     def run(self) -> Report:
         """Compares every table; raises StoppedError when a server fails or a table is altered meanwhile."""
         began = time.monotonic()
         with expected_errors(self._source, self._target), ExitStack() as stack:
             stack.callback(self._pool.shutdown)
-            sources = open_source(self._source, self._options.workers + 1)
+            sources = open_source(self._source, self._options.section.workers + 1)
             for session in sources:
                 stack.callback(session.close)
             snapshot = open_target_snapshot(
                 self._target,
                 self._table,
-                self._options.workers,
+                self._options.section.workers,
                 self._options.row_rules.routes,
                 beside=lambda progress: self._enter(sources, progress),
             )
@@ -246,7 +246,7 @@ class SourceVerification:
         if table.target is None:
             result.missing = tally.rows
         shape = table.plan.shape
-        result.shown = [shown_row(shape, difference) for difference in differences[: self._options.shown_rows]]
+        result.shown = [shown_row(shape, difference) for difference in differences[: self._options.section.shown_rows]]
         if self._fix:
             self._write_fix(self._fix, table, differences, readers.source)
         result.seconds = time.monotonic() - began
@@ -296,7 +296,7 @@ class SourceVerification:
         actual = Side(readers.target, rows, shape.actual, parts)
         return TableComparison(
             shape, _expected(table, readers.source), actual, pool=self._pool, throttle=self._throttle,
-            seconds=self._options.chunk_seconds, on_chunk=on_chunk,
+            seconds=self._options.section.chunk_seconds, on_chunk=on_chunk,
         )  # fmt: skip
 
     def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
@@ -312,7 +312,7 @@ class SourceVerification:
             if look() is None:
                 return differences
             on_its_way = InFlight(
-                look, self._options.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
+                look, self._options.section.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
             )
             comparison = self._comparison(table, readers)
             remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)

@@ -13,7 +13,7 @@ import pytest
 import bridge
 from bridge.commands.check import kafka, server, tables, upstream
 from bridge.commands.check.finding import Finding, Level
-from bridge.commands.check.grants import OWN, REPLICATED, SERVER, GrantFacts, judge, read_grants
+from bridge.commands.check.grants import OWN, REPLICATED, SERVER, GrantFacts, allow, judge, read_grants
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, ServerFacts
@@ -247,19 +247,19 @@ def test_the_manual_lists_exactly_these() -> None:
 )
 def test_a_line_of_show_grants(line: str, database: str | None, has: bool) -> None:
     """What counts is on all of a database, by its name or a pattern."""
-    assert read_grants([line]).allows("INSERT", database) == has
+    assert allow(read_grants([line]), "INSERT", database) == has
 
 
 def test_a_name_hides_a_pattern() -> None:
     """The server takes the closest of the grants on databases, and no other."""
     held = read_grants(["GRANT INSERT ON `shop%`.* TO `a`@`%`", "GRANT SELECT ON `shop`.* TO `a`@`%`"])
-    assert (held.allows("INSERT", "shop"), held.allows("INSERT", "shops")) == (False, True)
+    assert (allow(held, "INSERT", "shop"), allow(held, "INSERT", "shops")) == (False, True)
 
 
 def test_a_partial_revoke() -> None:
     """MySQL 8 can take away for one database what an account has on all."""
     held = read_grants(["GRANT INSERT ON *.* TO `a`@`%`", "REVOKE INSERT ON `shop`.* FROM `a`@`%`"])
-    assert (held.allows("INSERT", "shop"), held.allows("INSERT", "other")) == (False, True)
+    assert (allow(held, "INSERT", "shop"), allow(held, "INSERT", "other")) == (False, True)
 
 
 def test_exactly_what_is_needed_is_enough() -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import orjson
 import pytest
 
+from bridge.config import VerifySection
 from bridge.model import Advance, PartitionStart
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.verify.compare.key_sql import KeyValues
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind, by_key
-from bridge.verify.options import VerifyOptions
 from bridge.verify.source.recheck import InFlight, Motion, SecondsLeft, settle
 from tests.support.models import Clock
 from tests.support.verify_servers import Pair, Quiet, execute, said
@@ -143,7 +143,7 @@ def test_verify_says_what_it_waits_for(pair: Pair) -> None:
     hearing = Hearing()
     pair.verify("app.*", grace_seconds=1.0, listener=hearing)
     assert "app.t: reading 1 row again for 1 s at most: their changes may be on their way" in hearing.words
-    assert VerifyOptions.grace_seconds == GRACE
+    assert VerifySection().grace_seconds == GRACE
 
 
 def differing(source: str, target: str) -> list[Difference]:
