@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import structlog
 
 from bridge.ends.phases import Phase, PhaseClock
-from bridge.errors import AheadOfTargetError, BadMessageError, HeldError
+from bridge.errors import AheadOfTargetError, ApplyError, BadMessageError, HeldError, SchemaChangeError
 from bridge.events import Code
 from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
@@ -137,7 +138,8 @@ class Applier:
     def finish_pending(self, pending: tuple[SchemaChange, ...]) -> None:
         """Runs the schema changes that progress lists as still to run, and what the operator runs in the place of those
         that cannot be read.  An earlier run may have left them."""
-        self._run_pending(pending)
+        with self._with_doubt():
+            self._run_pending(pending)
         for change in self._writer.unreadable().to_run:
             self._writer.run_next((change,), self._on_held)
             self._held = ""
@@ -178,7 +180,8 @@ class Applier:
         """Applies everything that is due; raises as `take` does."""
         for due in self.order.due():
             try:
-                self._apply(due)
+                with self._with_doubt():
+                    self._apply(due)
             except AheadOfTargetError as error:
                 if not self.order.put_back(error):
                     raise
@@ -191,6 +194,14 @@ class Applier:
             self._writer.apply(advance)
             self.committed = advance.positions
             raise OrderChanged(reason)
+
+    @contextmanager
+    def _with_doubt(self) -> Iterator[None]:
+        try:
+            yield
+        except (ApplyError, SchemaChangeError) as error:
+            error.fix += self.order.doubt
+            raise
 
     def tick(self) -> None:
         """Applies what has become due by time.  Call it regularly while no micro-batch comes."""

@@ -8,7 +8,7 @@ partition (`by_partitions`).  Progress records which: positions with a floor bel
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple, Protocol
@@ -71,7 +71,7 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
     for change in changes:
         is_next = bool(held) and held[-1].commit_ts < change.commit_ts
         is_much = sum(len(one.text) for one in held) > TOGETHER
-        if is_next and (is_much or _has_rows(row_ts, held[-1].commit_ts + 1, change.commit_ts + 1)):
+        if is_next and (is_much or bisect_right(row_ts, held[-1].commit_ts) < bisect_right(row_ts, change.commit_ts)):
             yield Segment(low, held[-1].commit_ts + 1, tuple(held))
             low, held = held[-1].commit_ts + 1, []
         held.append(change)
@@ -80,10 +80,6 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
         low = held[-1].commit_ts + 1
     if low < high:
         yield Segment(low, high)
-
-
-def _has_rows(row_ts: Sequence[int], low: int, high: int) -> bool:
-    return bisect_left(row_ts, low) < bisect_left(row_ts, high)
 
 
 class OrderChanged(Exception):  # noqa: N818  # not an error: the bridge reads again from its progress
@@ -139,6 +135,10 @@ class Order(Protocol):
     def put_back(self, error: AheadOfTargetError) -> bool:
         """Takes back what was due last and is not in the target, since the target lacks a table or a column of it, so
         that it is due again later; gives False when nothing is to be expected of that."""
+
+    @property
+    def doubt(self) -> str:
+        """What else may be the cause where the target refuses something; "" for nothing."""
 
     @property
     def is_stuck(self) -> bool:

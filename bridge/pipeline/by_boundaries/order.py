@@ -129,6 +129,8 @@ class BoundaryOrder:
 
     by_partition: ClassVar[bool] = False
     takes_rows: ClassVar[bool] = True
+    doubt: ClassVar[str] = ""
+    quiet_seconds: ClassVar[float] = 0.0  # the age of the boundaries tells it
 
     def __init__(self, progress: Progress, starts: Starts, config: ApplierConfig, counts: Counts) -> None:
         self._frontier = Frontier(((where, start.boundary) for where, start in starts.items()), config.clock)
@@ -355,11 +357,6 @@ class BoundaryOrder:
         """The resolved ts of the frontier, at most `until`."""
         resolved = self._frontier.resolved_ts
         return resolved if self._until is None else min(resolved, self._until)
-
-    @property
-    def quiet_seconds(self) -> float:
-        """0: the age of the boundaries tells it."""
-        return 0.0
 
     @property
     def until_reached(self) -> bool:

@@ -39,6 +39,12 @@ _SNAPSHOT_FIX: Final = (
     " --against upstream shows them"
 )
 
+_MAY_BE_A_COPY: Final = (
+    "; if Canal was restarted, this may be a copy or come behind one: without GTIDs (canal.instance.gtidon=true)"
+    " nothing tells what it sends again from what is new. Then pass it over, and bring its tables to the upstream's"
+    " state: bridge verify --against upstream --fix-sql FILE"
+)
+
 log = structlog.get_logger()
 
 
@@ -189,6 +195,11 @@ class PartitionOrder:
         ahead = RowsAhead(TableName(schema.lower(), table.lower()), error.columns, since)
         self._backlog.put_back(ahead)
         return True
+
+    @property
+    def doubt(self) -> str:
+        """Whether what the target refuses may be a copy of what it has."""
+        return _MAY_BE_A_COPY if self._backlog.is_by_sending else ""
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
         """Returns the schema change to run; None for one that the filter excludes, and for one that ran already: a

@@ -34,7 +34,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order, last_ms
+from bridge.rows.moments import Moment, in_order, is_of_sending, last_ms
 from bridge.tso import tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
@@ -198,6 +198,11 @@ class PartitionBacklog:
     def goes_by_columns(self) -> bool:
         """Whether a schema change waits of which the columns of rows tell more than their times."""
         return self._barrier is not None and self._barrier.columns is not None
+
+    @property
+    def is_by_sending(self) -> bool:
+        """Whether nothing but its sending tells the place of an event (official Canal without GTIDs)."""
+        return any(is_of_sending(place) for queue in self._queues.values() for place in queue.places.values())
 
     @property
     def is_holding(self) -> bool:
