@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bridge.errors import SourceError
 from bridge.events import Event
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
@@ -25,6 +26,9 @@ def at(position: int, file: int = 3, server: int = 1) -> str:
 
 def gtids(last: int, more: str = "") -> str:
     return place_in_gtid_set(f"3e11fa47-71ca-11e1-9e33-c80aa9429562:1-{last}{more}") or ""
+
+
+OTHER = place_in_binlog("other", "binlog.000003", 20, 2)
 
 
 def rows_of(told: list[tuple[int, str | None]]) -> Rows:
@@ -47,6 +51,8 @@ CASES = [
     ("each time", at(20), [(5, at(10)), (5, at(20)), (5, at(10)), (5, at(20)), (5, at(20))], [0, 1, 2, 3]),
     ("what names no place", at(30), [(5, None), (5, at(20)), (5, None)], [1]),
     ("another server", at(30), [(5, at(20, server=2))], []),
+    ("another server's, and what stands behind it", at(30), [(5, at(20, server=2)), (5, at(20)), (5, at(30))], []),
+    ("those of another connector beside them", at(30), [(5, OTHER), (5, at(20)), (5, OTHER), (5, at(30))], [1, 3]),
     ("a binlog that begins anew", at(30), [(9, at(4)), (9, at(6)), (9, at(5))], [2]),
     ("and again", at(30), [(9, at(4)), (9, at(6)), (12, at(3)), (12, at(7))], []),
     ("GTIDs", gtids(30), [(5, gtids(10)), (5, gtids(20)), (5, gtids(30)), (6, gtids(40))], [0, 1, 2]),
@@ -64,6 +70,13 @@ def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]
     shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
     found, _ = followed(rows, applied, lambda: shown)
     assert np.flatnonzero(found).tolist() == copies, what
+
+
+def test_a_row_of_another_server_that_is_dated_before_the_last_one() -> None:
+    """After a failover without GTIDs: it is sent again, or its server's clock is behind."""
+    last, row = AppliedRow(ms_tso(9_000), at(30), 1), rows_of([(8_000, at(20, server=2))])
+    with pytest.raises(SourceError, match=r"binlog\.000003/20 of server 2.* comes behind a later one"):
+        followed(row, last, lambda: np.array([ms_tso(9_000)]))
 
 
 @pytest.mark.parametrize(
