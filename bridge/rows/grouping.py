@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bridge.model import PartitionId
 from bridge.rows.gathering import whole_texts
 
 Bools = npt.NDArray[np.bool_]
@@ -29,6 +30,18 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
     rank[order] = np.arange(len(order))
     rows_of = pa.array(first[order])
     return list(zip(*(column.take(rows_of).to_pylist() for column in columns), strict=True)), rank[codes]
+
+
+def partitions_of(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
+    """Gives the partitions of rows in the order of topic and number, and for each row the number of its own."""
+    topics, of_topic = distinct(rows, ("topic",))
+    numbers = rows["partition"].to_numpy().astype(np.int64)
+    width = int(numbers.max(initial=0)) + 1
+    names = sorted(topics)
+    place = {name: number for number, name in enumerate(names)}
+    places = np.array([place[topic] for topic in topics], np.int64)
+    found, codes = np.unique(places[of_topic] * width + numbers, return_inverse=True)
+    return [(names[one // width][0], one % width) for one in found.tolist()], codes
 
 
 def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:

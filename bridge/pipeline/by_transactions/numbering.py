@@ -12,10 +12,11 @@ import pyarrow as pa
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapshot
-from bridge.pipeline.by_transactions.told_rows import Longs, ToldRows, partitions_of
+from bridge.pipeline.by_transactions.told_rows import ToldRows
 from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.protocols.values.event_time import NUMBER_DIGITS
 from bridge.rows.gathering import masked, taken
+from bridge.rows.grouping import Longs, partitions_of
 
 _NONE = np.empty(0, np.int64)
 

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,12 +19,10 @@ from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, 
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked
-from bridge.rows.grouping import distinct
+from bridge.rows.grouping import Bools, Longs, distinct, partitions_of
 from bridge.rows.order_and_slices import TableChunk
 from bridge.spark.kept_rows.places import spilled
 
-Longs = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 _OF_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-")
 """The id of a transaction of MariaDB 11.4, all rows of which have one place in the binlog."""
 _NONE = -1
@@ -308,12 +305,3 @@ class ToldRows:
         firsts = np.full(len(where), np.iinfo(np.int64).max)
         np.minimum.at(firsts, codes, self.table["offset"].to_numpy())
         return dict(zip(where, firsts.tolist(), strict=True))
-
-
-def partitions_of(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
-    """Gives the partitions of rows, and for each row the number of its partition."""
-    topics, of_topic = distinct(rows, ("topic",))
-    numbers = rows["partition"].to_numpy().astype(np.int64)
-    width = int(numbers.max(initial=0)) + 1
-    found, codes = np.unique(of_topic * width + numbers, return_inverse=True)
-    return [(topics[one // width][0], one % width) for one in found.tolist()], codes

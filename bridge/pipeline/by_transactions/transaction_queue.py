@@ -35,10 +35,11 @@ from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Statement
 from bridge.pipeline.by_transactions.reached import Reached, has_gtid, other_binlog
 from bridge.pipeline.by_transactions.snapshot import Snapshot
-from bridge.pipeline.by_transactions.told_rows import Bools, Longs, ToldRows, Transactions, missing_rows, partitions_of
+from bridge.pipeline.by_transactions.told_rows import ToldRows, Transactions, missing_rows
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS, SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
+from bridge.rows.grouping import Bools, Longs, partitions_of
 from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import ms_tso
 

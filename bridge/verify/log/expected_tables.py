@@ -37,8 +37,8 @@ PLACE: Final = "bridge place"
 """Topic, partition and offset of the last change."""
 _META: Final = ((STATE, "TINYINT NOT NULL"), (COMMIT_TS, "BIGINT NOT NULL"), (PLACE, "BLOB NOT NULL"))
 ROW, UNSURE, GONE = 0, 1, 2
-"""What STATE tells of a key: its row is there; its last message holds only a part of it, or several keys of the log are
-one to the target; or it is gone."""
+"""What STATE tells of a key: its row is there; its last message holds only a part of it, or is not known, or several
+keys of the log are one to the target; or it is gone."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -90,8 +90,9 @@ class ExpectedTable:
         rows = within(rows, self.ranges)
         rows = rows.append_column("gone", pc.is_null(rows["image"]))
         for kind in rows.group_by(["names", "gone"]).aggregate([]).to_pylist():
-            columns = list(self.key) if kind["gone"] else kind["names"].split(SEP)
-            state = GONE if kind["gone"] else ROW if set(columns) == set(self.columns) else UNSURE
+            columns = kind["names"].split(SEP) if kind["names"] and not kind["gone"] else list(self.key)
+            is_whole = kind["names"] and set(columns) == set(self.columns)
+            state = GONE if kind["gone"] else ROW if is_whole else UNSURE
             alike = pc.and_(pc.equal(rows["names"], kind["names"]), pc.equal(rows["gone"], kind["gone"]))
             yield from self._load(rows.filter(alike), columns, state)
 

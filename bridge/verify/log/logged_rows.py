@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,16 +20,19 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked, taken, whole_texts
-from bridge.rows.grouping import Bools, Longs, distinct, ends, numbered
+from bridge.rows.grouping import Bools, Longs, combined, distinct, ends, numbered, partitions_of
 from bridge.rows.keys.key_steps import RowShape, ShapedRows, key_sums
 from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
-from bridge.verify.log.coverage import Cut, NameKey, TableCoverage
+from bridge.tso import ms_tso
+from bridge.verify.log.coverage import WAITS_MS, Cut, NameKey, TableCoverage
 from bridge.verify.log.expected_tables import ExpectedTable
 
+_NEAR: Final = ms_tso(60_000)
+"""How much later than its event time, which is that of its start, a statement may have changed a row (TSO)."""
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
 """The columns that tell whether a row change is behind a schema change."""
@@ -99,22 +101,10 @@ def _are_reached(events: pa.Table, plan: LogPlan) -> Bools:
     return np.asarray(is_read | is_below)
 
 
-def _per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> npt.NDArray[np.int64]:
+def _per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> Longs:
     """Gives a number for each event by its topic and partition."""
     partitions, numbers = partitions_of(events)
     return np.array([number(where) for where in partitions], dtype=np.int64)[numbers]
-
-
-def partitions_of(events: pa.Table) -> tuple[list[PartitionId], npt.NDArray[np.int64]]:
-    """Gives the topics and partitions of events in the order of both, and for each event the number of its own."""
-    topics, of_topic = distinct(events, ["topic"])
-    partitions = events["partition"].to_numpy().astype(np.int64)
-    width = partitions.max(initial=0) + 1
-    places = np.empty(len(topics), np.int64)
-    places[sorted(range(len(topics)), key=topics.__getitem__)] = np.arange(len(topics))
-    names = sorted(topics)
-    pairs, numbers = np.unique(places[of_topic] * width + partitions, return_inverse=True)
-    return [(names[one // width][0], one % width) for one in pairs.tolist()], numbers
 
 
 class RowGroup(NamedTuple):
@@ -181,21 +171,24 @@ def _are_covered(plan: LogPlan, changes: pa.Table) -> tuple[Bools, Bools]:
     for cut, start, end in zip(cuts, starts, starts[1:], strict=False):
         if cut:
             part = sorted_changes.slice(start, end - start)
-            are_covered[order[start:end]] = _is_behind(cut, part)
-            for place in cut.moment.places:
-                are_unclear[order[start:end]] |= are_of_another_server(part, cut.moment.ts, place)
+            are_covered[order[start:end]], are_unclear[order[start:end]] = _are_behind(cut, part)
     return are_covered, are_unclear
 
 
-def _is_behind(cut: Cut, changes: pa.Table) -> Bools:
-    later = np.asarray(cut.moment.is_before(changes), np.bool_)
+def _are_behind(cut: Cut, changes: pa.Table) -> tuple[Bools, Bools]:
+    later, are_unclear = np.asarray(cut.moment.is_before(changes), np.bool_), np.zeros(changes.num_rows, np.bool_)
+    for place in cut.moment.places:
+        are_unclear |= are_of_another_server(changes, cut.moment.ts, place)
     if not cut.offsets:
-        return later
+        return later, are_unclear
     offsets = _per_partition(changes, lambda where: cut.offsets.get(where, -1))
     is_sent_again = (cut.own or cut.moment).is_clearly_after(changes)
     by_offset = (changes["offset"].to_numpy() > offsets) & ~is_sent_again
     has_offset = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
-    return np.asarray(np.where(has_offset, by_offset, later), np.bool_)
+    behind = np.asarray(np.where(has_offset, by_offset, later), np.bool_)
+    if cut.moment.places and not cut.moment.is_by_sending:  # a copy, as the change had waited; or the binlog began anew
+        are_unclear |= behind & ~later & (changes["commit_ts"].to_numpy() <= cut.moment.ts + ms_tso(WAITS_MS))
+    return behind, are_unclear
 
 
 class _Alike(NamedTuple):
@@ -338,8 +331,8 @@ def _ordered(steps: pa.Table) -> tuple[pa.Table, Longs]:
     return steps, np.lexsort(telling) if telling else np.arange(steps.num_rows)
 
 
-def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> npt.NDArray[np.int64]:
-    times: npt.NDArray[np.int64] = steps["commit_ts"].to_numpy()
+def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> Longs:
+    times: Longs = steps["commit_ts"].to_numpy()
     order = np.lexsort((steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions))
     distinct_times, ranks = np.unique(times, return_inverse=True)
     base = partitions[order] * len(distinct_times)
@@ -348,9 +341,30 @@ def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> npt.NDArray[n
     return np.where(by_time, raised, times)
 
 
+def _are_unsure(steps: pa.Table, last: Longs) -> Bools:
+    """Tells of which last steps others of the same key are near in other partitions, so that no event time tells which
+    came last: a sender that chooses partitions by key gives a row with another key to another one."""
+    times, partitions = steps["commit_ts"].to_numpy(), partitions_of(steps)[1]
+    numbers = steps["table_number"].to_numpy().astype(np.int64)
+    keys = combined(numbers, steps["key"].combine_chunks().dictionary_encode())
+    last_of = np.zeros(keys.max(initial=-1) + 1, np.int64)
+    last_of[keys[last]] = last
+    others = last_of[keys]
+    is_beside = steps["by_time"].to_numpy() & (partitions != partitions[others]) & (abs(times - times[others]) < _NEAR)
+    return np.isin(keys[last], keys[is_beside])
+
+
 def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Gives for each table its last steps, those of gone keys too.  All steps of the keys are there."""
-    steps = last_steps(tables, steps)
+    """Gives for each table its last steps, those of gone keys too; without `names`, and with the key as image, where
+    nothing tells which is the last.  All steps of the keys are there."""
+    if not steps.num_rows:
+        return
+    ordered, order = _ordered(steps)
+    last = np.sort(order[_last(tables, ordered, order)])
+    is_sure, steps = pa.array(~_are_unsure(steps, last)), taken(ordered, last)
+    for name, unsure in (("image", steps["key"]), ("names", "")):
+        column = pc.if_else(is_sure, steps[name], unsure)
+        steps = steps.set_column(steps.schema.get_field_index(name), STEP_SCHEMA.field(name), column)
     numbers = steps["table_number"].to_numpy()
     order = np.argsort(numbers, kind="stable")
     steps, numbers = taken(steps, order), numbers[order]

@@ -215,7 +215,13 @@ def logged_changes(events: pa.Table) -> list[LoggedChange]:
         change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies, row["place"])
         changes.setdefault(identity, change)
     distinct_changes = list(changes.values())
-    return [distinct_changes[number] for number in in_order([Cut.of(change).moment for change in distinct_changes])]
+    ordered = [distinct_changes[number] for number in in_order([Cut.of(change).moment for change in distinct_changes])]
+    for where in {where for change in ordered if change.by_time for where in change.offsets}:  # there it is certain
+        slots = [slot for slot, change in enumerate(ordered) if change.by_time and where in change.offsets]
+        of_partition = sorted((ordered[slot] for slot in slots), key=lambda change: change.offsets[where])
+        for slot, change in zip(slots, of_partition, strict=True):
+            ordered[slot] = change
+    return ordered
 
 
 def _is_same(ts: int, place: str, other: str) -> bool:

@@ -148,7 +148,7 @@ class LogVerification:
             loaded, sessions
         )
         for one in loaded:
-            one.drop()
+            one.session.execute(f"DROP TEMPORARY TABLE {one.table.expected_table.name}")
         report.tables += self._results(hashed, results)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
@@ -243,7 +243,7 @@ class LogVerification:
         if name.folded in self._ambiguous:
             return "another table has its name but for the case of letters"
         if name.folded in self._unclear:
-            return "in the second of its last schema change, another server wrote rows: nothing tells which came first"
+            return "nothing tells whether rows came before or behind its last schema change"
         if len(self._filters(name)) > 1:
             return "event filters leave out some of its changes, and were others before"
         return ""

@@ -210,7 +210,20 @@ def test_rows_that_were_sent_again_come_before_the_schema_change(
     )
     table = Table(T, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
     plan = LogPlan((expected_table(table),), coverage_of([T], [change]).tables, 1 << 62)
-    assert steps(plan, events_table([(0, offset, row)])).num_rows == span
+    events = events_table([(0, offset, row)])
+    assert steps(plan, events).num_rows == span
+    [group] = row_groups(plan, events)
+    assert group.is_unclear == (place == "a:1-4" and ms == 9000)  # a copy, if the statement had waited
+
+
+def test_schema_changes_of_a_partition_have_its_order() -> None:
+    """A TRUNCATE that waited for a lock is dated by its start, here before the table was made."""
+    texts = ["CREATE TABLE t (id INT PRIMARY KEY)", "TRUNCATE TABLE t"]
+    told = [
+        schema_change(ms_tso(ms), text)._replace(by_time=True) for ms, text in zip((9000, 7000), texts, strict=True)
+    ]
+    found = logged_changes(events_table([(0, number, change) for number, change in enumerate(told)]))
+    assert [change.text for change in found] == texts
 
 
 def test_names_that_differ_in_case_only() -> None:

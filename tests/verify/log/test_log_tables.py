@@ -110,7 +110,7 @@ def compared_ranges(
         some = logged.loading(numbers)
         session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected_table.name}")
         loaded = LoadedTable(some, session)
-        loaded.create()
+        loaded.run(loaded.table.expected_table.create())
         for _, rows in last_rows(plan.tables, made_steps):
             for insert in some.expected_table.inserts(rows):
                 loaded.run(insert)

@@ -107,7 +107,7 @@ def test_rows_are_compared_under_the_names_of_the_table(target: str) -> None:
 HISTORIES = 6
 
 
-@pytest.mark.parametrize("sender", ["TiCDC Canal-JSON", "TiCDC Debezium", "Debezium"])
+@pytest.mark.parametrize("sender", ["TiCDC Canal-JSON", "TiCDC Debezium", "Debezium", "Canal"])
 def test_what_is_sent_again_is_equal(target: str, sender: str) -> None:
     """Of random histories; and a row that is gone from the target is missing, where the log tells it."""
     told = list[bool]()
