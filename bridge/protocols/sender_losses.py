@@ -19,6 +19,8 @@ _NATIVE: Final = frozenset({"mysql", "mariadb"})
 _WITHOUT_TRUNCATE: Final = (3, 2)
 """Since this version Debezium keeps TRUNCATE out of its topic of schema changes (DBZ-9085), and it has left op t out
 since 2.0 (DBZ-5497, skipped.operations)."""
+_CHANGES_TO_NULL: Final = (3, 5)
+"""Since this version or an earlier one, see `_of_version`: 3.2.0 is the newest that was seen without it."""
 _LOSSY_TIMES: Final[dict[str, TimeMode]] = {
     "org.apache.kafka.connect.data.Time": "connect",
     "io.debezium.time.IsoTime": "isostring",
@@ -98,16 +100,22 @@ class _Connector:
 
     def losses(self, modes: DebeziumModes, *, is_filtered: bool) -> Iterator[Loss]:
         """Tells what it loses."""
-        yield from self._of_truncate()
+        yield from self._of_version()
         yield from self._of_nulls()
         yield from self._of_times(modes)
         yield from self._of_keys()
         if not is_filtered:
             yield from self._of_databases()
 
-    def _of_truncate(self) -> Iterator[Loss]:
+    def _of_version(self) -> Iterator[Loss]:
         versions = {str(_source(message).get("version") or "") for message in self.messages}
         newest = max(versions, key=_numbers)
+        if () < _numbers(newest) < _CHANGES_TO_NULL:
+            yield Loss(
+                f"Debezium {newest} takes a column that was NOT NULL for one still, behind an ALTER TABLE ... CHANGE"
+                " that says neither: NULL comes as '', 0 or the like then",
+                "write NULL in such statements, or use MODIFY, or a connector of version 3.5 or later",
+            )
         if _numbers(newest) >= _WITHOUT_TRUNCATE and all(payload.get("op") != "t" for payload in self._payloads):
             yield Loss(
                 f"Debezium {newest} sends no TRUNCATE TABLE by default: the rows would stay on the target",

@@ -30,6 +30,8 @@ from tests.support.debezium_wire import (
 from tests.support.wire import canal, canal_event, check_sound, compact, decode, open_row, split
 
 CASES = Path(__file__).parents[1] / "cases"
+OF_CHANGE = "an ALTER TABLE ... CHANGE that says neither"
+"""In what every connector before 3.5 loses, which only its own test looks at."""
 NEW = NATIVE_SOURCE | {"version": "3.2.0.Final"}
 DEFAULTED: dict[str, Any] = {"type": "int32", "optional": True, "default": 5, "field": "v"}
 TRUNCATE, NULLS, TIMES, DATABASES = "TRUNCATE", "NULL", "TIME", "topic of schema changes"
@@ -38,7 +40,8 @@ TRUNCATE, NULLS, TIMES, DATABASES = "TRUNCATE", "NULL", "TIME", "topic of schema
 def told(*values: bytes, modes: DebeziumModes | None = None, is_filtered: bool = True) -> list[str]:
     """What is said of messages with these values."""
     sample = [(b"{}", value) for value in values]
-    return [loss.what for loss in losses(sample, modes or DebeziumModes(), is_filtered=is_filtered)]
+    found = losses(sample, modes or DebeziumModes(), is_filtered=is_filtered)
+    return [loss.what for loss in found if OF_CHANGE not in loss.what]
 
 
 def values_of(name: str) -> list[bytes]:
@@ -61,6 +64,14 @@ def test_genuine_messages_of_the_newest_connectors_tell_what_they_lack() -> None
         assert "sends no TRUNCATE TABLE by default" in truncate
         assert "where the value is NULL" in nulls
         assert others == []
+
+
+@pytest.mark.parametrize(("version", "is_told"), [("3.0.8.Final", True), ("3.1.3.Final", True), ("3.5.0.Final", False)])
+def test_a_column_that_may_be_null_since_a_change(version: str, *, is_told: bool) -> None:
+    """Seen with 3.0.8, 3.1.3, 3.5.0 and 3.6.1: behind ALTER TABLE t CHANGE a b TEXT, '' came for NULL of the first
+    two."""
+    found = losses([(b"{}", row({"id": 1}, [ID], version=version))], DebeziumModes(), is_filtered=True)
+    assert any(OF_CHANGE in one.what for one in found) == is_told
 
 
 def test_rows_without_a_key_may_lie_in_any_partition() -> None:

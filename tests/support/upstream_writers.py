@@ -65,16 +65,19 @@ class Writer:
 
     for_canal: whether Canal reads it, or else Debezium.
     has_keyless: whether there are tables without a key, whose rows Debezium sends to any partition of their topic.
+    says_null: whether CHANGE says NULL; else a connector before 3.5 takes a column that was NOT NULL for one still.
     """
 
-    def __init__(self, url: str, seed: int, *, for_canal: bool = False, has_keyless: bool = True) -> None:
+    def __init__(
+        self, url: str, seed: int, *, for_canal: bool = False, has_keyless: bool = True, says_null: bool = False
+    ) -> None:
         self.url = url
         self.statements: list[str] = []
         self._random = random.Random(seed)
         self._types = list(_TYPES)
         self._columns = 0
         self._is_qualified = True
-        self._for_canal = for_canal
+        self._for_canal, self._null = for_canal, " NULL" * says_null
         self._keys = _KEYS if has_keyless else _KEYS[:-1]
         self._session = Target(url).connect(autocommit=True)
         self._session.execute("SET SESSION lock_wait_timeout = 3")  # Debezium may keep a table that it has read
@@ -227,7 +230,7 @@ class Writer:
     def _rename_column(self, table: str) -> list[str]:
         column = self._free(table)
         self._columns += 1
-        return [f"ALTER TABLE {self._named(table)} CHANGE {column} c{self._columns} TEXT"] if column else []
+        return [f"ALTER TABLE {self._named(table)} CHANGE {column} c{self._columns} TEXT{self._null}"] if column else []
 
     def _truncate(self, table: str) -> list[str]:
         return [f"TRUNCATE TABLE {self._named(table)}"]

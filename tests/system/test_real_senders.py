@@ -24,6 +24,7 @@ from bridge.local.sql_server import SqlServer
 from tests.support.canal_server import CanalServer
 from tests.support.captures import Line, write_lines
 from tests.support.command import Process, bridge
+from tests.support.debezium_connector import OLD
 from tests.support.error_messages import entries
 from tests.support.pipelines import admin, decoded, drop_all, run_all, sql
 from tests.support.senders import (
@@ -228,7 +229,13 @@ def one_round(kind: str, seed: int, kafka: Kafka, upstream: SqlServer, target: S
     dice = random.Random(seed)
     partitions, by_key = dice.choice((1, 1, 2, 3, 5)), dice.random() < 0.5
     is_canal = KINDS[kind].release is None
-    writer = Writer(upstream.url, seed, for_canal=is_canal, has_keyless=is_canal or partitions == 1)
+    writer = Writer(
+        upstream.url,
+        seed,
+        for_canal=is_canal,
+        has_keyless=is_canal or partitions == 1,
+        says_null=KINDS[kind].release is OLD,
+    )
     if is_canal:  # which does not tell the default of the upstream's server; the database has that of no server
         for server in (upstream, target):
             sql(server.url, f"CREATE DATABASE {DATABASE} COLLATE utf8mb4_unicode_ci", "SELECT 1")
