@@ -24,7 +24,7 @@ from bridge.ddl.by_table.event_filters import EventFilter
 from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
-from bridge.filters.routes import Routes, RowRules, parse_route
+from bridge.filters.routes import IgnoredRows, Routes, RowRules, parse_route
 from bridge.filters.table_filter import DEFAULT_SCHEMA, ReservedSchemas, TableFilter
 from bridge.mysql.connection.server_url import check_url
 from bridge.mysql.connection.tls import Tls, TlsMode
@@ -444,7 +444,8 @@ class Settings(Section):
     @property
     def row_rules(self) -> RowRules:
         """What is done with row changes right after they are decoded."""
-        return RowRules(tuple(one.event_filter.ignored_rows for one in self.event_filters), self.table_routes)
+        filters = [one.event_filter for one in self.event_filters]
+        return RowRules(tuple(IgnoredRows(one.tables, one.rows) for one in filters), self.table_routes)
 
     @property
     def table_routes(self) -> Routes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -157,7 +157,8 @@ def takes_settings(
         names_of_types = {"Settings": Any}  # which is imported only when a command runs
         own = dict(list(signature(command, locals=names_of_types, eval_str=True).parameters.items())[1:])
         names = [*order, "config", SET, "log_format", "log_level", *(name for name in own if name not in order)]
-        parameters = [own.get(name) or _settings_parameter(name) for name in names]
+        of_settings = partial(Parameter, kind=Parameter.KEYWORD_ONLY, default=None)
+        parameters = [own.get(name) or of_settings(name, annotation=SETTINGS_FLAGS[name]) for name in names]
 
         def run(**given: Any) -> None:
             flags = {name: value for name, value in given.items() if name not in own}
@@ -171,10 +172,6 @@ def takes_settings(
         return run
 
     return decorate
-
-
-def _settings_parameter(name: str) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=SETTINGS_FLAGS[name])
 
 
 def _settings(needs: Sequence[str], *, config: Path | None, set: list[str] | None, **flags: Any) -> Settings:

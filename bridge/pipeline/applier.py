@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import structlog
@@ -88,7 +89,7 @@ class FoldedAhead:
             if not piece.nets.cancel() and piece.rows.is_same(rows):
                 nets = piece.nets.result()
                 is_valid = nets is not None and all(catalog.get(net.table.name) is net.table for net in nets)
-                return rows.with_nets(nets) if nets is not None and is_valid else rows
+                return replace(rows, folded=nets) if nets is not None and is_valid else rows
         return rows
 
     def _nets(self, rows: RowChanges) -> list[NetChanges] | None:

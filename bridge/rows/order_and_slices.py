@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, pairwise
+from itertools import chain, compress, pairwise
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -148,11 +148,6 @@ class Part(NamedTuple):
     wanted: Wanted = Wanted()
 
     @property
-    def may_have_rows(self) -> bool:
-        """Whether the chunk reaches into what is meant."""
-        return self.chunk.first_ts < self.wanted.high and self.chunk.last_ts >= self.wanted.low
-
-    @property
     def amount(self) -> Amount:
         """How much is meant."""
         low, high, begins, only = self.wanted
@@ -251,10 +246,6 @@ class RowChanges:
         parts = tuple(part.from_ts(ts) for part in self.parts if part.chunk.last_ts >= ts)
         return self if parts == self.parts else RowChanges(parts)
 
-    def with_rows(self, rows: pa.Table) -> RowChanges:
-        """Adds row changes (EVENT_SCHEMA, in any order)."""
-        return RowChanges((*self.parts, *RowChanges.of([rows]).parts))
-
     def from_begins(self, begins: Mapping[str, int]) -> RowChanges:
         """Leaves out row changes below the beginning (TSO) of their topic; topics that are not named keep all."""
         return RowChanges(tuple(part.narrowed(begins=tuple(begins.items())) for part in self.parts))
@@ -272,8 +263,9 @@ class RowChanges:
 
     def between(self, low: int, high: int) -> RowChanges:
         """Gives the row changes with low <= commit_ts < high."""
-        parts = (part.between(low, high) for part in self.parts)
-        return RowChanges(tuple(part for part in parts if part.may_have_rows), self.starts, self.large)
+        parts = [part.between(low, high) for part in self.parts]
+        reached = [part.chunk.first_ts < part.wanted.high and part.chunk.last_ts >= part.wanted.low for part in parts]
+        return RowChanges(tuple(compress(parts, reached)), self.starts, self.large)
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
         """Gives commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds row
@@ -380,10 +372,6 @@ class RowChanges:
     ) -> list[NetChanges]:
         """Gives the net changes; raises as `fold` does."""
         return fold(catalog, typed(catalog, self.table, checked), wishes)
-
-    def with_nets(self, nets: list[NetChanges]) -> RowChanges:
-        """Gives the same rows with their net changes."""
-        return replace(self, folded=nets)
 
     def is_after(self, others: RowChanges) -> bool:
         """Tells whether all these row changes come after all the others; none may be empty."""

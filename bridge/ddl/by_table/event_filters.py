@@ -16,7 +16,6 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.routes import IgnoredRows
 from bridge.filters.table_filter import GoPattern, GoRegexpError, TableFilter, compiled
 from bridge.model import TableName
 
@@ -69,11 +68,6 @@ class EventFilter:
     rows: frozenset[Kind] = frozenset()
     classes: frozenset[ChangeClass] = frozenset()
     statements: tuple[str, ...] = ()
-
-    @property
-    def ignored_rows(self) -> IgnoredRows:
-        """What it leaves out of row changes."""
-        return IgnoredRows(self.tables, self.rows)
 
     def is_for(self, change: Classified) -> list[bool]:
         """Tells of each object that a schema change begins from whether the filter is for it."""

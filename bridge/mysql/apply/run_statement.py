@@ -88,10 +88,6 @@ class Sent(NamedTuple):
     statements: int = 0
     size: int = 0
 
-    def and_also(self, statement: Statement) -> Sent:
-        """Counts one statement more."""
-        return Sent(self.statements + 1, self.size + statement.size)
-
 
 def refused_transaction(step: Advance, error: Exception, sent: Sent) -> ApplyError:
     """Makes the error of a transaction that the target refuses, no single row of which is known to be the reason."""

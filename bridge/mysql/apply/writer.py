@@ -391,7 +391,7 @@ class Writer:
         statements = Ahead(self._timed(source, rendering))
         for exchange in grouped(statements):
             for statement in exchange:
-                self._sent = self._sent.and_also(statement)
+                self._sent = Sent(self._sent.statements + 1, self._sent.size + statement.size)
             if len(exchange) == 1:
                 execute_statement(session, exchange[0], safe_mode=rendering.safe_mode, meanwhile=statements.make)
             else:

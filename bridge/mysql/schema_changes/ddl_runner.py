@@ -52,11 +52,6 @@ def pipeline_tag(pipeline: str) -> str:
     return f"/* bridge {re.sub(r'[^A-Za-z0-9_.-]', '_', pipeline)} "
 
 
-def statement_tag(pipeline: str, change: SchemaChange) -> str:
-    """Gives the tag of one schema change."""
-    return f"{pipeline_tag(pipeline)}{change.commit_ts} {change.statement_hash[:12]} */"
-
-
 def wait_while_running(
     session: Session, tag: str, *, connection: int | None = None, stop: Callable[[], bool] = lambda: False
 ) -> bool:
@@ -295,7 +290,7 @@ class SchemaChangeRunner:
         return Conclusion(Ran.UNCLEAR, _CHANGED) if is_changed else found
 
     def _tag(self, change: SchemaChange) -> str:
-        return statement_tag(self._pipeline, change)
+        return f"{pipeline_tag(self._pipeline)}{change.commit_ts} {change.statement_hash[:12]} */"
 
 
 def _raise_skipped(session: Session) -> None:

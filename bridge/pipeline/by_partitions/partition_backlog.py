@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.errors import ApplyError
-from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind, Position
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
@@ -530,7 +530,8 @@ class PartitionBacklog:
     def quarantined(self) -> tuple[Entry, ...]:
         """The bad messages that the restart positions have passed."""
         passed = self.restart_positions if self._quarantined else {}
-        return tuple(entry for entry in self._quarantined if _is_passed(entry.position, passed))
+        places = [(entry, entry.position) for entry in self._quarantined]
+        return tuple(entry for entry, at in places if at.offset < passed[at.topic, at.partition].offset)
 
     def release(self) -> None:
         """Notes that the present step, if there is one, is in the target."""
@@ -553,7 +554,3 @@ def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
     cuts = (np.flatnonzero(is_other) + 1).tolist()
     for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
         yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)
-
-
-def _is_passed(position: Position, positions: Starts) -> bool:
-    return position.offset < positions[position.topic, position.partition].offset

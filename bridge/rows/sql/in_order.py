@@ -163,7 +163,8 @@ def _note(net: OrderedChanges, rendering: Rendering) -> None:
 
 def moments(net: OrderedChanges, rendering: Rendering) -> Iterator[Moment]:
     """Gives the moments of row changes of one table, in order."""
-    zero = _zero_of_copy(rendering.scratch_schema) if net.table.copies_zeros else ""
+    copied = f"(SELECT zero FROM {quote_name(rendering.scratch_schema, _ZERO_TABLE)})"  # the error value of an ENUM
+    zero = copied if net.table.copies_zeros else ""
     for _, changes in groupby(_changes(net), key=lambda change: change.moment):
         yield Moment(net.table, net.key, tuple(changes), zero)
 
@@ -419,11 +420,6 @@ class Moment:
 
     def _statement(self, stage: Stage, sql: str, **fields: Any) -> Statement:
         return Statement(stage, self.table.name, sql.encode(), **fields)
-
-
-def _zero_of_copy(scratch_schema: str) -> str:
-    """Gives what the error value of an ENUM is copied from."""
-    return f"(SELECT zero FROM {quote_name(scratch_schema, _ZERO_TABLE)})"
 
 
 def _zero_table(table: TableName, scratch_schema: str) -> Iterator[Statement]:
