@@ -108,8 +108,8 @@ class Coverage:
         """Gives what the log tells of a name."""
         return self.tables.setdefault(name.folded, TableCoverage(name))
 
-    def put(self, name: TableName, cut: Cut, *, is_made: bool = False, is_there: bool | None = None) -> None:
-        """Begins a name anew: none of its rows from before the cut is in the table."""
+    def put(self, name: TableName, cut: Cut | None, *, is_made: bool = False, is_there: bool | None = None) -> None:
+        """Begins a name anew: none of its rows from before the cut, if there is one, is in the table."""
         self.tables[name.folded] = TableCoverage(name, cut, is_made, "", is_there)
 
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
@@ -201,7 +201,10 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
         case StatementKind.CREATE_TABLE if coverage.of(tables[0]).is_there is False or not has_if_not_exists(
             change.text, classified
         ):
-            coverage.put(tables[0], cut, is_made=is_told, is_there=True)
+            # Rows of other partitions in its second may be of a table dropped before, if there was one.
+            is_first, is_dated = coverage.of(tables[0]).cut is None, _is_dated_by_start(change)
+            of_all = None if is_told and is_first and is_dated else cut
+            coverage.put(tables[0], of_all, is_made=is_told and (is_first or not is_dated), is_there=True)
         case StatementKind.TRUNCATE_TABLE if _is_dated_by_start(change):
             coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.TRUNCATE_TABLE:

@@ -163,6 +163,17 @@ def test_rows_behind_a_statement_that_waited_are_not_covered(statement: str) -> 
     assert not coverage_of([T], [dated]).of(T).is_whole(has_earlier_rows=False)
 
 
+def test_rows_of_other_partitions_in_the_second_of_their_tables_creation() -> None:
+    """They are its own; beside those that may be of a table dropped before, no row is called extra."""
+    create = LoggedChange(ms_tso(5000), True, "app", "CREATE TABLE t (id INT PRIMARY KEY)", {("cdc", 0): 7})
+    row = row_change(ms_tso(5000), "t", ["id"], ["id"], after=[1])._replace(schema="app", by_time=True)
+    for before, is_covered, is_whole in (([], True, True), ([replace(create, text="DROP TABLE t")], False, False)):
+        coverage = coverage_of([T], [*before, create])
+        plan = LogPlan((), coverage.tables, ms_tso(9000))
+        assert [group.is_covered for group in row_groups(plan, events_table([(1, 1, row)]))] == [is_covered]
+        assert coverage.of(T).is_whole(has_earlier_rows=False) is is_whole
+
+
 @pytest.mark.parametrize("by_time", [True, False])
 def test_the_same_statement_twice_in_one_second(by_time: bool) -> None:
     """Without a commit ts it ran twice, so a row between the two is gone; copies in other partitions, and in any
