@@ -33,6 +33,7 @@ from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
+from bridge.protocols.ckafka.raw import with_binary
 from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms
@@ -103,7 +104,9 @@ class Quarantine:
 
     def _as_stored(self, entry: StoredEntry) -> list[Event]:
         if entry.change is not None:
-            return [entry.change]
+            binary = self._options.ckafka_binary
+            columns = with_binary(entry.change.columns or "", binary) if binary else entry.change.columns
+            return [entry.change._replace(columns=columns)]
         return decode_message(self._decoder(entry), entry.key, entry.value)
 
     def _is_cut(self, events: list[Event]) -> bool:
