@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from binascii import a2b_base64
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from bridge.events import RAW, SEP
@@ -32,7 +33,7 @@ _SIMPLE: Final[dict[str, tuple[Converter, Usual]]] = {
     "year": (literals.year, usual.NONE),
 }
 """The converters, and the usual values, by the first word of the column's type.  All other types are text, also ENUM
-and SET: the server takes a name, or a number that is not a name as an index or a bit mask."""
+and SET, but for a number that is no name: an index or a bit mask, which a text is compared with by its name."""
 
 
 def ckafka_form(timezone: str | None, binary: str | None) -> str:
@@ -46,11 +47,19 @@ def with_binary(columns: str, binary: str) -> str:
 
 
 def _conversion(arguments: str, column: ColumnType, lost: Lost) -> Conversion | None:
-    if column.word == "enum":
-        return enum_names(column, lost)
+    if column.word in {"enum", "set"}:
+        names = enum_names(column, lost) if column.word == "enum" else None
+        return names if column.has_number_name else Conversion(partial(_member, names))
     timezone, _, binary = arguments.partition(",")
     found = _by_column(column, timezone or None, binary)
     return None if found is None else of_text(*found)
+
+
+def _member(names: Conversion | None, literal: str) -> str:
+    number = literal[1:-1]
+    if number.isascii() and number.isdecimal():
+        return str(int(number))
+    return names.convert(literal) if names else literal
 
 
 def _by_column(column: ColumnType, timezone: str | None, binary: str) -> tuple[Converter, Usual] | None:

@@ -28,6 +28,7 @@ BINARY_WORDS: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", 
 """The first words of the types of bytes."""
 _TYPE: Final = re.compile(r"([a-z0-9_]+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?")
 _EMPTY_NAME: Final = re.compile(r"enum\((?:.*,)?''[,)]", re.DOTALL)
+_NUMBER_NAME: Final = re.compile(r"'\d+'")
 _DEFAULT_PRECISION: Final = {"decimal": 10, "bit": 1}
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 
@@ -40,6 +41,7 @@ class ColumnType(NamedTuple):
     scale: the second number in parentheses, or 0.
     has_empty_name: whether it is an ENUM with the member ''.
     charset: its character set, "" for a type without one.
+    has_number_name: whether it is an ENUM or SET with a member like '1'.
     """
 
     word: str
@@ -49,6 +51,7 @@ class ColumnType(NamedTuple):
     nullable: bool = True
     has_empty_name: bool = False
     charset: str = ""
+    has_number_name: bool = False
 
 
 Form = Callable[[str, ColumnType, Lost], Conversion | None]
@@ -64,8 +67,8 @@ def column_type(text: str, *, nullable: bool, charset: str | None = None) -> Col
     if match is None:
         return ColumnType(lowered, nullable=nullable)
     precision = int(match[2]) if match[2] else _DEFAULT_PRECISION.get(match[1], 0)
-    has_empty_name = _EMPTY_NAME.match(lowered) is not None
-    return ColumnType(match[1], precision, int(match[3] or 0), bool(match[4]), nullable, has_empty_name, charset or "")
+    names = _EMPTY_NAME.match(lowered) is not None, charset or "", _NUMBER_NAME.search(lowered) is not None
+    return ColumnType(match[1], precision, int(match[3] or 0), bool(match[4]), nullable, *names)
 
 
 def enum_names(column: ColumnType, lost: Lost) -> Conversion | None:
