@@ -59,6 +59,15 @@ def test_schema_changes_of_the_description(schema: str, table: str, kind: str, e
     assert decoded(compact(value), None) == [expected]
 
 
+@pytest.mark.parametrize("told", [{"id": 7, "ts": 1655812326345}, {"gtid": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"}])
+def test_schema_changes_have_no_place(told: dict[str, Any]) -> None:
+    """Rows have none, so that a place would seem to tell which came first."""
+    value = {
+        "database": "d", "es": 1655812326, "isDdl": True, "sql": "TRUNCATE t", "table": "t", "type": "TRUNCATE", **told,
+    }  # fmt: skip
+    assert [event.place for event in decoded(compact(value))] == [None]
+
+
 OLD = {"last_name": "Kretchmar", "id": "1004", "first_name": "Anne", "email": "annek@noanswer.org"}
 NEW = OLD | {"first_name": "Anne Marie"}
 COLUMNS = "last_name\0id\0first_name\0email\0\0" + FORM

@@ -221,6 +221,8 @@ def column_of(
         convert = literals.UNSIGNED[_WIDTHS[kind.word]]
     elif kind.word in _DECLARED and kind.arguments is not None:
         convert = _DECLARED[kind.word](kind.arguments)
+    elif is_official and kind.word == "binary":
+        convert = _binary("1")
     elif is_official and kind.word == "json":
         convert = _document_bytes if sql_type in _BYTES else _document
     elif is_official and convert is literals.text and kind.word != "vector":

@@ -66,8 +66,8 @@ class CkafkaDecoder(PlainDecoder):
 
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """Gives the events of a message that is parsed as JSON already."""
-        if "TYPE" not in message:
-            return self._canal.events_of(message)
+        if "TYPE" not in message:  # of its `id` and `ts`, rows have nothing to compare with
+            return [event._replace(place=None) for event in self._canal.events_of(message)]
         state = self._states[message["DATABASE"], message["TABLE"]]
         return [self._row(message, state)] if state.wanted else self._left_out(state.schema, state.table)
 

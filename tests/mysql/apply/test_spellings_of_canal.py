@@ -133,6 +133,24 @@ def test_keys_in_other_character_sets(
     assert sql(url, "SELECT k, v FROM m.t") == [(shown, 4)]
 
 
+def test_a_binary_without_a_length(target: str) -> None:
+    """It has one byte; a zero byte comes as nothing, and is the key of the row that goes."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (k BINARY PRIMARY KEY, v INT)")
+    head = {
+        "database": "m", "es": 1700000000000, "gtid": "", "id": 7, "isDdl": False, "mysqlType": {"k": "BINARY"},
+        "old": None, "pkNames": ["k"], "sql": "", "sqlType": {"k": 2004}, "table": "t", "ts": 1700000000001,
+    }  # fmt: skip
+    values: list[bytes | None] = [
+        compact({**head, "type": "INSERT", "data": [{"k": ""}, {"k": "a"}]}),
+        compact({**head, "type": "DELETE", "data": [{"k": ""}]}),
+    ]
+    messages = Messages(["cdc"] * 2, [0] * 2, [0, 1], [None] * 2, values)
+    events = decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages)
+    for count in (2, 3):  # each message in a transaction of its own
+        run_all(target, events.slice(0, count).combine_chunks())
+    assert sql(target, "SELECT k FROM m.t") == [(b"a",)]
+
+
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("charset", ["latin1", "gbk"])
 def test_texts_that_may_be_of_another_character_set_are_refused(
