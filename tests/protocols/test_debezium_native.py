@@ -101,6 +101,11 @@ def test_schema_change_topic() -> None:
     assert [is_change_of_snapshot(place or "") for place in places] == [True, True, False, False]
     for ddl in ("SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci", "use `inventory`"):
         assert events_of(None, schema_change(ddl)) == []
+    for ddl in (
+        "SET STATEMENT max_statement_time = 5 FOR TRUNCATE TABLE customers",
+        "set\nstatement a=1 for drop table t",
+    ):
+        assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
     for ddl in ("DROP TABLE IF EXISTS `inventory`.`customers`", "DROP DATABASE IF EXISTS `inventory`"):
         assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
         for snapshot in (True, "true", "first", "last", "incremental"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
+from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import Item, StatementParts, at, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, option_scopes, remove, take_out, value_at, without_options
 from bridge.ddl.server_features import Feature
@@ -72,10 +74,12 @@ def _block_sizes(scopes: Iterable[Sequence[Token]]) -> Iterator[str]:
                 yield at(scope, value_at(scope, i)).text
 
 
-_BEFORE_IF: Final = frozenset({"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "DROP", "MODIFY", "CHANGE"})
+_BEFORE_IF: Final = frozenset(
+    {"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "ALTER", "DROP", "MODIFY", "CHANGE"}
+)
 _KIND_OF: Final = {
     **dict.fromkeys((C.ADD_COLUMN, C.DROP_COLUMN, C.MODIFY_COLUMN, C.COLUMN_DEFAULT), "column"),
-    **dict.fromkeys((C.ADD_INDEX, C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY), "index"),
+    **dict.fromkeys((C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY), "index"),
     **dict.fromkeys(
         (C.ADD_CHECK, C.ADD_FOREIGN_KEY, C.DROP_FOREIGN_KEY, C.DROP_CONSTRAINT, C.ALTER_CHECK), "constraint"
     ),
@@ -99,10 +103,16 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
         item = next((item for item in statement.items if token in item.tokens), None)
         is_whole = token.span[0] < name and statement.classified.kind in _ALTERS
         idle = [item] if item is not None and not is_whole else _whole(statement)
-        exists = _exists(statement, item, found[end:], site, is_whole=is_whole) if idle else None
-        if exists is (found[i + 1].word == "NOT"):
-            yield from (Omission(one, WAS_THERE if exists else _WAS_NOT_THERE) for one in idle)
-        elif _lacks_if(statement, found[i - 1], token, name, site):
+        is_not = found[i + 1].word == "NOT"
+        why = WAS_THERE if is_not else _WAS_NOT_THERE
+        things = [found[end:]] if item is None or is_whole or not idle else _things(item, found[end:])
+        is_idle = [_exists(statement, item, one, site, is_whole=is_whole) is is_not for one in things if idle]
+        if is_idle and all(is_idle):
+            yield from (Omission(one, why) for one in idle)
+            continue
+        if any(is_idle):
+            yield from _without_idle(statement, things, is_idle, why)
+        if _lacks_if(statement, found[i - 1], token, name, site):
             yield remove(found[i:end], _WHY_IF)
 
 
@@ -122,6 +132,28 @@ def _if_end(found: Sequence[Token], i: int) -> int | None:
     return end if found[i].word == "IF" and at(found, end - 1).word == "EXISTS" else None
 
 
+def _things(item: Item, behind: Sequence[Token]) -> Sequence[Sequence[Token]]:
+    """Gives what follows an IF, apart for each name of a list of partitions, and each column in parentheses."""
+    mine = item.tokens[item.tokens.index(behind[0]) :]
+    if item.change is C.DROP_PARTITION:
+        return [(token,) for token in mine if token.text != ","]
+    is_list = item.change is C.ADD_COLUMN and mine[0].text == "("
+    return split_at_commas(mine[1:-1]) if is_list else [behind]
+
+
+def _without_idle(
+    statement: StatementParts, things: Sequence[Sequence[Token]], is_idle: Sequence[bool], why: str
+) -> Iterator[Edit | Omission]:
+    """Removes things of a list that do nothing; one of them stays."""
+    items = {item.tokens: item for item in statement.items}
+    spans, first = [span_of(one) for one in things], is_idle.index(False)
+    for i, (start, end) in enumerate(spans):
+        if is_idle[i] and (item := items.get(tuple(things[i]))):
+            yield Omission(item, why)
+        elif is_idle[i]:
+            yield Edit(start, spans[i + 1][0], "", why) if i < first else Edit(spans[i - 1][1], end, "", why)
+
+
 def _exists(
     statement: StatementParts, item: Item | None, behind: Sequence[Token], site: Site, *, is_whole: bool
 ) -> bool | None:
@@ -130,10 +162,15 @@ def _exists(
     if is_whole:
         return site.around.exists(table, "table")
     kind = "" if item is None else _KIND_OF.get(item.change, "")
-    name = at(behind, 0).name
-    if not kind or not name or site.around.exists(table, "table") is not True:
+    names = [at(behind, 0).name]
+    if item is not None and item.change is C.ADD_PRIMARY_KEY:
+        names = ["PRIMARY"]
+    elif item is not None and item.change is C.ADD_PARTITION:  # where one is there, none is made
+        names = [token.name for before, token in pairwise(behind) if before.word == "PARTITION"]
+    if not kind or not all(names) or site.around.exists(table, "table") is not True:
         return None
-    return site.around.exists(table, kind, name)
+    found = [site.around.exists(table, kind, name or "") for name in names]
+    return True if True in found else None if None in found else False
 
 
 def _lacks_if(statement: StatementParts, before: Token, token: Token, name: int, site: Site) -> bool:

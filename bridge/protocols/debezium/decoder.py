@@ -51,7 +51,8 @@ _KINDS: Final = {"c": Kind.INSERT, "r": Kind.INSERT, "u": Kind.UPDATE, "d": Kind
 _IMAGES: Final = {Kind.INSERT: "after", Kind.UPDATE: "after", Kind.DELETE: "before"}
 _DDL_MARK: Final = b'"ddl"'
 
-_SESSION_ONLY: Final = re.compile(r"\s*(?:SET|USE)\b", re.IGNORECASE)
+_SESSION_ONLY: Final = re.compile(r"\s*(?:SET\b(?!.*\bSTATEMENT\b)|USE\b)", re.IGNORECASE | re.DOTALL)
+"""MariaDB's SET STATEMENT ... FOR runs another statement."""
 _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
 _DROP_OF_SNAPSHOT: Final = re.compile(r"\s*DROP\s+(?:TABLE|DATABASE)\s+IF\s+EXISTS\b", re.IGNORECASE)
 _ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')

@@ -35,6 +35,10 @@ TABLE = "CREATE TABLE m.t (id INT PRIMARY KEY, b INT, KEY ib (b), CONSTRAINT k C
         ("ALTER TABLE t DROP FOREIGN KEY IF EXISTS x, ADD COLUMN c INT", "id b c", "PRIMARY ib"),
         ("ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS k CHECK (b > 5), ADD COLUMN c INT", "id b c", "PRIMARY ib"),
         ("ALTER TABLE t ADD CONSTRAINT IF NOT EXISTS q CHECK (b > 5), ADD COLUMN c INT", "id b c", "PRIMARY ib"),
+        ("ALTER TABLE t ADD COLUMN IF NOT EXISTS (b INT, c INT, id INT, d INT)", "id b c d", "PRIMARY ib"),
+        ("ALTER TABLE t ADD IF NOT EXISTS (c INT, b INT)", "id b c", "PRIMARY ib"),
+        ("ALTER TABLE t ADD PRIMARY KEY IF NOT EXISTS (b), ADD COLUMN c INT", "id b c", "PRIMARY ib"),
+        ("ALTER TABLE t ALTER IF EXISTS x SET DEFAULT 1, ALTER IF EXISTS b SET DEFAULT 5", "id b", "PRIMARY ib"),
         ("CREATE INDEX IF NOT EXISTS ib ON t (id)", "id b", "PRIMARY ib"),
         ("DROP INDEX IF EXISTS nosuch ON t", "id b", "PRIMARY ib"),
         ("DROP INDEX IF EXISTS ib ON t", "id b", "PRIMARY"),
@@ -62,6 +66,35 @@ def test_parts_that_did_nothing(
     )
     assert " ".join(name for (name,) in named) == columns
     assert " ".join(name for (name,) in indexes) == keys
+
+
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize(
+    ("action", "partitions"),
+    [
+        ("DROP PARTITION IF EXISTS x, p0, y", "p1"),
+        ("DROP PARTITION IF EXISTS p1, x", "p0"),
+        ("DROP PARTITION IF EXISTS x, y", "p0 p1"),
+        (
+            "ADD PARTITION IF NOT EXISTS (PARTITION p2 VALUES LESS THAN (30), PARTITION p0 VALUES LESS THAN (40))",
+            "p0 p1",
+        ),
+        ("ADD PARTITION IF NOT EXISTS (PARTITION p2 VALUES LESS THAN (30))", "p0 p1 p2"),
+    ],
+)
+def test_partitions_that_are_not_there(
+    server: str, action: str, partitions: str, request: pytest.FixtureRequest
+) -> None:
+    """As MariaDB: of a list, those are dropped that are there; where one of those to be made is there, none is made."""
+    url = request.getfixturevalue(server)
+    ranges = "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))"
+    sql(url, "CREATE DATABASE m", f"CREATE TABLE m.t (id INT PRIMARY KEY) PARTITION BY RANGE (id) {ranges}")
+    changes = [schema_change(TS, f"ALTER TABLE t {action}"), boundary(TS + 1)]
+    run_all(url, in_one_partition(changes), ddl=ddl_rules(source="mariadb"))
+    named = sql(
+        url, "SELECT partition_name FROM information_schema.partitions WHERE table_schema = 'm' ORDER BY partition_name"
+    )
+    assert " ".join(name for (name,) in named) == partitions
 
 
 @pytest.mark.parametrize("server", ["target", "mysql_target"])
