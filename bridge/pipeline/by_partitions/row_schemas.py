@@ -11,6 +11,7 @@ in one millisecond, or in one batch to two topics, and after a restart, or when 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -173,9 +174,14 @@ _DECIDED_BY_ORDER: Final = frozenset(
     {
         *(ChangeClass.DROP_DATABASE, ChangeClass.DROP_TABLE, ChangeClass.TRUNCATE_TABLE, ChangeClass.RENAME_TABLE),
         *(ChangeClass.DROP_PARTITION, ChangeClass.TRUNCATE_PARTITION, ChangeClass.EXCHANGE_PARTITION),
+        *(ChangeClass.DROP_PRIMARY_KEY, ChangeClass.DROP_INDEX, ChangeClass.DROP_CONSTRAINT),
+        ChangeClass.TABLE_CHARSET,
     }
 )
-"""What takes rows away or gives them another name: no error tells that a row came on the wrong side of it."""
+"""What takes rows away, gives them another name, or lets two rows have what one of them had: no error tells that a row
+came on the wrong side of it."""
+_COMPARES: Final = re.compile(r"\b(?:COLLATE|CHARSET|CHARACTER\s+SET|BINARY)\b", re.IGNORECASE)
+"""In the new definition of a column, says that its values, of which a key may consist, are compared otherwise."""
 _NEITHER_BATCH_NOR_TIME: Final = (
     "nothing tells whether rows of {} that were written beside it come before or behind it: without GTIDs it is dated"
     " by the second in which it began (Canal sent both in one batch, or was restarted in between). They would be"
@@ -219,7 +225,8 @@ class UnclearRows:
         if known.kind is StatementKind.ALTER_TABLE and not is_undone:
             columns = column_names_in(change.text, known)
             is_undone = not columns.freed.isdisjoint(columns.given)
-        if not is_undone and _DECIDED_BY_ORDER.isdisjoint(known.classes):
+        compares = ChangeClass.MODIFY_COLUMN in known.classes and _COMPARES.search(change.text)
+        if not is_undone and not compares and _DECIDED_BY_ORDER.isdisjoint(known.classes):
             return None
         names, topic = frozenset(TableName(*name) for name in tables or ()), change.position.rsplit("/", 2)[0]
         if not is_of_sending(change.place):
