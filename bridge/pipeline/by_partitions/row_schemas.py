@@ -188,6 +188,11 @@ _NEITHER_BATCH_NOR_TIME: Final = (
     " applied behind it: where they came before, compare the table with the upstream afterwards. Canal tells it with"
     " canal.instance.gtidon=true, mostly with canal.instance.get.ddl.isolation=true, and one partition always does"
 )
+_WHOLE_SECONDS: Final = (
+    "nothing tells whether rows of {} in other partitions that were written beside it come before or behind it:"
+    " messages tell whole seconds alone. They would be applied behind it: where they came before, compare the table"
+    " with the upstream afterwards. One partition always tells it"
+)
 _ANOTHER_SERVER: Final = (
     "nothing tells whether rows of {} that another server wrote in its second come before or behind it: after a"
     " failover the places in two binlogs are not compared. They would be applied behind it: compare the table with the"
@@ -237,7 +242,8 @@ class UnclearRows:
     def reason(self) -> str:
         """Why nothing tells on which side of the schema change they are, for people."""
         tables = ", ".join(sorted(map(str, self.tables))) or "any table"
-        return (_ANOTHER_SERVER if self.place else _NEITHER_BATCH_NOR_TIME).format(tables)
+        why = _ANOTHER_SERVER if self.place else _NEITHER_BATCH_NOR_TIME if self.sent >= 0 else _WHOLE_SECONDS
+        return why.format(tables)
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.config import Settings
-from bridge.errors import StoppedError, UsageError
+from bridge.errors import ApplyError, StoppedError, UsageError
 from bridge.events import Kind
 from bridge.model import TableName, topic_begins
 from bridge.mysql.connection.session import Session
@@ -113,7 +113,12 @@ class LogVerification:
             with expected_errors(self._target):
                 yield
         except (PySparkException, Py4JError) as error:
-            raise source_error(error) from error
+            found = source_error(error)
+            if isinstance(
+                found, ApplyError
+            ):  # of a value that its column cannot hold, as that of a row in the quarantine
+                found.fix = "compare the other tables with --filter, and this one with the source (--against upstream)"
+            raise found from error
 
     def _log(self, spark: SparkSession, folder: str | None) -> Log:
         self._listener.stage("decoding the messages")
