@@ -32,9 +32,9 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.by_partitions.row_schemas import classified
-from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
+from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
 from bridge.rows.grouping import Bools, Longs, distinct
-from bridge.rows.moments import Places, coordinates_of, is_of_sending, is_of_snapshot, latest_beside, names_of, shown
+from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -141,66 +141,47 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Appl
 
     Rows of one place are those of one event, or of one transaction.  Where messages tell the rows of an event apart,
     they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
-    many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.  A row of
-    another server's binlog than the last one of its reader is a copy by its GTID alone, and comes first otherwise.
-    Raises SourceError for one without a GTID that is dated before that last row.
+    many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.  Behind a
+    failover, a row of another server that is dated before the last one may be sent again, and is applied: so is what
+    follows it, which may undo it.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
+    last_row, last = -1, applied
     told, may_be_copies = Places.of(places).numbers, rows.times <= seen
     files = {name: numbers for name, numbers in told.items() if name.startswith(FILE)}
     if not files and (told or marks):
         told, marks = {"": _gtid_ranks(told, marks, may_be_copies)}, {"": _MARK} if marks else {}
-    marks = {name: number for name, number in marks.items() if not files or name.startswith(FILE)}
-    last_of = {_reader(name): (name, number, applied) for name, number in marks.items()}
-    newest = next(iter(last_of), None)
-    numbers_of = files or told
-    for row, name in sorted((row, name) for name, of in numbers_of.items() for row in np.flatnonzero(of >= 0).tolist()):
-        reader, number, may_be_copy = _reader(name), int(numbers_of[name][row]), bool(may_be_copies[row])
-        of, highest, mine = last_of.get(reader, ("", -1, NO_ROW))
-        index = int(indexes[row]) if name.startswith(FILE) else 0
-        if of != name:
-            if may_be_copy and mine.place and _is_sent_again(rows, told, row, mine):
+    for name, numbers in (files or told).items():
+        highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
+        for row in np.flatnonzero(numbers >= 0).tolist():
+            number, may_be_copy = int(numbers[row]), bool(may_be_copies[row])
+            index = int(indexes[row]) if name.startswith(FILE) else 0
+            if may_be_copy and number < highest:
                 copies[row] = True
-                continue
-            highest, mine = -1, NO_ROW
-        if may_be_copy and number < highest:
-            copies[row] = True
-            mine = mine._replace(again=mine.rows)
-        elif may_be_copy and number == highest and index and index <= mine.rows:
-            copies[row] = True
-        elif may_be_copy and number == highest and not index and mine.again:
-            copies[row] = True
-            mine = mine._replace(again=mine.again - 1)
-        else:
-            same = index or (mine.rows if number == highest else 0) + 1
-            highest, newest, mine = number, reader, AppliedRow(int(rows.times[row]), places[row].as_py(), same)
-        last_of[reader] = name, highest, mine
-    return copies, applied if newest is None else last_of[newest][2]
-
-
-def _is_sent_again(rows: Rows, told: Mapping[str, Longs], row: int, last: AppliedRow) -> bool:
-    """Tells whether a row is behind the last one although its server committed it before."""
-    marks = coordinates_of(last.place)
-    gtids = [(int(told[name][row]), marks[name]) for name in told.keys() & marks.keys() if name.startswith(GTID)]
-    if any(number >= 0 for number, _ in gtids):
-        return any(0 <= number < mark for number, mark in gtids)
-    if tso_ms(int(rows.times[row])) // _SECOND_MS < tso_ms(last.ts) // _SECOND_MS:
-        topic, partition, offset = (rows.table[column][row].as_py() for column in _POSITION)
-        raise SourceError(
-            f"this row of another server ({shown(rows.table['place'][row].as_py())}) comes behind a later one"
-            f" ({shown(last.place)}): nothing tells whether it is sent again, or its server's clock is behind",
-            where=f"{topic}/{partition}/{offset}",
-            fix="begin again behind a new snapshot with a pipeline of another --name; with gtid_mode=ON on the servers,"
-            " GTIDs tell it",
-        )
-    return False
-
-
-def _reader(name: str) -> str:
-    """Gives whose place it is, by the name of its coordinate: of the connector, or of a snapshot of it."""
-    return name if is_of_snapshot(name) else name.partition("/")[0]
+                mine = mine._replace(again=mine.rows)
+            elif may_be_copy and number == highest and index:
+                copies[row] = index <= mine.rows
+                mine = mine if copies[row] else AppliedRow(int(rows.times[row]), places[row].as_py(), index)
+                newest = newest if copies[row] else row
+            elif may_be_copy and number == highest and mine.again:
+                copies[row] = True
+                mine = mine._replace(again=mine.again - 1)
+            else:
+                same = index or (mine.rows if number == highest else 0) + 1
+                highest, newest = number, row
+                mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same)
+        if newest > last_row or (last_row < 0 and name in marks):
+            last_row, last = newest, mine
+    readers = {name.partition("/")[0] for name in marks}
+    others = [numbers for name, numbers in files.items() if name not in marks and name.partition("/")[0] in readers]
+    is_of_other = np.any([np.zeros(len(copies), np.bool_), *(numbers >= 0 for numbers in others)], axis=0)
+    is_before = (rows.times >> TSO_LOGICAL_BITS) // _SECOND_MS < tso_ms(applied.ts) // _SECOND_MS
+    again = np.flatnonzero(is_of_other & is_before & may_be_copies)
+    if len(again):
+        copies[again[0] :] = False
+    return copies, last
 
 
 def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_copies: Bools) -> Longs:
