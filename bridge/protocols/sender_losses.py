@@ -20,7 +20,7 @@ _WITHOUT_TRUNCATE: Final = (3, 2)
 """Since this version Debezium keeps TRUNCATE out of its topic of schema changes (DBZ-9085), and it has left op t out
 since 2.0 (DBZ-5497, skipped.operations)."""
 _CHANGES_TO_NULL: Final = (3, 5)
-"""Since this version or an earlier one, see `_of_version`: 3.2.0 is the newest that was seen without it."""
+"""Since this version Debezium lets a column be NULL again (seen: 3.0.8 to 3.4.0 do not, 3.5.0 and 3.6.1 do)."""
 _LOSSY_TIMES: Final[dict[str, TimeMode]] = {
     "org.apache.kafka.connect.data.Time": "connect",
     "io.debezium.time.IsoTime": "isostring",

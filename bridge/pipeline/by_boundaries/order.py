@@ -189,7 +189,8 @@ class BoundaryOrder:
         if self._on_bad_message.cut_rows is None or not bad:
             return rows, bad
         done = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
-        return RowChanges((*rows.parts, *RowChanges.of([done.rows]).parts)), done.bad
+        more = RowChanges.of([done.rows]).parts if done.rows.num_rows else ()
+        return RowChanges((*rows.parts, *more)) if more else rows, done.bad
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""

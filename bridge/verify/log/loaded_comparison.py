@@ -48,8 +48,8 @@ from bridge.verify.snapshots import SnapshotReader, Throttle
 Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
 """What the ranges of each table should hold, by the tables' numbers, once it has been computed."""
 _UNSURE: Final = (
-    "rows of which the last message holds only a part, or whose key messages spell in several ways, or one transaction"
-    " names in several partitions, are not covered"
+    "rows of which the last message holds only a part, whose key messages spell in several ways, or which two"
+    " partitions change within a minute, are not covered"
 )
 _SHOWN_BAD: Final = 3
 

@@ -361,7 +361,8 @@ def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tupl
         return
     ordered, order = _ordered(steps)
     last = np.sort(order[_last(tables, ordered, order)])
-    is_sure, steps = pa.array(~_are_unsure(steps, last)), taken(ordered, last)
+    are_unsure = _are_unsure(steps, last) if pc.any(steps["by_time"]).as_py() else np.zeros(len(last), np.bool_)
+    is_sure, steps = pa.array(~are_unsure), taken(ordered, last)
     for name, unsure in (("image", steps["key"]), ("names", "")):
         column = pc.if_else(is_sure, steps[name], unsure)
         steps = steps.set_column(steps.schema.get_field_index(name), STEP_SCHEMA.field(name), column)
