@@ -96,12 +96,15 @@ class CountingRows:
     def among(self, merged: Merged, began_anew: Sequence[tuple[int, int]]) -> Counted:
         """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
         and what came too late, behind rows of other partitions.  began_anew: as of `Moment`."""
-        rows, applied, copies = merged.rows, dict[PartitionId, AppliedRow](), list[Bools]()
+        rows, applied, copies, gone = merged.rows, dict[PartitionId, AppliedRow](), list[Bools](), list[Bools]()
         for where, mine in rows:
             queue = self._queues[where]
             self._warn_of_doubles(where, mine, queue)
-            are_copies, applied[where] = followed(mine, queue.applied, partial(seen_before, mine, queue.shown))
+            are_copies, are_gone, applied[where] = followed(
+                mine, queue.applied, partial(seen_before, mine, queue.shown)
+            )
             copies.append(are_copies)
+            gone.append(are_gone)
         table, overtaken = self._without_overtaken(merged, began_anew)
 
         def seen() -> Longs:
@@ -116,7 +119,7 @@ class CountingRows:
                 parts.append(told_by_place(mine, queue.applied, queue.shown, since, are_copies))
             return merged.in_order(parts)
 
-        is_gone: Bools = merged.in_order(copies)
+        is_gone: Bools = merged.in_order(gone)
         for found in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, seen, told)):
             is_gone |= False if found is None else found
         if not is_gone.any():

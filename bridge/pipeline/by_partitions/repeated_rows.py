@@ -52,27 +52,27 @@ _POSITION: Final = ("topic", "partition", "offset")
 log = structlog.get_logger()
 
 
-def followed(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> tuple[Bools, AppliedRow]:
-    """Follows rows of a partition through the binlog: tells which are sent again, by their places, and gives the last
-    one that names its place and is no copy.
+def followed(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> tuple[Bools, Bools, AppliedRow]:
+    """Follows rows of a partition through the binlog: tells which are sent again, by their places, and which of these
+    are left out; gives the last one that names its place and is no copy.
 
     applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
     before its message.
     """
     places, none = rows.table["place"], np.zeros(len(rows.times), np.bool_)
     if places.null_count == len(none):
-        return none, applied
+        return none, none, applied
     if not is_of_sending(applied.place) and not _go_on(rows, applied):
-        copies, last = _followed(rows, applied, seen())
+        copies, gone, last = _followed(rows, applied, seen())
         if copies.any():
-            return copies, last
+            return copies, gone, last
     at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
     place, ts = places[at].as_py(), int(rows.times[at])
     if is_of_sending(place):
-        return none, AppliedRow(ts, place, again=int(come_after_restart(rows, applied, seen())[at]))
+        return none, none, AppliedRow(ts, place, again=int(come_after_restart(rows, applied, seen())[at]))
     index = rows.table["index"][at].as_py() if FILE in place else 0
     same = index or pc.sum(pc.equal(places, place)).as_py() + (applied.rows if place == applied.place else 0)
-    return none, AppliedRow(ts, place, same)
+    return none, none, AppliedRow(ts, place, same)
 
 
 def _go_on(rows: Rows, applied: AppliedRow) -> bool:
@@ -136,14 +136,14 @@ def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
     return found
 
 
-def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, AppliedRow]:
-    """Tells which rows are copies, and the last one that is none, row by row.
+def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bools, AppliedRow]:
+    """Tells which rows are copies, which of these are left out, and the last one that is none, row by row.
 
     Rows of one place are those of one event, or of one transaction.  Where messages tell the rows of an event apart,
     they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
     many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.  Behind a
-    failover, a row of another server that is dated before the last one may be sent again, and is applied: so is what
-    follows it, which may undo it.
+    failover, a row of another server that is not dated later may be sent again, and is applied: so is what follows it,
+    which may undo it.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
@@ -177,11 +177,8 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Appl
     readers = {name.partition("/")[0] for name in marks}
     others = [numbers for name, numbers in files.items() if name not in marks and name.partition("/")[0] in readers]
     is_of_other = np.any([np.zeros(len(copies), np.bool_), *(numbers >= 0 for numbers in others)], axis=0)
-    is_before = (rows.times >> TSO_LOGICAL_BITS) // _SECOND_MS < tso_ms(applied.ts) // _SECOND_MS
-    again = np.flatnonzero(is_of_other & is_before & may_be_copies)
-    if len(again):
-        copies[again[0] :] = False
-    return copies, last
+    gone = copies & ~np.logical_or.accumulate(is_of_other & may_be_copies)
+    return copies, gone, last
 
 
 def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_copies: Bools) -> Longs:
