@@ -227,10 +227,6 @@ class _ServerSection(Section):
     def _check_url(cls, url: str) -> str:
         return _sound(url, lambda: check_url(url, f"--{cls.role}")) if url else url
 
-    def tls_as(self, section: str) -> Tls:
-        """The settings of TLS; `section` is the section that they are in."""
-        return Tls(self.tls, self.tls_ca, self.tls_cert, self.tls_key, section)
-
 
 class TargetSection(_ServerSection):
     """Where changes go."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import structlog
@@ -63,11 +63,7 @@ def _note(event: str, text: str) -> None:
 def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
     """Makes texts, which may come from messages and servers, safe to print on one line; other values are shown by
     repr."""
-    return {name: _safe(value) for name, value in event.items()}
-
-
-def _safe(value: Any) -> Any:
-    return visible(redacted(value)) if isinstance(value, str) else value
+    return {name: visible(redacted(value)) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _drop(_: logging.LogRecord) -> bool:

@@ -15,6 +15,7 @@ from bridge.errors import UsageError
 from bridge.filters.routes import Routes
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
+from bridge.mysql.connection.tls import Tls
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import FIX, ExtraKey, find_extra_keys
@@ -71,7 +72,7 @@ def _reached_as(section: TargetSection | UpstreamSection, url: str, *, role: str
         password=section.password,
         password_file=section.password_file,
         role=role,
-        tls=section.tls_as(section.role),
+        tls=Tls(section.tls, section.tls_ca, section.tls_cert, section.tls_key, section.role),
         timeout_seconds=section.timeout_seconds,
     )
 

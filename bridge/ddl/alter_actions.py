@@ -75,13 +75,8 @@ def _lower(name: Sequence[Token]) -> str:
     return "".join(token.name or "" for token in name).lower()
 
 
-def classes_of(action: Sequence[Token]) -> list[ChangeClass]:
-    """Tells what an action does; ADD (...) may add columns, keys and checks."""
-    return [action_class(one) for one in additions(action)]
-
-
 def additions(action: Sequence[Token]) -> list[Sequence[Token]]:
-    """Gives ADD (...) as one action for each thing that it adds, and any other action as it is."""
+    """Gives ADD (...) as one action for each column, key or check that it adds, and any other action as it is."""
     behind = behind_verb(action)
     if [token.text for token in behind[:1]] != ["("] or action_class(action) is not ChangeClass.ADD_COLUMN:
         return [action]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Final
 
-from bridge.ddl.alter_actions import action_class, alter_actions, classes_of, swaps_columns
+from bridge.ddl.alter_actions import action_class, additions, alter_actions, swaps_columns
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
 from bridge.ddl.other_statements import changes_no_table
@@ -192,7 +192,12 @@ def _danger(found: list[Token], result: Classified) -> str | None:
     if SYSTEM_SCHEMAS & set(map(plain_name, schemas)):
         return "it touches a system schema"
     words = [token.word for token in found]
-    if result.kind is StatementKind.CREATE_TABLE and ("SELECT" in words or _has_query_in_parentheses(found)):
+    # A query in parentheses fills a table too: `CREATE TABLE t (a INT) ((TABLE u))`.  The VALUES of partitions stand
+    # behind their names, not behind a parenthesis.
+    has_query = any(
+        token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found)
+    )
+    if result.kind is StatementKind.CREATE_TABLE and ("SELECT" in words or has_query):
         return "it fills a table from a query"
     functions = {token.name.upper() for token, following in pairwise(found) if token.name and following.text == "("}
     if {"OUTFILE", "DUMPFILE"} & set(words) or "LOAD_FILE" in functions or _FILES & set(pairwise(words)):
@@ -205,12 +210,6 @@ def _danger(found: list[Token], result: Classified) -> str | None:
     if result.kind is StatementKind.ALTER_DATABASE and ("READ", "ONLY") in pairwise(words):
         return "it forbids writing to the database"
     return None
-
-
-def _has_query_in_parentheses(found: list[Token]) -> bool:
-    """Tells whether a query fills the table: `CREATE TABLE t (a INT) ((TABLE u))`.  The VALUES of partitions stand
-    behind their names, not behind a parenthesis."""
-    return any(token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found))
 
 
 def _unclear(result: Classified, schema: str) -> str:
@@ -447,7 +446,8 @@ def _alter(reader: TokenReader) -> Classified:
     altered = reader.table()
     reader.pass_wait()
     actions = alter_actions(reader.tokens[reader.at :])
-    classes = tuple(dict.fromkeys(chain.from_iterable(map(classes_of, actions)))) or (ChangeClass.NOTHING,)
+    found = dict.fromkeys(action_class(one) for action in actions for one in additions(action))
+    classes = tuple(found) or (ChangeClass.NOTHING,)
     kind = StatementKind.ALTER_TABLE
     touched = [altered]
     swaps = Swap.COLUMNS if swaps_columns(actions) else None

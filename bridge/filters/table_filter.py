@@ -249,7 +249,8 @@ def _wildcards(text: str) -> NamePattern:
             is_plain, pattern, end = False, pattern + _range(match[0]), match.end()
         else:
             char, end = _plain(text, at)
-            name, pattern = name + char, pattern + _escaped(char)
+            mark = "" if char.isalnum() or not char.isascii() else "\\"
+            name, pattern = name + char, pattern + mark + char
         at = end
     if at == 0:
         raise _SyntaxError("a name is missing")
@@ -268,10 +269,6 @@ def _plain(text: str, at: int) -> tuple[str, int]:
     if char.isascii() and not char.isalnum() and char not in "$_":
         raise _SyntaxError(f"{char!r} is special: quote the name, or put a \\ before it")
     return char, at + 1
-
-
-def _escaped(char: str) -> str:
-    return char if char.isalnum() or not char.isascii() else "\\" + char
 
 
 def _range(text: str) -> str:

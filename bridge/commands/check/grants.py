@@ -147,12 +147,9 @@ def _read_line(line: str) -> Granted | None:
     if not found or found["table"] != "*":
         return None
     privileges = (part.strip().upper() for part in _COLUMNS.sub("(", found["privileges"]).split(","))
-    schema = None if found["schema"] == "*" else _unquoted(found["schema"])
+    name = found["schema"]
+    schema = None if name == "*" else name[1:-1].replace(name[0] * 2, name[0])
     return Granted(found["verb"] == "REVOKE", frozenset(part for part in privileges if "(" not in part), schema)
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace(name[0] * 2, name[0])
 
 
 def _unescaped(pattern: str) -> str | None:

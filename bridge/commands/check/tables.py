@@ -114,7 +114,9 @@ def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Findi
     there = [(need, *mine[need.name.folded]) for need in needed if need.name.folded in mine]
     lacking = []
     for need, _, table in there:
-        if absent := sorted(name for name in need.columns - table.columns.keys() if not _is_changed(name, table)):
+        unknown = need.columns - table.columns.keys()
+        # Debezium may have changed the name of one of the table's columns to the one that it sent.
+        if absent := sorted(sent for sent in unknown if not any(is_changed_to(name, sent) for name in table.columns)):
             lacking.append(f"{need.name} lacks {', '.join(absent)}")
     if lacking:
         yield fail(
@@ -165,11 +167,6 @@ def _judge_shards(facts: TableFacts, found: Decoded, routes: Routes) -> Iterator
                 " two shards meet, one row overwrites the other",
                 "let the shards count in ranges of their own (auto_increment_offset), and drop further unique keys",
             )
-
-
-def _is_changed(sent: str, table: Table) -> bool:
-    """Tells whether Debezium may have changed the name of one of the table's columns to this one."""
-    return any(is_changed_to(name, sent) for name in table.columns)
 
 
 def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:

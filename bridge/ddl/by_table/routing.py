@@ -49,7 +49,7 @@ def routed_statement(text: str, known: Classified, schema: str, routes: Routes, 
         edits = tuple(_database(found, known, routes))
     elif known.kind is StatementKind.CREATE_VIEW:
         raise RoutingError("a view names tables, columns and functions by names that the routes may change")
-    elif _is_untouched(known, routes):
+    elif all(routes.target(named.table) == named.table for named in _named(known)):
         return RoutedStatement(text, schema)
     else:
         edits = tuple(_names(found, known, routes))
@@ -105,11 +105,6 @@ def _others_lead_into(target: str, source: str, routes: Routes) -> bool:
 def _named(known: Classified) -> tuple[Named, ...]:
     """Gives all names of tables that the parser has found, with their places."""
     return (*known.touched, *([known.like] if known.like else []), *known.referenced)
-
-
-def _is_untouched(known: Classified, routes: Routes) -> bool:
-    """Tells whether all names stay as they are."""
-    return all(routes.target(named.table) == named.table for named in _named(known))
 
 
 def _names(found: Sequence[Token], known: Classified, routes: Routes) -> Iterator[Edit]:

@@ -117,15 +117,11 @@ def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     source = site.collations.source
     is_sure = source.compares_bytes and not site.target.collations.compares_bytes
     if statement.lists and (is_sure or site.around.default_is_nobodys(statement.classified.tables[0].schema)):
-        end = _end_of_definitions(statement)
+        opening = next(i for i, token in enumerate(statement.tokens) if token.text == "(")
+        end = statement.tokens[closing(statement.tokens, opening)].span[1]
         text = f" DEFAULT CHARACTER SET {source.charset} COLLATE {_on_target(site, source.collation)}"
         why = ", and the database on the target has that of its server"
         yield Edit(end, end, text, _why(site) + ("" if is_sure else why))
-
-
-def _end_of_definitions(statement: StatementParts) -> int:
-    opening = next(i for i, token in enumerate(statement.tokens) if token.text == "(")
-    return statement.tokens[closing(statement.tokens, opening)].span[1]
 
 
 def introducers(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

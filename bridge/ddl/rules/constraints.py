@@ -88,20 +88,17 @@ def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | 
     """Replaces INVISIBLE by MariaDB's IGNORED.  Where the target has neither, the index stays in use, which changes no
     row."""
     ignored = site.target.has(Feature.IGNORED_INDEX)
+    words = {"INVISIBLE": "IGNORED", "VISIBLE": "NOT IGNORED"}
     why = "the target calls an invisible index IGNORED" if ignored else "the target cannot hide an index"
     for item in statement.items:
         if item.change is C.INDEX_VISIBILITY and not ignored:
             yield Omission(item, why)
             continue
-        for token in _option_words(item, {"INVISIBLE", "VISIBLE"}):
-            words = {"INVISIBLE": "IGNORED", "VISIBLE": "NOT IGNORED"}
-            yield Edit(*token.span, words[token.word] if ignored else "", why)
-
-
-def _option_words(item: Item, words: set[str]) -> Iterator[Token]:
-    """Gives the options of an index, or of ALTER INDEX; not those of a column."""
-    if item.change in {C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.INDEX_VISIBILITY}:
-        yield from (token for _, token, depth in with_depth(item.tokens) if depth == 0 and token.word in words)
+        if item.change not in {C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.INDEX_VISIBILITY}:
+            continue  # a column can be INVISIBLE too
+        for _, token, depth in with_depth(item.tokens):
+            if depth == 0 and token.word in words:
+                yield Edit(*token.span, words[token.word] if ignored else "", why)
 
 
 def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

@@ -87,7 +87,8 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
         folded = TableName(named.table.schema, named.table.table.lower())
         stored = renamed.get(folded) or site.around.stored_name(named.table)
         if stored is not None and stored != named.table:
-            if not site.is_from_tidb and _may_be_missing(statement, named):
+            before = [token.word for token in statement.tokens if token.span[0] < named.span[0]]
+            if not site.is_from_tidb and ("IF", "EXISTS") in pairwise(before):
                 raise UnsupportedError(
                     f"the target has no {named.table}, only {stored}, and the statement does not tell which of them the"
                     " upstream meant: skip it if the upstream tells names apart by the case of their letters"
@@ -97,11 +98,6 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
         if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename a table that it has just named
             new = known.tables[known.touched.index(named) + 1]
             renamed[TableName(new.schema, new.table.lower())] = new
-
-
-def _may_be_missing(statement: StatementParts, named: Named) -> bool:
-    words = [token.word for token in statement.tokens if token.span[0] < named.span[0]]
-    return ("IF", "EXISTS") in pairwise(words)
 
 
 def _found(known: Classified) -> Sequence[Named]:
@@ -217,15 +213,12 @@ def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
     is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     feature = Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION
     why = "the target decides itself how it keeps its files"
-    if not site.target.has(feature) or (not site.target.encrypts and _asks_for_encryption(statement)):
-        yield from without_options(statement, {"ENCRYPTION"}, why)
-    if not site.target.encrypts:
-        yield from without_options(statement, {"ENCRYPTED", "ENCRYPTION_KEY_ID"}, why)
-
-
-def _asks_for_encryption(statement: StatementParts) -> bool:
-    return any(
+    is_asked_for = any(
         token.word == "ENCRYPTION" and at(scope, value_at(scope, i)).text.strip("'\"").upper() == "Y"
         for scope in option_scopes(statement)
         for i, token in enumerate(scope)
     )
+    if not site.target.has(feature) or (is_asked_for and not site.target.encrypts):
+        yield from without_options(statement, {"ENCRYPTION"}, why)
+    if not site.target.encrypts:
+        yield from without_options(statement, {"ENCRYPTED", "ENCRYPTION_KEY_ID"}, why)
