@@ -25,7 +25,6 @@ from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.query import messages_ahead
 from bridge.pipeline.steering.load_watch import LoadWatch
 from bridge.pipeline.steering.steering import Gate, Steering
 from bridge.pipeline.watching.counts import Counts
@@ -182,9 +181,10 @@ class Pipeline:
 
     def _messages_ahead(self, applier: Applier, extents: Mapping[PartitionId, Extent], end: End) -> int:
         """Counts the messages that are still to be read; SourceError where Kafka no longer holds one."""
+        starts = applier.order.positions
         if self._assembly.source.is_kafka:
-            check_retained(applier.order.positions, extents)
-        ahead = messages_ahead(applier.order.positions, extents)
+            check_retained(starts, extents)
+        ahead = sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
         if not ahead:
             end.answered(READING)
             applier.note_empty()

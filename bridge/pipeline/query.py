@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bridge.config import StreamSection
 from bridge.ends.end import End
 from bridge.errors import UnansweredError
-from bridge.model import PartitionId, Positions, SchemaChange
+from bridge.model import SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import Intake
@@ -26,7 +26,7 @@ from bridge.rows.amount import Amount
 from bridge.sources.kafka.range_reader import load_imports
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
-from bridge.sources.source import Extent, Pacing, Source, Stream
+from bridge.sources.source import Pacing, Source, Stream
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.kept_rows.executors import Executors, Home
@@ -230,11 +230,6 @@ class Reading:
 def _stop_query(query: StreamingQuery) -> None:
     with suppress(*SPARK_ENDED):
         query.stop()
-
-
-def messages_ahead(starts: Positions, extents: Mapping[PartitionId, Extent]) -> int:
-    """Counts the messages that are still to be read."""
-    return sum(max(0, extent.high - starts[partition].offset) for partition, extent in extents.items())
 
 
 def _warm_up(spark: SparkSession) -> None:

@@ -10,7 +10,6 @@ from bridge.events import Code, Event, Kind
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, RowEvents
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.foreign import foreign
-from bridge.protocols.protocol import Recognised
 from bridge.tso import ms_tso, tso_ms, tso_time
 
 if TYPE_CHECKING:
@@ -96,20 +95,17 @@ def bad_message(
     """
     origin, code, reason = recognise_message(key, value), failure.code, str(failure)
     if origin and protocols and is_other(origin, protocols):
-        code, reason = Code.OTHER_PROTOCOL, _of_another_protocol(origin, protocols[0])
+        code = Code.OTHER_PROTOCOL
+        reason = (
+            f"it is a message of {origin.protocol} ({origin.variant}), and a pipeline reads one protocol, here"
+            f" {protocols[0]}: send it to a topic of its own, or, if the upstream has changed its protocol for good,"
+            f" start with --protocol {origin.protocol}"
+        )
     if origin is None and (wire_format := foreign(key, value)) and not (wire_format.is_read and protocols):
         reason = f"it is {wire_format.what} ({wire_format.fix}); {reason}"
     if origin and origin.is_schema_change:
         code = Code.SCHEMA_CHANGE
     return Event(Kind.BAD, 0, columns=code, key=schemas, before=_base64(key), after=_base64(value), text=reason)
-
-
-def _of_another_protocol(origin: Recognised, own: str) -> str:
-    return (
-        f"it is a message of {origin.protocol} ({origin.variant}), and a pipeline reads one protocol, here {own}: send"
-        " it to a topic of its own, or, if the upstream has changed its protocol for good, start with --protocol"
-        f" {origin.protocol}"
-    )
 
 
 def _base64(content: bytes | None) -> str | None:

@@ -69,7 +69,8 @@ def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_m
         return BoundaryProbe(True, "its messages have no commit ts")
     if any(event.kind is Kind.BOUNDARY for tail in (*tails, heads) for event in tail):
         return BoundaryProbe(False, "it has boundaries")
-    spans = [_span(tail) for tail in tails if any(map(_is_change, tail))]
+    times = [[tso_ms(event.commit_ts) for event in tail if event.kind <= Kind.SCHEMA_CHANGE] for tail in tails]
+    spans = [(min(of_tail), max(of_tail)) for of_tail in times if of_tail]
     if not spans:
         return BoundaryProbe(None, "it shows no boundary so far")
     if (
@@ -78,15 +79,6 @@ def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_m
     ):
         return BoundaryProbe(True, "the last messages of its partitions hold changes and no boundary")
     return BoundaryProbe(None, "its last messages hold no boundary, which may still come")
-
-
-def _is_change(event: Event) -> bool:
-    return event.kind <= Kind.SCHEMA_CHANGE
-
-
-def _span(tail: Sequence[Event]) -> tuple[int, int]:
-    times = [tso_ms(event.commit_ts) for event in tail if _is_change(event)]
-    return min(times), max(times)
 
 
 def transaction_topic(

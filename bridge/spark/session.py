@@ -74,7 +74,8 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
     os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
-    AccumulatorTCPServer.handle_error = _do_not_print  # type: ignore[method-assign, assignment]
+    # It would print a traceback when the JVM ends first.  The bridge uses no accumulators.
+    AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     builder = SparkSession.builder.appName("bridge")
     if is_submitted():
         SparkContext._ensure_initialized()
@@ -202,11 +203,6 @@ def end_tasks(session: SparkSession) -> None:
         tracker = context._jsc.sc().statusTracker()
         while any(one.numRunningTasks() for one in tracker.getExecutorInfos()) and time.monotonic() < deadline:
             time.sleep(0.05)
-
-
-def _do_not_print(*_: object) -> None:
-    """Replaces the error handler of PySpark's accumulator server, which prints a traceback when the JVM ends first.
-    The bridge uses no accumulators."""
 
 
 def spill_folder(properties: Mapping[str, str]) -> str:

@@ -57,7 +57,7 @@ on TiDB whatever the condition says."""
 def sendable(statements: Iterable[str]) -> Iterator[str]:
     """Gives the statements as lines of a file.  Each is one line, but a CREATE TABLE keeps its own lines."""
     for statement in statements:
-        plain = plain_sql(statement)
+        plain = _QUOTED.sub(lambda match: _plain(match[0]), statement)
         names = (match[0] for match in _QUOTED.finditer(plain) if match[0][0] == "`")
         if any(map(_UNSENDABLE.search, names)):
             yield f"SET @`bridge fix` = _utf8mb4 x'{plain.encode().hex()}';"
@@ -67,12 +67,8 @@ def sendable(statements: Iterable[str]) -> Iterator[str]:
             yield f"{plain};"
 
 
-def plain_sql(statement: str) -> str:
-    """Gives the statement with its texts escaped.  Bytes that are not UTF-8 (surrogates) are written in hex."""
-    return _QUOTED.sub(lambda match: _plain(match[0]), statement)
-
-
 def _plain(quoted: str) -> str:
+    """Gives a text escaped.  Bytes that are not UTF-8 (surrogates) are written in hex."""
     if quoted[0] == "`":
         return quoted
     if _NO_TEXT.search(quoted):

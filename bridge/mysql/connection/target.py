@@ -142,7 +142,7 @@ class Target:
         try:
             return self._engine.raw_connection()
         except MySQLError as error:
-            if not self._tls.falls_back or error_code(error) != CR.CR_SSL_CONNECTION_ERROR:
+            if self._tls.mode != "preferred" or error_code(error) != CR.CR_SSL_CONNECTION_ERROR:
                 raise
         self._engine = self._make_engine({"ssl_disabled": True})
         if self._url.host not in _THIS_MACHINE:

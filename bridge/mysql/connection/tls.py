@@ -38,11 +38,6 @@ class Tls:
     key: str | None = None
     section: str = "target"
 
-    @property
-    def falls_back(self) -> bool:
-        """Whether a server without TLS is accepted."""
-        return self.mode == "preferred"
-
     def driver_settings(self) -> dict[str, Any]:
         """Gives the settings as PyMySQL takes them.  Raises UsageError for settings that contradict each other, and for
         files that cannot be read."""

@@ -132,7 +132,8 @@ class CutRows:
         wanted: dict[_Moment, dict[str, Literals]] = {}
         for event in cut:
             moment, image = _key_place(event)
-            wanted.setdefault(moment, {})[image] = _literals_by_name(event.columns or "", image)
+            names = split_forms(event.columns or "")[0].split(SEP)
+            wanted.setdefault(moment, {})[image] = dict(zip(names, image.split(SEP), strict=True))
         rows_by_key: dict[tuple[_Moment, str], Literals | str] = {}
         for moment, keys in sorted(wanted.items(), key=lambda item: item[0]):
             rows = self._rows_at(moment, list(keys.values()))
@@ -163,10 +164,6 @@ def _with_rows(
 
 def _key_place(event: Event) -> tuple[_Moment, str]:
     return _Moment(event.commit_ts, TableName(event.schema, event.table)), event.after or ""
-
-
-def _literals_by_name(columns: str, image: str) -> Literals:
-    return dict(zip(split_forms(columns)[0].split(SEP), image.split(SEP), strict=True))
 
 
 def _with_key(row: Literals, key: Literals) -> Literals:

@@ -250,13 +250,9 @@ class TransactionOrder(BoundaryOrder):
             return resolved
         behind = int(np.searchsorted(self._starts, self._until, "left"))
         first_behind = int(self._starts[behind]) if behind < len(self._starts) else resolved
-        last_rows = self._last_number_below(first_behind)
-        return max(self._until, min(first_behind, last_rows + 1))
-
-    def _last_number_below(self, ts: int) -> int:
-        """Gives the highest commit_ts of a waiting row below ts, -1 when there is none."""
-        found = [one.rows.between(0, ts).table for one in self._backlog.batches]
-        return max((int(rows["commit_ts"][-1].as_py()) for rows in found if rows.num_rows), default=-1)
+        waiting = [one.rows.between(0, first_behind).table for one in self._backlog.batches]
+        last = max((int(rows["commit_ts"][-1].as_py()) for rows in waiting if rows.num_rows), default=-1)
+        return max(self._until, min(first_behind, last + 1))
 
     # --- what a restart needs
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
-from bridge.protocols.canal.types import canal_types, column_of, sql_types_of
+from bridge.protocols.canal.types import TYPES, column_of, sql_types_of
 from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
     DecodeError,
@@ -28,6 +28,7 @@ from bridge.protocols.decoder import (
 from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
+from bridge.protocols.values.timezones import timestamp_converter
 from bridge.protocols.values.untyped import with_forms, with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
@@ -77,7 +78,7 @@ class CanalJsonDecoder(PlainDecoder):
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
-        self._types = canal_types(options.timezone)
+        self._types = {**TYPES, "timestamp": timestamp_converter(options.timezone)}
         self._states = Remembered[tuple[str, str, str, bool], _TableState](
             lambda kind: _TableState(*kind, self.is_wanted(*kind[:2]))
         )

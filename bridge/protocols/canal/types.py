@@ -28,7 +28,6 @@ from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, of_text, unquoted
 from bridge.protocols.values.literals import NULL, Converter
-from bridge.protocols.values.timezones import timestamp_converter
 
 UTF8_FORM: Final = "utf8"
 """The form of texts that are bytes of the column's character set, decoded as UTF-8."""
@@ -191,11 +190,6 @@ class _Type(NamedTuple):
     arguments: str | None
     unsigned: bool
     is_named: bool
-
-
-def canal_types(timezone: str | None) -> Mapping[str, Converter]:
-    """Gives the converters by type, with TIMESTAMP in a time zone; raises UsageError for an unknown zone."""
-    return {**TYPES, "timestamp": timestamp_converter(timezone)}
 
 
 def column_of(

@@ -116,7 +116,9 @@ def _refuse_half(literal: str) -> str:
 def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
     """Makes the conversion of a string without a Connect schema."""
     read = values.binary_hex if modes.binary == "hex" else values.binary
-    size = _filled_bytes(modes, column)
+    # The connector fills values up to the n of a BINARY(n) (DBZ-254); TiCDC does not.  So no text of a column of the
+    # character set binary looks like one.
+    size = column.precision if column.word == "binary" and modes != TICDC_MODES else 0
 
     def convert(literal: str) -> str:
         text = _string(literal)
@@ -128,12 +130,6 @@ def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion
         return found
 
     return Conversion(convert, usual.TEXT_OF_BYTES if modes.binary == "base64" and not size else usual.NONE)
-
-
-def _filled_bytes(modes: DebeziumModes, column: ColumnType) -> int:
-    """Gives the n of a BINARY(n), 0 for other columns and for TiCDC.  The connector fills its values up to n bytes
-    (DBZ-254), so that no text of a column of the character set binary looks like one."""
-    return column.precision if column.word == "binary" and modes != TICDC_MODES else 0
 
 
 def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
@@ -220,10 +216,6 @@ def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversio
     return Conversion(_with_zero_dates(column, _temporal(convert), lost), usual_moment)
 
 
-def _date(_modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
-    return Conversion(_with_zero_dates(column, _temporal(values.date_days), lost))
-
-
 def _temporal(of_number: Callable[[int], str]) -> RawConverter:
     def convert(literal: str) -> str:
         return values.iso_text(unquoted(literal)) if is_text(literal) else of_number(_number(literal))
@@ -273,7 +265,7 @@ _JSON: Final[dict[str, _Rule]] = {
     **dict.fromkeys(BINARY_WORDS, _binary),
     "bit": _always(_bits),
     "json": _always(lambda literal: document(unquoted(literal)) if is_text(literal) else literal, usual.JSON_DOCUMENT),
-    "date": _date,
+    "date": lambda _modes, column, lost: Conversion(_with_zero_dates(column, _temporal(values.date_days), lost)),
     "time": _time,
     "datetime": _datetime,
     "timestamp": _always(lambda literal: values.zoned_timestamp(_string(literal))),
@@ -297,17 +289,15 @@ def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: 
     def with_null(literal: str) -> str:
         if literal != NULL:
             return convert(literal)
-        return NULL if takes_null else _no_null()
+        if takes_null:
+            return NULL
+        raise DecodeError(
+            "NULL in a NOT NULL column: a zero date, or one with a zero month or day, which Debezium cannot carry; send"
+            " the table as Canal-JSON or by the Open Protocol, or fix the value upstream",
+            Code.LOST_VALUE,
+        )
 
     return conversion._replace(convert=with_null)
-
-
-def _no_null() -> str:
-    raise DecodeError(
-        "NULL in a NOT NULL column: a zero date, or one with a zero month or day, which Debezium cannot carry; send the"
-        " table as Canal-JSON or by the Open Protocol, or fix the value upstream",
-        Code.LOST_VALUE,
-    )
 
 
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {

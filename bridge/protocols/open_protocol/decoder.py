@@ -21,9 +21,10 @@ from bridge.protocols.decoder import (
     reading_schema_change,
     shown,
 )
-from bridge.protocols.open_protocol.types import converter_of, declared_type, form_of, is_of_handle, open_protocol_types
+from bridge.protocols.open_protocol.types import TYPES, converter_of, declared_type, form_of, is_of_handle
 from bridge.protocols.values.json_message import decompressed, growth_limit, json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
+from bridge.protocols.values.timezones import timestamp_converter
 from bridge.protocols.values.untyped import with_forms, with_types
 
 Columns = dict[str, dict[str, Any]]
@@ -91,7 +92,7 @@ class OpenProtocolDecoder(PlainDecoder):
 
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
-        self._types = open_protocol_types(options.timezone)
+        self._types = {**TYPES, 7: ("TIMESTAMP", timestamp_converter(options.timezone))}
         self._states = Remembered[tuple[str, str], _TableState](lambda name: _TableState(self.is_wanted(*name)))
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:

@@ -18,7 +18,6 @@ from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, of_text
 from bridge.protocols.values.literals import Converter
-from bridge.protocols.values.timezones import timestamp_converter
 
 _ESCAPE: Final = re.compile(
     rb"\\(?:[abfnrtv\\'\"]|x[0-9a-fA-F]{2}|[0-3][0-7]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|)", re.DOTALL
@@ -157,11 +156,6 @@ _FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = {
 }
 """Types that only BinaryFlag would tell, in messages without flags, as in the description's examples."""
 _FLAGLESS_STRINGS: Final = frozenset({15, 253, 254})
-
-
-def open_protocol_types(timezone: str | None) -> TypeCodes:
-    """Gives the type codes, with TIMESTAMP in a time zone; raises UsageError for an unknown zone."""
-    return {**TYPES, 7: ("TIMESTAMP", timestamp_converter(timezone))}
 
 
 def converter_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> tuple[str, Converter]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from bridge.errors import ApplyError
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Kind, Position, key_names
-from bridge.model import Column, Table, TableName
+from bridge.model import Table, TableName
 from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.grouping import Bools, Longs, numbered
 from bridge.rows.literal_offsets import TEXT, Cells, buffers_of, to_numpy, whole
@@ -136,12 +136,8 @@ def other_uniques(table: Table, key: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [unique for unique in table.uniques if frozenset(unique) != frozenset(key)]
 
 
-def is_long(column: Column) -> bool:
-    """Tells whether binlog_row_image=NOBLOB leaves a column out of the old row, even when the column changes."""
-    return _LONG.match(column.type) is not None
-
-
 _LONG: Final = re.compile(r"(?:tiny|medium|long)?(?:text|blob)|json|geom|point|line|poly|multi")
+"""Types of columns that binlog_row_image=NOBLOB leaves out of the old row, even when the column changes."""
 
 
 def freed(rows: ShapedRows, is_known: Bools, first: Longs, last: Longs) -> Bools:
@@ -168,7 +164,7 @@ def compared(shape: RowShape, unique: Sequence[str], *, by_time: bool) -> list[i
     """Gives the positions of the columns of a unique value; [] when the columns do not tell the value."""
     if not set(unique) <= set(shape.names):
         return []
-    if by_time and any(is_long(shape.table.columns[name]) for name in unique):
+    if by_time and any(_LONG.match(shape.table.columns[name].type) for name in unique):
         return []
     return shape.at(unique)
 

@@ -152,7 +152,10 @@ class Executors:
             except SPARK_FAILED as error:
                 if is_executor_lost(error):
                     raise
-                raise NotWrittenError(_task_failure(error)) from error
+                # What a task that writes reads are row changes that Spark keeps: Kafka has no part in it.
+                found = source_error(error)
+                what = found.what if isinstance(found, BridgeError) else str(found)
+                raise NotWrittenError(NotWritten(what, _TASK_FIX)) from error
 
 
 def _in_order(
@@ -171,9 +174,3 @@ def _in_order(
             for table in tables:
                 statements = RowChanges.here(table).statements(catalog, rendering)
                 yield from (statement for statement in statements if statement.stage is stage)
-
-
-def _task_failure(error: Exception) -> NotWritten:
-    """What a task that writes reads are row changes that Spark keeps: Kafka has no part in it."""
-    found = source_error(error)
-    return NotWritten(found.what if isinstance(found, BridgeError) else str(found), _TASK_FIX)

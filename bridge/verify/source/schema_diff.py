@@ -92,7 +92,7 @@ def _column_differences(
         yield f"column {target.name} is {_null(target)} instead of {_null(source)}"
     if source.generated != target.generated:
         notes.append(f"column {target.name} is generated on one side only")
-    wanted, actual = _collation(source), _collation(target)
+    wanted, actual = (_OLD_NAMES.sub("utf8mb3", column.collation) for column in (source, target))
     if wanted in collations:
         wanted = _OLD_NAMES.sub("utf8mb3", becomes(wanted))
     if wanted != actual and wanted and actual and not (source.is_json or target.is_json):
@@ -121,10 +121,6 @@ def plain_type(column: ColumnInfo) -> str:
     if column.data_type in {"enum", "set"}:
         return _BEYOND_UCS2.sub("?", column.type.replace("\\\\", "\\"))
     return _WIDTH.sub(r"\1", column.type.lower()).removesuffix(" zerofill")
-
-
-def _collation(column: ColumnInfo) -> str:
-    return _OLD_NAMES.sub("utf8mb3", column.collation)
 
 
 def _null(column: ColumnInfo) -> str:
