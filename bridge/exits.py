@@ -52,11 +52,10 @@ def exit_code(command: Callable[[], object]) -> int:
     except Exception as error:  # noqa: BLE001  # nothing above this could report it
         if isinstance(error, BrokenPipeError) and _is_reader_gone():
             return _READER_GONE
-        return (
-            _report_machine_error(error)
-            if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS)
-            else _report_bug(error)
-        )
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS):
+            what = f"the machine refuses: {str(error) or 'no memory is left'}"
+            return _report(StoppedError(what, fix="check its disks, memory, limits and permissions"))
+        return _report_bug(error)
     finally:
         _replace_closed_stdout()
 
@@ -75,11 +74,6 @@ def _report_wrong_usage(error: TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "bridge"
     return _report(UsageError(error.format_message().rstrip("."), fix=f"see {command} --help"))
-
-
-def _report_machine_error(error: Exception) -> int:
-    what = str(error) or "no memory is left"
-    return _report(StoppedError(f"the machine refuses: {what}", fix="check its disks, memory, limits and permissions"))
 
 
 def _report(error: BridgeError) -> int:

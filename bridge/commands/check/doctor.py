@@ -6,6 +6,7 @@ A place that does not answer is one line; the lines that need it are left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
@@ -22,6 +23,7 @@ from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.mysql.server_errors import server_words
+from bridge.mysql.state import schema as own_tables
 from bridge.tso import parse_moment
 from bridge.watch.server import parse_address
 
@@ -52,7 +54,8 @@ class Doctor:
     def _look_at_target(self, *, create: bool) -> ServerFacts:
         target = target_of(self._settings)
         if create:
-            server.make_own_tables(target, self._settings)
+            with closing(target.connect(autocommit=True)) as session:
+                own_tables.make(session, self._settings.target.schema_name)
         return server.gather(target, self._settings, accepts_change=self._accepts_change)
 
     def _source(self, facts: SourceFacts) -> Iterator[Finding]:

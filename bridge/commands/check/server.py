@@ -104,12 +104,6 @@ def _other_routes(
     return None
 
 
-def make_own_tables(target: Target, settings: Settings) -> None:
-    """Makes the bridge's own database and tables."""
-    with closing(target.connect(autocommit=True)) as session:
-        own_tables.make(session, settings.target.schema_name)
-
-
 def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Finding]:
     """Judges what the target is and how it is set; `place` is its address without secrets."""
     yield judge_version(facts.version, place)

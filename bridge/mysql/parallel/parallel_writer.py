@@ -87,7 +87,8 @@ class ParallelWriter(Writer):
         Raises what `Writer.apply` raises: if a task cannot write its part, one transaction writes the whole step, and
         its outcome counts.
         """
-        if isinstance(source, RowStatements) and self._goes_in_parts(step):
+        may_go_in_parts = self._unreached < _UNREACHED and (not self._only_begun or step.old_ts < self._begun_ts)
+        if may_go_in_parts and isinstance(source, RowStatements):
             divided = self._divided(source)
             source = source if divided is None else self._rest_of(step, source, *divided)
         super().apply(step, source)
@@ -95,9 +96,6 @@ class ParallelWriter(Writer):
     def writes_apart(self, rows: RowChanges) -> bool:
         """Tells whether executors will probably write these rows."""
         return not self._only_begun and self._executors.write(rows)
-
-    def _goes_in_parts(self, step: Advance) -> bool:
-        return self._unreached < _UNREACHED and (not self._only_begun or step.old_ts < self._begun_ts)
 
     def _divided(self, source: RowStatements) -> tuple[RowStatements, RowStatements] | None:
         """Divides a step into what executors write and the rest; None where it is one transaction."""

@@ -169,16 +169,12 @@ def commit_offsets(committer: Consumer, group: str, offsets: Mapping[PartitionId
     try:
         answers = committer.commit(offsets=wanted, asynchronous=False)
     except KafkaException as error:
-        raise _not_taken(group, _complaint(committer) or error.args[0], acls) from error
+        message = committer.poll(0)  # tells why the group's coordinator is not known, not only that it is waited for
+        why = message.error() if message is not None else None
+        raise _not_taken(group, why or error.args[0], acls) from error
     for answer in answers or ():
         if answer.error is not None:
             raise _not_taken(group, answer.error, acls)
-
-
-def _complaint(committer: Consumer) -> KafkaError | None:
-    """Gives why the group's coordinator is not known: the error of a commit tells only that it is waited for."""
-    message = committer.poll(0)
-    return message.error() if message is not None else None
 
 
 def _not_taken(group: str, error: KafkaError, acls: Acls) -> SourceError:
