@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from pymysql.err import MySQLError
 
+from bridge.config import VerifySection
 from bridge.errors import StoppedError, UsageError
 from bridge.filters.routes import Routes
 from bridge.model import Advance
@@ -19,7 +20,6 @@ from bridge.mysql.server_errors import LOCK_CONFLICT, error_code
 from bridge.mysql.server_load import parse_limits
 from bridge.mysql.state.progress import ProgressTable
 from bridge.verify import snapshots
-from bridge.verify.options import VerifyOptions
 from bridge.verify.snapshots import SnapshotReader, Throttle, begin_snapshot, open_source, open_target_snapshot
 from bridge.verify.source import verification
 from tests.support.verify_servers import Pair, execute, said
@@ -283,4 +283,4 @@ def test_options_have_defaults() -> None:
         "Threads_running": 25,
         "Threads_connected": 100,
     }
-    assert VerifyOptions.__dataclass_fields__["chunk_seconds"].default == 0.5
+    assert VerifySection().chunk_seconds == 0.5

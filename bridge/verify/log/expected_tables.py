@@ -36,9 +36,10 @@ COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
 """Topic, partition and offset of the last change."""
 _META: Final = ((STATE, "TINYINT NOT NULL"), (COMMIT_TS, "BIGINT NOT NULL"), (PLACE, "BLOB NOT NULL"))
-ROW, UNSURE, GONE = 0, 1, 2
+ROW, UNSURE, GONE, MAY_BE_GONE = range(4)
 """What STATE tells of a key: its row is there; its last message holds only a part of it, or is not known, or several
-keys of the log are one to the target; or it is gone."""
+keys of the log are one to the target; it is gone; or it may be."""
+ARE_UNSURE: Final = f"IN ({UNSURE},{MAY_BE_GONE})"
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -92,7 +93,7 @@ class ExpectedTable:
         for kind in rows.group_by(["names", "gone"]).aggregate([]).to_pylist():
             columns = kind["names"].split(SEP) if kind["names"] and not kind["gone"] else list(self.key)
             is_whole = kind["names"] and set(columns) == set(self.columns)
-            state = GONE if kind["gone"] else ROW if is_whole else UNSURE
+            state = (GONE if kind["names"] else MAY_BE_GONE) if kind["gone"] else ROW if is_whole else UNSURE
             alike = pc.and_(pc.equal(rows["names"], kind["names"]), pc.equal(rows["gone"], kind["gone"]))
             yield from self._load(rows.filter(alike), columns, state)
 
@@ -107,7 +108,7 @@ class ExpectedTable:
             PLACE: _places(rows),
         }
         types = [self.definition.columns[name].type for name in names]
-        images = with_zeros(rows["key" if state == GONE else "image"].combine_chunks(), types)
+        images = with_zeros(rows["key" if state in (GONE, MAY_BE_GONE) else "image"].combine_chunks(), types)
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in _META), pa.scalar(",", TEXT)
         )

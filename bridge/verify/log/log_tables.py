@@ -14,7 +14,7 @@ from bridge.verify.compare.bisect import Side
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
-from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
+from bridge.verify.log.expected_tables import ARE_UNSURE, ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import RowGroup
 from bridge.verify.snapshots import SnapshotReader
@@ -112,16 +112,17 @@ class LoggedTable:
     def matched(self) -> str:
         """A FROM clause of the target's rows of which the log holds the last state."""
         return (
-            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
+            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
+            f" AND {self._state} NOT {ARE_UNSURE}"
         )
 
     def unsure_query(self) -> str:
         """Writes the query of how many keys are UNSURE, and how many of these the target lacks."""
         first = quote_name(_ACTUAL, self.definition.columns[self.key[0]].name)
         return (
-            f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL),0) FROM {self.expected_table.name} {_EXPECTED}"
-            f" LEFT JOIN {self.actual} ON {self._same_key}"
-            f" WHERE ({self._loaded(_EXPECTED)}) AND {self._state}={UNSURE}"
+            f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL AND {self._state}={UNSURE}),0)"
+            f" FROM {self.expected_table.name} {_EXPECTED} LEFT JOIN {self.actual} ON {self._same_key}"
+            f" WHERE ({self._loaded(_EXPECTED)}) AND {self._state} {ARE_UNSURE}"
         )
 
     @property

@@ -363,7 +363,8 @@ def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tupl
     last = np.sort(order[_last(tables, ordered, order)])
     are_unsure = _are_unsure(steps, last) if pc.any(steps["by_time"]).as_py() else np.zeros(len(last), np.bool_)
     is_sure, steps = pa.array(~are_unsure), taken(ordered, last)
-    for name, unsure in (("image", steps["key"]), ("names", "")):
+    key_alone = pc.if_else(pc.is_null(steps["image"]), steps["image"], steps["key"])
+    for name, unsure in (("image", key_alone), ("names", "")):
         column = pc.if_else(is_sure, steps[name], unsure)
         steps = steps.set_column(steps.schema.get_field_index(name), STEP_SCHEMA.field(name), column)
     numbers = steps["table_number"].to_numpy()
