@@ -18,6 +18,7 @@ from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
+    are_of_other_server,
     come_after_restart,
     followed,
     seen_before,
@@ -66,9 +67,9 @@ class CountingRows:
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
-        self.note_change()
         self._applied_at_change: dict[PartitionId, AppliedRow] = {}
-        """The last rows then; of none that ran before the start."""
+        """The last rows then; at the start, whose last schema change may have been behind them, those of the start."""
+        self.note_change()
 
     def note_change(self) -> None:
         """Notes that a schema change is about to run, and that all rows before it are in the target."""
@@ -76,12 +77,13 @@ class CountingRows:
         self._applied_at_change = {where: queue.applied for where, queue in self._queues.items()}
 
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
-        """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, or of the last
-        transaction in the target."""
+        """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, of another server
+        behind a failover, or of the last transaction in the target."""
         keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
         if rows.table["place"].null_count or not pc.any(keyless).as_py():
             return
-        again, last = come_after_restart(rows, queue.applied, seen_before(rows, queue.shown)), queue.applied.place
+        seen, last = seen_before(rows, queue.shown), queue.applied.place
+        again = come_after_restart(rows, queue.applied, seen) | are_of_other_server(rows, queue.applied, seen)
         if last and not is_of_sending(last) and not is_of_snapshot(names_of(last)):
             of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
             again = again | of_last.combine_chunks().to_numpy(zero_copy_only=False)
@@ -114,8 +116,9 @@ class CountingRows:
         def told() -> Longs:
             parts = []
             for (where, mine), are_copies in zip(rows, copies, strict=True):
-                queue, at_change = self._queues[where], self._applied_at_change.get(where)
-                since = 0 if queue.applied == at_change and not queue.began_anew else queue.applied.ts
+                queue = self._queues[where]
+                is_same = queue.applied == self._applied_at_change.get(where) and not queue.began_anew
+                since = 0 if is_same else queue.applied.ts
                 parts.append(told_by_place(mine, queue.applied, queue.shown, since, are_copies))
             return merged.in_order(parts)
 

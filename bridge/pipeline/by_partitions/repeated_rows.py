@@ -27,6 +27,7 @@ import structlog
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Refused
 from bridge.errors import SourceError
+from bridge.events import NO_PRIMARY_KEY
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
@@ -143,7 +144,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
     they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
     many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.  Behind a
     failover, a row of another server that is not dated later may be sent again, and is applied: so is what follows it,
-    which may undo it.
+    which may undo it, unless its table has no key.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
@@ -174,11 +175,22 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
                 mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same)
         if newest > last_row or (last_row < 0 and name in marks):
             last_row, last = newest, mine
-    readers = {name.partition("/")[0] for name in marks}
-    others = [numbers for name, numbers in files.items() if name not in marks and name.partition("/")[0] in readers]
-    is_of_other = np.any([np.zeros(len(copies), np.bool_), *(numbers >= 0 for numbers in others)], axis=0)
-    gone = copies & ~np.logical_or.accumulate(is_of_other & may_be_copies)
+    is_keyless = pc.fill_null(
+        pc.equal(rows.table["key"], NO_PRIMARY_KEY), False
+    ).to_numpy()  # nothing that follows may undo such a row
+    gone = copies & (is_keyless | ~np.logical_or.accumulate(are_of_other_server(rows, applied, seen)))
     return copies, gone, last
+
+
+def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
+    """Tells which rows another server wrote than the last one in the target, and which its partition may have shown.
+    seen: as in `followed`."""
+    marks = coordinates_of(applied.place) if applied.place else {}
+    readers = {name.partition("/")[0] for name in marks if name.startswith(FILE)}
+    told = Places.of(rows.table["place"]).numbers.items()
+    others = [n >= 0 for name, n in told if name not in marks and name.partition("/")[0] in readers]
+    found: Bools = np.any([np.zeros(len(seen), np.bool_), *others], axis=0) & (rows.times <= seen)
+    return found
 
 
 def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_copies: Bools) -> Longs:

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.events import Event
+from bridge.events import NO_PRIMARY_KEY, Event
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
-from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows, followed
+from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows, are_of_other_server, followed
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
@@ -30,9 +30,9 @@ def gtids(last: int, more: str = "") -> str:
 OTHER = place_in_binlog("other", "binlog.000003", 20, 2)
 
 
-def rows_of(told: list[tuple[int, str | None]]) -> Rows:
+def rows_of(told: list[tuple[int, str | None]], *key: str) -> Rows:
     events: list[Event] = [
-        row_change(ms_tso(ms), "k", ["id"], [], after=[1])._replace(by_time=True, place=place) for ms, place in told
+        row_change(ms_tso(ms), "k", ["id"], key, after=[1])._replace(by_time=True, place=place) for ms, place in told
     ]
     table = in_one_partition(events)
     return Rows(table)
@@ -75,10 +75,12 @@ def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]
 def test_rows_of_a_former_server_are_applied_again_with_what_follows_them(ms: int, left_out: list[int]) -> None:
     """Behind a failover: alone, they would take back what was written on the next server.  In one binlog rows of other
     servers may stand between, as of Galera."""
-    rows = rows_of([(ms, at(40, server=2)), (9_000, at(20)), (9_000, at(30))])
-    last = AppliedRow(ms_tso(9_000), at(30), 1)
-    found, gone, _ = followed(rows, last, lambda: np.full(3, ms_tso(9_000)))
-    assert (np.flatnonzero(found).tolist(), np.flatnonzero(gone).tolist()) == ([1, 2], left_out)
+    last, seen = AppliedRow(ms_tso(9_000), at(30), 1), np.full(3, ms_tso(9_000))
+    for key, left in (("id", left_out), (NO_PRIMARY_KEY, [1, 2])):  # a row without a key would be there twice
+        rows = rows_of([(ms, at(40, server=2)), (9_000, at(20)), (9_000, at(30))], key)
+        found, gone, _ = followed(rows, last, lambda: seen)
+        assert (np.flatnonzero(found).tolist(), np.flatnonzero(gone).tolist()) == ([1, 2], left)
+        assert are_of_other_server(rows, last, seen).tolist() == [ms <= 9_000, False, False]
 
 
 @pytest.mark.parametrize(
