@@ -45,6 +45,8 @@ _DEFAULTS: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.session.timeZone": "UTC",
+    # True, which Spark sets, gives the tasks of queries workers of their own, beside those of the warm-up.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.redaction.regex": SECRET_NAMES,
     # Java's serializer keeps the last hundred rows that it wrote to the disk: a gigabyte, if they are large.
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
