@@ -145,26 +145,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import pyarrow as pa
 
-    position = [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-    ]
+    position = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
+    types = {"kind": pa.int8(), "commit_ts": pa.int64(), "index": pa.int32(), "by_time": pa.bool_()}
     fields = [
-        pa.field("kind", pa.int8(), nullable=False),
-        pa.field("commit_ts", pa.int64(), nullable=False),
-        pa.field("index", pa.int32(), nullable=False),
-        pa.field("schema", pa.string(), nullable=False),
-        pa.field("table", pa.string(), nullable=False),
-        pa.field("columns", pa.string()),
-        pa.field("key", pa.string()),
-        pa.field("before", pa.string()),
-        pa.field("after", pa.string()),
-        pa.field("text", pa.string()),
-        pa.field("by_time", pa.bool_(), nullable=False),
-        pa.field("place", pa.string()),
+        pa.field(name, types.get(name, pa.string()), nullable=Event._field_defaults.get(name, "") is None)
+        for name in Event._fields
     ]
-    globals().update(EVENT_SCHEMA=pa.schema([*position, *fields]), EVENT_FIELDS=pa.schema(fields))
+    places = [pa.field(name, kind, nullable=False) for name, kind in position.items()]
+    globals().update(EVENT_SCHEMA=pa.schema([*places, *fields]), EVENT_FIELDS=pa.schema(fields))
     return globals()[name]
 
 

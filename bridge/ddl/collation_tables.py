@@ -42,8 +42,6 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
     # mariadb.com/kb/en/supported-character-sets-and-collations (before 11.5)
     "mariadb": SourceDefaults("latin1", "latin1_swedish_ci", {"utf8mb4": "utf8mb4_general_ci"}),
 }
-SOME_MYSQL: Final = "mysql"
-"""The source of messages that were made from a binlog, while nobody has said of which server it is."""
 UNKNOWN_DEFAULTS: Final = SourceDefaults("", "", {"utf8mb4": ""})
 """The defaults in which MySQL 8, MySQL 5.7 and MariaDB differ."""
 

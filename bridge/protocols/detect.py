@@ -73,7 +73,7 @@ def is_mysql_born(sample: Sample) -> bool:
 
 
 def binlog_source(sample: Sample) -> str:
-    """Tells of which server's binlog messages are, as `collation_tables.SOURCES` and SOME_MYSQL name it: "mariadb",
+    """Tells of which server's binlog messages are, as `collation_tables.SOURCES` names it: "mariadb",
     which Debezium's connector for it says, or "mysql", which may be any; "" where no message shows that it is one's.
     (Debezium's documentation, "MariaDB connector", source.connector.)"""
     origins = [origin for key, value in sample if (origin := recognise_message(key, value)) and origin.mysql_born]

@@ -41,11 +41,6 @@ class FastDecoder:
         self._readiness = Readiness()
 
     @property
-    def templates_learned(self) -> int:
-        """The number of templates that it has learned."""
-        return self._reader.learned
-
-    @property
     def _reader(self) -> Reader:
         if self._loaded is None:
             from bridge.protocols.fast.reader import Reader

@@ -94,7 +94,7 @@ def test_a_form_that_is_read_otherwise_than_parsed_is_not_used(monkeypatch: pyte
     monkeypatch.setitem(templates._USUAL_STRINGS, literals.integer, TEXT)
     decoder = decoder_of("canal-json")
     assert decoded_fast(decoder, [(b"", orjson.dumps(MESSAGE))] * 600) == {}
-    assert not decoder.templates_learned
+    assert not decoder._reader.learned
 
 
 @pytest.mark.parametrize("ts", [1, 10**17, 10**18, (1 << 63) - 1, 1 << 63, (1 << 64) + 1, 0, -1, "1", None, 1.0, True])

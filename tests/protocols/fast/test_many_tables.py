@@ -93,7 +93,7 @@ def test_a_mixture_of_tables_comes_out_as_parsing_gives_it(protocol: str, seed: 
         assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
         changed = dice.randrange(20)
         layouts[changed], twists[changed] = dice.choice(LAYOUTS), dice.choice(TWISTS)
-    assert decoder.templates_learned
+    assert decoder._reader.learned
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -139,7 +139,7 @@ def test_a_flood_of_tables_is_no_burden(protocol: str, monkeypatch: pytest.Monke
     for _ in range(2):
         assert decoded(decoder, pairs) == [decode_message(ORACLES[protocol], *pair) for pair in pairs]
     assert _together(decoder, pairs) == 120
-    assert decoder.templates_learned == 3  # in each lot anew
+    assert decoder._reader.learned == 3  # in each lot anew
 
 
 @pytest.mark.parametrize("protocol", ["debezium", "ckafka"])
