@@ -60,6 +60,7 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("ALTER TABLE t SET TIFLASH REPLICA 2", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER TABLE t CACHE", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER TABLE t ATTRIBUTES 'merge_option=allow'", flavours(NOTHING, *NOT_TIDB)),
+    ("ALTER TABLE t STATS_OPTIONS=DEFAULT", flavours(NOTHING, *NOT_TIDB)),
     ("ALTER TABLE `ttl` /*T![ttl] REMOVE TTL */", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE GLOBAL TEMPORARY TABLE t (id INT) ON COMMIT DELETE ROWS", flavours(NOTHING, *NOT_TIDB)),
     ("CREATE TABLE t (id INT DEFAULT (NEXTVAL(`sq`)),v INT)", flavours("CREATE TABLE t (id INT,v INT)", *ALL)),

@@ -28,7 +28,7 @@ _OPTIONS: Final = frozenset(
     {
         *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "AFFINITY"),
         *("TTL_ENABLE", "TTL_JOB_INTERVAL", "STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE"),
-        *("STATS_COL_LIST", "ATTRIBUTES"),
+        *("STATS_COL_LIST", "STATS_OPTIONS", "ATTRIBUTES"),
     }
 )
 """Options of the form NAME [=] value."""
@@ -117,7 +117,8 @@ def _is_key_option(item: Item, i: int) -> bool:
 def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes TiDB's options of tables and databases, and its actions of ALTER TABLE."""
     for item in statement.items:
-        if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and _is_tidb_action(item)):
+        is_action = item.tokens[0].word in _ACTIONS or [t.word for t in item.tokens[:2]] == ["SET", "TIFLASH"]
+        if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and is_action):
             yield Omission(item, _WHY)
     yield from _of_partitions(statement)
     for scope in option_scopes(statement):
@@ -136,10 +137,6 @@ def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
                 yield remove(clause[i : value_at(clause, i + 1) + 1], _WHY)
             elif depth == 0 and (token.word, following) == ("UPDATE", "INDEXES"):
                 yield remove(clause[i : closing(clause, i + 2) + 1], _WHY)
-
-
-def _is_tidb_action(item: Item) -> bool:
-    return item.tokens[0].word in _ACTIONS or [t.word for t in item.tokens[:2]] == ["SET", "TIFLASH"]
 
 
 def _in_scope(statement: StatementParts, scope: Sequence[Token]) -> Iterator[Edit | Omission]:
