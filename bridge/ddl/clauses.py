@@ -83,9 +83,11 @@ def statement_parts(text: str, classified: Classified, *, tidb: bool) -> Stateme
         return StatementParts(text, found, classified, ((_index_statement(found, classified),),))
     if kind in {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE}:
         return StatementParts(text, found, classified, options=_database_options(found))
-    if kind is StatementKind.DROP_TABLE:
-        named = (tuple(t for t in found if n.span[0] <= t.span[0] < n.span[1]) for n in classified.touched)
-        return StatementParts(text, found, classified, (tuple(Item(C.DROP_TABLE, name) for name in named),))
+    if kind in {StatementKind.DROP_TABLE, StatementKind.RENAME_TABLE}:
+        one = 1 + (kind is StatementKind.RENAME_TABLE)
+        pairs = zip(classified.touched[::one], classified.touched[one - 1 :: one], strict=True)
+        named = (tuple(t for t in found if a.span[0] <= t.span[0] < b.span[1]) for a, b in pairs)
+        return StatementParts(text, found, classified, (tuple(Item(C(kind.value), name) for name in named),))
     return StatementParts(text, found, classified)
 
 

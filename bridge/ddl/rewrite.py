@@ -168,7 +168,8 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     names, left = ({name.folded for name in known.tables} for known in (before, after))
     if after.never_run:
         return False
-    is_same = left <= names if after.kind is StatementKind.DROP_TABLE else left == names
+    is_list = after.kind in {StatementKind.DROP_TABLE, StatementKind.RENAME_TABLE}
+    is_same = left <= names if is_list else left == names
     return is_same and after.database == before.database and after.kind == before.kind
 
 

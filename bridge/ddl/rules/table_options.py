@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -57,7 +57,8 @@ def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | 
         if other and "ROW_FORMAT" in words:
             yield from without_options(statement, {"ROW_FORMAT"}, why)
         sizes = _BLOCKS if "COMPRESSED" in words else frozenset[str]()
-        if not all(size in sizes | {"0"} for size in _block_sizes(scopes)):  # 0 takes back the size that it had
+        asked = {at(s, value_at(s, i)).text for s in scopes for i, t in enumerate(s) if t.word == "KEY_BLOCK_SIZE"}
+        if not asked <= sizes | {"0"}:  # 0 takes back the size that it had
             yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
     if site.target.has(Feature.MARIADB_SYNTAX):
         return
@@ -65,13 +66,6 @@ def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | 
         for i, token, depth in with_depth(scope):
             if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
                 yield from take_out(statement, scope, i, i + 3, _WHY)
-
-
-def _block_sizes(scopes: Iterable[Sequence[Token]]) -> Iterator[str]:
-    for scope in scopes:
-        for i, token in enumerate(scope):
-            if token.word == "KEY_BLOCK_SIZE":
-                yield at(scope, value_at(scope, i)).text
 
 
 _BEFORE_IF: Final = frozenset(
@@ -101,11 +95,14 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
         if end is None:
             continue
         item = next((item for item in statement.items if token in item.tokens), None)
-        is_whole = token.span[0] < name and statement.classified.kind in _ALTERS
-        idle = [item] if item is not None and not is_whole else _whole(statement)
+        is_alter = statement.classified.kind in _ALTERS
+        is_whole = token.span[0] < name and is_alter
+        idle = [item] if item is not None and not is_whole else [*statement.lists[0]] if is_alter else []
         is_not = found[i + 1].word == "NOT"
         why = WAS_THERE if is_not else _WAS_NOT_THERE
         things = [found[end:]] if item is None or is_whole or not idle else _things(item, found[end:])
+        if statement.classified.kind is StatementKind.RENAME_TABLE:
+            things = [one.tokens for one in idle]
         is_idle = [_exists(statement, item, one, site, is_whole=is_whole) is is_not for one in things if idle]
         if is_idle and all(is_idle):
             yield from (Omission(one, why) for one in idle)
@@ -117,13 +114,6 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 
 
 _ALTERS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION, StatementKind.RENAME_TABLE})
-
-
-def _whole(statement: StatementParts) -> list[Item]:
-    """Gives what has to be left out so that nothing of a statement about one table is left."""
-    if statement.classified.kind is StatementKind.RENAME_TABLE:
-        return [Item(C.RENAME_TABLE, statement.tokens)] if len(statement.classified.touched) == 2 else []
-    return list(statement.lists[0]) if statement.lists and statement.classified.kind in _ALTERS else []
 
 
 def _if_end(found: Sequence[Token], i: int) -> int | None:
@@ -160,7 +150,10 @@ def _exists(
     """Tells whether the object of an IF is there; None where it is not known.  behind: what follows the IF."""
     table = statement.classified.tables[0]
     if is_whole:
-        return site.around.exists(table, "table")
+        touched = statement.classified.touched
+        n = next(n for n, one in enumerate(touched) if one.span[0] >= behind[0].span[0])
+        is_made = touched[n].table.folded in {one.table.folded for one in touched[1:n:2]}  # by RENAME, just before
+        return is_made or site.around.exists(touched[n].table, "table")
     kind = "" if item is None else _KIND_OF.get(item.change, "")
     names = [at(behind, 0).name]
     if item is not None and item.change is C.ADD_PRIMARY_KEY:

@@ -70,6 +70,27 @@ def test_parts_that_did_nothing(
 
 @pytest.mark.parametrize("server", ["target", "mysql_target"])
 @pytest.mark.parametrize(
+    ("pairs", "tables"),
+    [
+        ("nosuch TO b, t TO d", "d s"),
+        ("t TO x, nosuch TO y", "s x"),
+        ("t TO x, x TO y, nosuch TO z", "s y"),
+        ("t TO x, s TO t, x TO s", "s t"),
+        ("nosuch TO x, neither TO y", "s t"),
+    ],
+)
+def test_tables_that_are_not_there(server: str, pairs: str, tables: str, request: pytest.FixtureRequest) -> None:
+    """As MariaDB: each table is renamed that is there, also by a name that it has just got."""
+    url = request.getfixturevalue(server)
+    sql(url, "CREATE DATABASE m", "CREATE TABLE m.t (t INT)", "CREATE TABLE m.s (s INT)")
+    changes = [schema_change(TS, f"RENAME TABLE IF EXISTS {pairs}"), boundary(TS + 1)]
+    run_all(url, in_one_partition(changes), ddl=ddl_rules(source="mariadb"))
+    named = sql(url, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'm' ORDER BY table_name")
+    assert " ".join(name for (name,) in named) == tables
+
+
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize(
     ("action", "partitions"),
     [
         ("DROP PARTITION IF EXISTS x, p0, y", "p1"),
