@@ -66,7 +66,7 @@ RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (tables.filled_by_rows, None),
     (column_definitions.sequence_defaults, None),
     (column_definitions.renamed_columns, Feature.RENAME_COLUMN),
-    (column_definitions.expression_defaults, Feature.EXPRESSION_DEFAULT),
+    (column_definitions.expression_defaults, None),
     (charsets.charsets, None),
     (charsets.short_forms, None),
     (charsets.names, None),

@@ -291,6 +291,15 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
     ("CREATE INDEX IF NOT EXISTS g ON t (a)", flavours("CREATE INDEX g ON t (a)", MY8, MY57)),
     ("CREATE TABLE t (id INT DEFAULT NEXT VALUE FOR b.s NOT NULL)",
      flavours("CREATE TABLE t (id INT NOT NULL)", *ALL)),
+    ("CREATE TABLE t (a INT, persistent INT AS (a) PERSISTENT UNIQUE)",
+     flavours("CREATE TABLE t (a INT, persistent INT AS (a) STORED UNIQUE)", MY8, MY57, TIDB)),
+    ("CREATE TABLE t (d DATE DEFAULT curdate() NOT NULL, e DATE DEFAULT NOW(), f DATETIME(3) DEFAULT NOW(3),"
+     " g TIME DEFAULT CURRENT_TIME, h VARCHAR(36) DEFAULT concat(uuid(), 'x'), i TEXT DEFAULT NULL, j INT DEFAULT 5)",
+     {MY8: "CREATE TABLE t (d DATE DEFAULT (curdate()) NOT NULL, e DATE DEFAULT (NOW()), f DATETIME(3) DEFAULT NOW(3),"
+           " g TIME DEFAULT (CURRENT_TIME), h VARCHAR(36) DEFAULT (concat(uuid(), 'x')), i TEXT DEFAULT NULL,"
+           " j INT DEFAULT 5)",
+      MY57: "CREATE TABLE t (d DATE NOT NULL, e DATE, f DATETIME(3) DEFAULT NOW(3), g TIME, h VARCHAR(36),"
+            " i TEXT DEFAULT NULL, j INT DEFAULT 5)"}),
     # what only looks like something
     ("ALTER TABLE t ADD COLUMN `AUTO_RANDOM` INT COMMENT 'CLUSTERED, VECTOR(3) /*T! x */ -- '' \\\\'", {}),
     ("CREATE TABLE t (`CHARACTER` INT, `SET` INT, `COLLATE` INT) COMMENT='TTL=x'", {}),
@@ -477,7 +486,6 @@ BY_SERVERS: list[tuple[str, tuple[str, ...]]] = [
     ("CREATE TABLE p (a INT) WITH SYSTEM VERSIONING", (MY8, MY57)),
     ("CREATE TABLE p (a DATE, b DATE, PERIOD FOR p (a, b))", (MY8, MY57)),
     ("ALTER TABLE t ADD SYSTEM VERSIONING", (MY8, MY57)),
-    ("CREATE TABLE p (a INT, b INT AS (a) PERSISTENT)", (MY8, MY57)),
     ("ALTER TABLE t ADD INDEX g (a) IGNORED", (MY8, MY57)),
     ("ALTER TABLE t ALTER INDEX i NOT IGNORED", (MY8,)),
     ("CREATE TABLE p (p POINT REF_SYSTEM_ID=4326 NOT NULL)", (MY8, MY57)),
@@ -549,6 +557,9 @@ def test_unknown_words_pass_unchanged() -> None:
 
 
 _COMPRESSED = "CREATE TABLE t (a VARCHAR(9) /*M!100301 COMPRESSED*/ NOT NULL)"
+_LONG_TEXTS = (
+    "CREATE TABLE t (a TEXT DEFAULT 'x' NOT NULL, b BLOB DEFAULT (1+1), c JSON DEFAULT '{}', d TEXT DEFAULT NULL)"
+)
 _CHECKED = "ALTER TABLE t ADD CHECK (b>0), MODIFY a JSON CHECK (a<>'')"
 
 
@@ -558,6 +569,9 @@ _CHECKED = "ALTER TABLE t ADD CHECK (b>0), MODIFY a JSON CHECK (a<>'')"
         (M11, _COMPRESSED, "CREATE TABLE t (a VARCHAR(9) COMPRESSED NOT NULL)"),
         (MY8, _COMPRESSED, "CREATE TABLE t (a VARCHAR(9) NOT NULL)"),
         (TIDB, _COMPRESSED, "CREATE TABLE t (a VARCHAR(9) NOT NULL)"),
+        (M11, _LONG_TEXTS, _LONG_TEXTS),
+        (MY8, _LONG_TEXTS, re.sub("('.*?')", r"(\1)", _LONG_TEXTS)),
+        (MY57, _LONG_TEXTS, "CREATE TABLE t (a TEXT NOT NULL, b BLOB, c JSON, d TEXT DEFAULT NULL)"),
         (M11, _CHECKED, _CHECKED),
         (MY8, _CHECKED, "ALTER TABLE t MODIFY a JSON"),
         (TIDB, _CHECKED, "ALTER TABLE t MODIFY a JSON"),

@@ -11,7 +11,8 @@ from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
-from bridge.ddl.server_features import Flavour
+from bridge.ddl.rules.other_values import MOMENTS
+from bridge.ddl.server_features import Feature, Flavour
 
 
 def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -83,12 +84,16 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
 
 
 def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes COMPRESSED [= method] of a column, which MariaDB alone has."""
+    """Removes COMPRESSED [= method] of a column, and writes STORED for PERSISTENT: MariaDB alone has them."""
     for item in statement.items:
         for i, token, depth in with_depth(item.definition):
-            if item.change in ADDS_COLUMN and depth == 0 and i > 1 and token.word == "COMPRESSED":
+            if item.change not in ADDS_COLUMN or depth != 0 or i < 2:
+                continue
+            if token.word == "COMPRESSED":
                 end = i + 1 + 2 * (at(item.definition, i + 1).text == "=")
                 yield remove(item.definition[i:end], "it says how rows are stored, not what they are")
+            elif token.word == "PERSISTENT":
+                yield Edit(*token.span, "STORED", "the word that all servers know")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -125,18 +130,34 @@ def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Om
 
 def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Leaves out a default that the target cannot have, since rows come with all their values.  It refuses where
-    existing rows would get that default."""
+    existing rows would get that default.  What MariaDB takes as it is, MySQL takes in parentheses only."""
     fills = statement.classified.kind is StatementKind.ALTER_TABLE
+    is_known = site.target.has(Feature.EXPRESSION_DEFAULT)
     for item in statement.items:
         column = item.definition
         for i, token, depth in with_depth(column):
             if item.change not in ADDS_COLUMN or depth != 0 or token.word != "DEFAULT" or sequence_at(column, i):
                 continue
-            if at(column, i + 1).text != "(":
+            value = _expression(column, i + 1, site)
+            if value and is_known and value[0].text != "(" and site.target.flavour is Flavour.MYSQL:
+                start, end = span_of(value)
+                yield Edit(start, end, f"({statement.text[start:end]})", "the target takes it in parentheses only")
+            if not value or is_known:
                 continue
             if fills and item.change is C.ADD_COLUMN:
                 raise UnsupportedError(
-                    f"the target takes no expression as a default, and its rows would not get that of {column[0].text}:"
+                    f"the target takes no such default, and its rows would not get that of {column[0].text}:"
                     " add the column with another default, fill it as it is upstream, then say bridge ddl done"
                 )
-            yield remove(column[i : closing(column, i + 1) + 1], "the target takes no expression as a default")
+            yield remove(column[i : i + 1 + len(value)], "the target takes no such default")
+
+
+def _expression(column: Sequence[Token], i: int, site: Site) -> Sequence[Token]:
+    """Gives the default at `i` where it is an expression, or a long text's, as MariaDB has it; () for another one."""
+    kind, word = at(column, 1).word, at(column, i).word
+    opening = i + (at(column, i).text != "(" and at(column, i + 1).text == "(")
+    if word in MOMENTS and kind in {"DATETIME", "TIMESTAMP"}:
+        return ()
+    is_long = site.source == Flavour.MARIADB and kind.endswith(("TEXT", "BLOB", "JSON")) and word != "NULL"
+    is_one = at(column, opening).text == "(" or word in {"CURRENT_DATE", "CURRENT_TIME", *MOMENTS} or is_long
+    return column[i : closing(column, opening) + 1] if is_one else ()

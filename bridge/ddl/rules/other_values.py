@@ -23,7 +23,7 @@ _OTHER_EACH_TIME: Final = frozenset(
     }
 )
 """Functions that give a server's rows other values than another server's."""
-_MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
+MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -233,7 +233,7 @@ def _untold_moment(column: Sequence[Token], site: Site) -> str:
     """Gives the word by which a column gets the moment at which its statement began, where no message tells that: a
     binlog has its second, and Debezium's connector for MySQL 8 tells when the statement had ended."""
     for i, token in enumerate(() if site.is_from_tidb else column):
-        is_default = i > 0 and token.word in _MOMENTS and at(column, i - 1).word != "UPDATE"
+        is_default = i > 0 and token.word in MOMENTS and at(column, i - 1).word != "UPDATE"
         has_fraction = at(column, i + 1).text == "(" and at(column, i + 2).text not in {"0", ")"}
         if is_default and (has_fraction or not site.tells_second):
             return token.word

@@ -56,13 +56,11 @@ def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | O
     """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
     if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
-        name = str(statement.classified.tables[0])
-        whole = Item(C.CREATE_TABLE, statement.tokens)
-        yield Omission(
-            whole,
-            "the target has no global temporary tables; none of its rows is replicated",
-            OmittedObject("table", name),
+        whole, thing = (
+            Item(C.CREATE_TABLE, statement.tokens),
+            OmittedObject("table", str(statement.classified.tables[0])),
         )
+        yield Omission(whole, "the target has no global temporary tables; none of its rows is replicated", thing)
 
 
 def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

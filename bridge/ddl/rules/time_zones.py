@@ -122,7 +122,8 @@ def _default(column: Sequence[Token]) -> Sequence[Token]:
     start = _behind(column, "DEFAULT")
     if not start:
         return ()
-    return column[start : closing(column, start) + 1] if at(column, start).text == "(" else column[start : start + 2]
+    opening = start + (at(column, start).text != "(" and at(column, start + 1).text == "(")
+    return column[start : max(closing(column, opening) + 1, start + 2)]
 
 
 def _behind(column: Sequence[Token], word: str) -> int:

@@ -17,7 +17,7 @@ from bridge.mysql.state.ddl_journal import JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols.values.event_time import SNAPSHOT_PLACE, place_in_binlog, place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
-from tests.support.pipelines import admin, drop_all, opened, run_all
+from tests.support.pipelines import admin, drop_all, opened, run_all, sql
 from tests.support.schema_change_runs import MOMENT, TS, decide, outcome, run
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 
@@ -69,10 +69,22 @@ def test_defaults_take_the_upstream_moment(target: str, session: Session) -> Non
         assert control.rows("SELECT NOW() > '2025-01-01', @@SESSION.time_zone") == [(1, "+00:00")]
 
 
+@pytest.mark.parametrize("server", ["target", "mysql_target"])
+def test_what_mariadb_says_in_other_words(server: str, request: pytest.FixtureRequest) -> None:
+    """Rows get the values that they have upstream."""
+    url = request.getfixturevalue(server)
+    sql(url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "INSERT INTO m.t VALUES (1)")
+    added = "a TEXT NOT NULL DEFAULT 'x'", "b JSON DEFAULT '{}'", "c CHAR(9) DEFAULT concat('a', 'b')"
+    text = f"ALTER TABLE t ADD {', ADD '.join(added)}, ADD d INT AS (id + 1) PERSISTENT"
+    run(url, text, ddl=ddl_rules(source="mariadb"))
+    assert sql(url, "SELECT * FROM m.t") == [(1, "x", "{}", "ab", 2)]
+
+
 LOCAL_TIMES = [
     "ALTER TABLE t ADD COLUMN c DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",
     "ALTER TABLE t ADD (n INT, c DATE DEFAULT (CURRENT_DATE))",
     "ALTER TABLE t ADD COLUMN c VARCHAR(30) DEFAULT (NOW())",
+    "ALTER TABLE t ADD COLUMN c VARCHAR(30) DEFAULT CONCAT('x', NOW())",
     "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT '2023-11-15 01:02:03'",
     "ALTER TABLE t ADD COLUMN c TIMESTAMP NOT NULL DEFAULT 20231115010203",
     "ALTER TABLE t ADD COLUMN c DATE DEFAULT (DATE(AT))",
