@@ -188,7 +188,8 @@ def _danger(found: list[Token], result: Classified) -> str | None:
     named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
     schemas = {name.table.schema for name in named} | {result.database}
     if result.kind is not StatementKind.CREATE_VIEW:  # whoever reads a view needs the rights to what it reads
-        schemas |= {name for name in _qualifiers(found) if name.lower() not in {t.table.lower() for t in result.tables}}
+        own = {name.table.lower() for name in result.tables}  # tables may stand before their columns
+        schemas |= {t.name for t, dot in pairwise(found) if dot.text == "." and t.name and t.name.lower() not in own}
     if SYSTEM_SCHEMAS & set(map(plain_name, schemas)):
         return "it touches a system schema"
     words = [token.word for token in found]
@@ -203,7 +204,9 @@ def _danger(found: list[Token], result: Classified) -> str | None:
     if {"OUTFILE", "DUMPFILE"} & set(words) or "LOAD_FILE" in functions or _FILES & set(pairwise(words)):
         return "it reads or writes files of the server"
     is_merge = result.kind is StatementKind.CREATE_TABLE and "UNION" in words
-    if is_merge or set(_engines(found)) & _ENGINES_ELSEWHERE:
+    pairs = ((b, c) for a, b, c in zip(found, found[1:], [*found[2:], END], strict=False) if a.word == "ENGINE")
+    engines = {(value if mark.text == "=" else mark).text.strip("'\"`").upper() for mark, value in pairs}
+    if is_merge or engines & _ENGINES_ELSEWHERE:
         return (
             "it makes a table whose rows would be elsewhere: in files, in other tables, on another server, or nowhere"
         )
@@ -236,20 +239,6 @@ def _unclear(result: Classified, schema: str) -> str:
         f"it names {bare[0]} without a database, and the database of the upstream's session is not known:"
         f" the message names {schema}, and the statement {other}"
     )
-
-
-def _qualifiers(found: list[Token]) -> Iterator[str]:
-    """Gives the names before a dot: schemas, or tables before their columns."""
-    for token, following in pairwise(found):
-        if following.text == "." and token.name is not None:
-            yield token.name
-
-
-def _engines(found: list[Token]) -> Iterator[str]:
-    for i, token in enumerate(found):
-        if token.word == "ENGINE":
-            named = found[i + 2 : i + 3] if found[i + 1 : i + 2] and found[i + 1].text == "=" else found[i + 1 : i + 2]
-            yield from (name.text.strip("'\"`").upper() for name in named)
 
 
 def _classify(reader: TokenReader) -> Classified:
@@ -374,16 +363,22 @@ _AFTER_TABLES: Final = frozenset({"SELECT", "WHERE", "HAVING", "LIMIT", "UNION"}
 
 
 def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
-    """Gives the tables of a query that have no database, and the names of WITH, which look the same.  A FROM without a
-    SELECT in the same parentheses is that of a function: EXTRACT(YEAR FROM a)."""
+    """Gives the tables of a query that have no database.  Names of a WITH at its beginning are none behind what they
+    stand for, nor in it if it is RECURSIVE.  A FROM without a SELECT in the same parentheses is that of a function:
+    EXTRACT(YEAR FROM a)."""
+    words = [token.word for token in query[:2]]
+    opened, of_with = list[str | None](), set[str | None]()
     pairs = pairwise([END, *query])  # .t is a table of the session's database
     found = [token for before, token in pairs if not (token.text == "." and _opens(before))]
     is_query, in_tables = [True], [False]
     for first, before, token, behind in zip([END, END, *found], [END, *found], found, [*found[1:], END], strict=False):
         if token.text == "(":
+            opened.append(first.name if words[:1] == ["WITH"] and before.word == "AS" and not opened else None)
+            of_with.add(opened[-1] if words[1:] == ["RECURSIVE"] else None)
             is_query.append(in_tables[-1] and _opens(before))
             in_tables.append(is_query[-1])
         elif token.text == ")":
+            of_with.add(opened.pop() if opened else None)
             is_query, in_tables = is_query[:-1] or [True], in_tables[:-1] or [False]
         elif before.text == "." and not first.text.isdigit():
             continue
@@ -393,7 +388,7 @@ def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
             is_query[-1] |= token.word == "SELECT"
             in_tables[-1] = False
         elif token.name and in_tables[-1] and _opens(before) and behind.text not in {".", "("} and token.word != "DUAL":
-            yield token.name
+            yield from {token.name} - of_with
 
 
 def _opens(token: Token) -> bool:
@@ -458,16 +453,11 @@ def _alter(reader: TokenReader) -> Classified:
             inner.skip_to("TABLE")
             touched.append(inner.table())
         elif action_class(action) is ChangeClass.RENAME_TABLE:
-            touched.append(_new_name(inner))
+            inner.at += 1
+            if not (inner.accept("TO") or inner.accept("AS")):
+                inner.skip_mark("=")
+            touched.append(inner.table())
     return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered), swaps=swaps)
-
-
-def _new_name(reader: TokenReader) -> Named:
-    """Reads `RENAME [TO|AS|=] new_name`."""
-    reader.at += 1
-    if not (reader.accept("TO") or reader.accept("AS")) and reader.peek().text == "=":
-        reader.at += 1
-    return reader.table()
 
 
 def _rename(reader: TokenReader) -> Classified:

@@ -171,6 +171,7 @@ CLEAR = [
     ("CREATE TABLE archive.a (p INT REFERENCES b (id))", "archive", "archive.a"),
     ("CREATE TABLE archive.a (id INT DEFAULT NEXTVAL(s))", "archive", "archive.a"),
     ("ALTER TABLE archive.a ADD COLUMN b INT", "archive", "archive.a"),
+    ("ALTER VIEW archive.v AS WITH x AS (SELECT 1) SELECT * FROM x, archive.c", "archive", "archive.v"),
 ]  # fmt: skip
 UNCLEAR = [
     ("RENAME TABLE orders TO archive.orders_2024", "archive", "orders"),
@@ -184,7 +185,7 @@ UNCLEAR = [
     ("CREATE TABLE archive.a LIKE b", "shop", "b"),
     ("CREATE VIEW archive.v AS SELECT id FROM a", "archive", "a"),
     ("CREATE VIEW archive.v AS SELECT id FROM archive.a WHERE id IN (SELECT 1 FROM b)", "archive", "b"),
-    ("ALTER VIEW archive.v AS WITH x AS (SELECT 1) SELECT * FROM x, archive.c", "archive", "x"),
+    ("ALTER VIEW archive.v AS WITH x AS (SELECT * FROM x) SELECT * FROM x, archive.c", "archive", "x"),
     ("ALTER VIEW archive.v AS SELECT * FROM archive.x, .c", "archive", "c"),
     ("ALTER TABLE a ADD COLUMN b INT", "", "a"),
     ("CREATE VIEW v AS SELECT 1", "", "v"),

@@ -82,7 +82,10 @@ BARE: list[tuple[str, str]] = [
     ("SELECT * FROM (SELECT * FROM u) d, LATERAL (SELECT 1 FROM v) e, (t CROSS JOIN x.y)", "u v t"),
     ("SELECT 1 FROM ((SELECT 1 FROM u) UNION (SELECT 2 FROM c.v)) d, t", "u t"),
     ("SELECT a FROM b.t UNION ALL SELECT b FROM u ORDER BY a, b LIMIT 1, 2", "u"),
-    ("WITH x AS (SELECT * FROM b.u) SELECT * FROM x JOIN b.y", "x"),
+    ("WITH x AS (SELECT * FROM b.u), y AS (SELECT * FROM x, v) SELECT * FROM x JOIN y JOIN b.z", "v"),
+    ("WITH x AS (SELECT * FROM x) SELECT * FROM x", "x"),
+    ("WITH RECURSIVE x AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM x) SELECT * FROM x, t", "t"),
+    ("SELECT SUM(a) OVER w FROM b.t WINDOW w AS (ORDER BY a) UNION SELECT 1 FROM w", "w"),
     *(("TABLE u", "u"), ("SELECT 1 UNION TABLE b.u", ""), ("VALUES ROW(1, 2), ROW(3, 4)", "")),
     ("SELECT 1 FROM DUAL", ""),
     ("SELECT 1 FROM{OJ t LEFT OUTER JOIN b.u ON 1}", "t"),
@@ -97,7 +100,7 @@ BARE: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize(("query", "expected"), BARE)
 def test_tables_without_a_database(query: str, expected: str) -> None:
-    """They are found wherever they stand; names of WITH count as such, aliases, columns and strings do not."""
+    """They are found wherever they stand; names of WITH, aliases, columns and strings are none."""
     known = classify(f"CREATE VIEW v (x, y) AS {query}", "app")
     assert isinstance(known, Classified)
     assert known.reads_bare == tuple(expected.split())
