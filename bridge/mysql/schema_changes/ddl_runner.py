@@ -27,15 +27,12 @@ from bridge.mysql import tidb
 from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
 from bridge.mysql.schema_changes.ddl_plan import OnTarget, Planner, log_outcome, where_of
-from bridge.mysql.schema_changes.ddl_session import (
-    DdlSession,
-    require_explicit_defaults,
-    reset_session,
-)
+from bridge.mysql.schema_changes.ddl_session import DdlSession, require_explicit_defaults, reset_session
 from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
-from bridge.mysql.server_errors import KEY_TOO_LONG, TRANSIENT, error_code, server_words
+from bridge.mysql.server_errors import DUPLICATE_KEY, KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 from bridge.protocols.values.event_time import is_change_of_snapshot
+from bridge.rows.keys.key_spellings import OLD_COLLATIONS
 
 _ANOTHER_SNAPSHOT: Final = (
     "; the target's is another one than this snapshot of the connector shows: it was there before, or is of an earlier"
@@ -227,7 +224,7 @@ class SchemaChangeRunner:
         return SchemaChangeError(
             f"the target refused a schema change: {words}; the statement is: {plan.sql}{came}",
             where=where_of(change),
-            fix=f"{_first_step(code)}, then start the bridge again: it tries again; or bridge"
+            fix=f"{_first_step(code, self._rules.source)}, then start the bridge again: it tries again; or bridge"
             f" ddl replace {change.id} with a statement that the target understands; or change the target by hand as"
             f" the statement would have, and bridge ddl done {change.id}",
         )
@@ -300,8 +297,8 @@ def _raise_skipped(session: Session) -> None:
             raise OperationalError(code, message)
 
 
-def _first_step(code: int) -> str:
-    """Says what makes a statement run that the target refused with an error."""
+def _first_step(code: int, source: str) -> str:
+    """Says what makes a statement run that the target refused with an error.  source: as in `DdlRules`."""
     if code == ER.BAD_DB_ERROR:
         return "create the database on the target as it is upstream"
     if code == ER.NO_SUCH_TABLE:
@@ -311,6 +308,8 @@ def _first_step(code: int) -> str:
             "let keys be as long as they can: SET GLOBAL innodb_default_row_format = DYNAMIC on the target, and ALTER"
             " TABLE ... ROW_FORMAT = DYNAMIC where its table is there already"
         )
+    if code in DUPLICATE_KEY and source == "tidb":
+        return f"{OLD_COLLATIONS}take what is in its way from the target"
     return "grant the right that is missing" if code in _DENIED else "take what is in its way from the target"
 
 

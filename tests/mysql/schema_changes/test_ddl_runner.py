@@ -104,11 +104,13 @@ FIXES = [
         ("CREATE TABLE nosuch.t (a INT)", "create the database on the target as it is upstream, then start"),
         ("ALTER TABLE nosuch ADD COLUMN c INT", "make the table on the target as it is upstream, then start"),
         ("CREATE TABLE there (b INT)", "take what is in its way from the target, then start"),
+        ("ALTER TABLE there ADD UNIQUE (a)", "if mysql.tidb of the upstream says that new_collation_enabled is False"),
     ],
 )
 def test_a_refusal_says_what_to_do_first(target: str, session: Session, statement: str, fix: str) -> None:
     """TiCDC sends the tables of a database but not the database itself, which a first start most often lacks."""
-    session.execute("CREATE TABLE there (a INT)")
+    session.execute("CREATE TABLE there (a VARCHAR(9))")
+    session.execute("INSERT INTO there VALUES ('a'), ('a ')")
     with pytest.raises(SchemaChangeError) as raised:
         run(target, statement)
     assert raised.value.fix.startswith(fix)
