@@ -33,10 +33,9 @@ from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
-from bridge.protocols.ckafka.raw import with_binary
 from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.values.untyped import split_forms, with_modes
 from bridge.quoting import quote_name
 from bridge.registry.client import KeptSchemas
 from bridge.rows.moments import Moment
@@ -104,9 +103,8 @@ class Quarantine:
 
     def _as_stored(self, entry: StoredEntry) -> list[Event]:
         if entry.change is not None:
-            binary = self._options.ckafka_binary
-            columns = with_binary(entry.change.columns or "", binary) if binary else entry.change.columns
-            return [entry.change._replace(columns=columns)]
+            modes = ("", self._options.ckafka_binary or ""), str(self._options.debezium).split(",")
+            return [entry.change._replace(columns=with_modes(entry.change.columns or "", *modes))]
         return decode_message(self._decoder(entry), entry.key, entry.value)
 
     def _is_cut(self, events: list[Event]) -> bool:

@@ -16,7 +16,6 @@ from bridge.config import Settings
 from bridge.filters.routes import Routes
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.protocols.ckafka.raw import ckafka_form
 from bridge.protocols.values.untyped import with_forms
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
@@ -96,16 +95,26 @@ def test_retry_with_the_setting_that_was_missing(target: str, session: Session, 
     assert "applied: 1 row change" in quarantine(target, "list", "--settled", "--json").out
 
 
-@pytest.mark.parametrize("binary", ["base64", "latin1"])
-def test_retry_with_the_form_of_ckafkas_binary_values(target: str, session: Session, binary: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "setting", "stored"),
+    [
+        ("ckafka:UTC,", "ckafka.binary=base64", b"i\xa6\x9a"),
+        ("ckafka:UTC,", "ckafka.binary=latin1", b"aaaa"),
+        ("json:,,", "debezium.binary_handling_mode=hex", b"\xaa\xaa"),
+        ("json:double,,\1blob", "debezium.binary_handling_mode=base64", b"i\xa6\x9a"),
+    ],
+)
+def test_retry_with_the_way_in_which_values_are_written(
+    target: str, session: Session, form: str, setting: str, stored: bytes
+) -> None:
     """It was missing when the row was quarantined."""
     session.execute("CREATE TABLE m.c (id INT PRIMARY KEY, b BLOB)")
-    change = row_change(10, "c", ["id", "b"], ["id"], after=["1", "AAAA"])
-    change = change._replace(columns=with_forms(change.columns or "", [ckafka_form("UTC", None)]))
+    change = row_change(10, "c", ["id", "b"], ["id"], after=[1, "aaaa"])
+    change = change._replace(columns=with_forms(change.columns or "", ["", form]))
     run_all(target, in_one_partition([change, boundary(20)]), quarantine=True)
     assert retried(target, "--all")[0][0] is False
-    assert retried(target, "--all", "--set", f"ckafka.binary={binary}") == [(True, "applied: 1 row change")]
-    assert session.rows("SELECT b FROM m.c") == [(b"\0\0\0" if binary == "base64" else b"AAAA",)]
+    assert retried(target, "--all", "--set", setting) == [(True, "applied: 1 row change")]
+    assert session.rows("SELECT b FROM m.c") == [(stored,)]
 
 
 def test_what_an_event_filter_leaves_out_stays(target: str, session: Session, tmp_path: Path) -> None:

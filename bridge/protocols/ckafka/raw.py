@@ -6,13 +6,11 @@ The arguments of the form `ckafka` are the time zone of TIMESTAMP values, and ho
 
 from __future__ import annotations
 
-import re
 from binascii import a2b_base64
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from bridge.events import RAW, SEP
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
 from bridge.protocols.values import usual_values as usual
@@ -39,11 +37,6 @@ and SET, but for a number that is no name: an index or a bit mask, which a text 
 def ckafka_form(timezone: str | None, binary: str | None) -> str:
     """Gives the name of the form with its arguments."""
     return f"ckafka:{timezone or ''},{binary or ''}"
-
-
-def with_binary(columns: str, binary: str) -> str:
-    """Says how binary values are written in the forms of `Event.columns`, where they do not say it."""
-    return re.sub(rf"(?<=[{RAW}{SEP}])(ckafka:[^,]*,)(?![a-z])", rf"\1{binary}", columns)
 
 
 def _conversion(arguments: str, column: ColumnType, lost: Lost) -> Conversion | None:

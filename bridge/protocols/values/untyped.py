@@ -44,6 +44,20 @@ def with_forms(columns: str, forms: Sequence[str]) -> str:
     return columns + RAW + SEP.join(forms)
 
 
+def with_modes(columns: str, ckafka: Sequence[str], debezium: Sequence[str]) -> str:
+    """Says how values are written in the forms of `Event.columns`, where they do not say it.  ckafka, debezium: the
+    arguments of their forms."""
+
+    def said(form: str) -> str:
+        told, *declared = form.split(_TYPE)
+        name, colon, given = told.partition(":")
+        modes = zip(given.split(","), ckafka if name == "ckafka" else debezium, strict=True) if colon else ()
+        return _TYPE.join([name + colon + ",".join(one or mode for one, mode in modes), *declared])
+
+    names, raw, forms = columns.partition(RAW)
+    return names + raw + SEP.join(map(said, forms.split(SEP)))
+
+
 @lru_cache(maxsize=4096)
 def with_types(columns: str, types: tuple[str, ...]) -> str:
     """Adds to `Event.columns`, which may hold forms, the type that the message declares for each column, "" where it
