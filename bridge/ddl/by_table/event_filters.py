@@ -117,7 +117,12 @@ def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iter
             f"the event filter of {', '.join(matcher)} leaves nothing out", fix="give ignore-event or ignore-sql"
         )
     for text in statements:
-        _check(text)
+        try:
+            compiled(text)
+        except GoRegexpError as error:
+            raise UsageError(
+                f"the regular expression {text!r} in ignore-sql cannot be read: {error}", fix="write it as Go does"
+            ) from error
     return EventFilter(
         TableFilter(tuple(matcher)),
         frozenset[Kind]().union(*(rows for rows, _ in known)),
@@ -142,12 +147,3 @@ def _event(name: str) -> tuple[frozenset[Kind], frozenset[ChangeClass]]:
     near = get_close_matches(name, words, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{hint}the events are: {', '.join(sorted(words))}")
-
-
-def _check(text: str) -> None:
-    try:
-        compiled(text)
-    except GoRegexpError as error:
-        raise UsageError(
-            f"the regular expression {text!r} in ignore-sql cannot be read: {error}", fix="write it as Go does"
-        ) from error

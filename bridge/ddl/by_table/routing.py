@@ -53,7 +53,9 @@ def routed_statement(text: str, known: Classified, schema: str, routes: Routes, 
         return RoutedStatement(text, schema)
     else:
         edits = tuple(_names(found, known, routes))
-    routed = RoutedStatement(_replaced(text, edits), there, edits)
+    for edit in sorted(edits, reverse=True):
+        text = text[: edit.start] + edit.text + text[edit.end :]
+    routed = RoutedStatement(text, there, edits)
     _check(routed, known, routes, tidb=tidb)
     return routed
 
@@ -130,12 +132,6 @@ def _refuse_others(rest: Sequence[Token], known: Classified, routes: Routes) -> 
 
 
 # --- the outcome
-
-
-def _replaced(text: str, edits: Sequence[Edit]) -> str:
-    for edit in sorted(edits, reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
 
 
 def _check(routed: RoutedStatement, known: Classified, routes: Routes, *, tidb: bool) -> None:

@@ -7,7 +7,7 @@ after a restart.  Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
@@ -81,7 +81,7 @@ def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStateme
         known = classify(text, schema)
         if isinstance(known, Refused):
             return None
-        shard = next(filter(routes.merges, _names(known)), None)
+        shard = next(filter(routes.merges, [*known.tables, *([known.like.table] if known.like else [])]), None)
         if shard is None:
             return None
         target = routes.target(shard)
@@ -102,12 +102,6 @@ def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStateme
         runs_first=bool(items) and all(map(_is_additive, items)),
         is_confirmed=_CONFIRMED.issuperset(known.classes) and all(map(_leaves_rows, items)),
     )
-
-
-def _names(known: Classified) -> Iterator[TableName]:
-    yield from known.tables
-    if known.like:
-        yield known.like.table
 
 
 def _never(known: Classified, routes: Routes) -> str:

@@ -63,6 +63,8 @@ def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
 
 
 def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> Iterator[Edit]:
+    # What says how a text is compared, not a character set nor a part of an expression
+    is_attribute = column[i - 1].word not in {"SET", "CHARSET", "DEFAULT"} and column[i - 1].text != "="
     if i == 1:
         if token.word == "NATIONAL":
             yield remove([token], "to TiDB it means nothing")
@@ -73,15 +75,10 @@ def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> It
     if token.word == "ASCII" and behind_type:
         collation = _on_target(site, "latin1_bin")
         yield Edit(*token.span, f"CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}", "it means latin1")
-    elif token.word == "BINARY" and site.collations.source.compares_bytes and _is_attribute(column, i):
+    elif token.word == "BINARY" and site.collations.source.compares_bytes and is_attribute:
         named = next((_plain(name) for name in _charset_names(column)), "")
         collation = f"COLLATE {_on_target(site, f'{named}_bin')}" if named else ""
         yield Edit(*token.span, collation, _AS_BYTES)
-
-
-def _is_attribute(column: Sequence[Token], i: int) -> bool:
-    """Tells whether BINARY says how a text is compared, not a character set nor a part of an expression."""
-    return column[i - 1].word not in {"SET", "CHARSET", "DEFAULT"} and column[i - 1].text != "="
 
 
 def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

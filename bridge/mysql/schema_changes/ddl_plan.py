@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from bridge.ddl.by_table.routing import RoutingError, target_statement
-from bridge.ddl.by_table.shards import ShardStatement, ShardVerdict, compared, kept_rows, misread, shard_statement
+from bridge.ddl.by_table.shards import ShardVerdict, compared, kept_rows, misread, shard_statement
 from bridge.ddl.by_table.shards import ruling as ruled
 from bridge.ddl.by_table.skipping import kept_key, misread_values
 from bridge.ddl.classes import ChangeClass
@@ -73,8 +73,10 @@ class Planner:
         state = entry.state if entry is not None else None
         if entry is not None and state is JournalState.HELD and change.statement_hash in self._held:
             raise _held_error(entry, change)
-        if entry is not None and state is JournalState.RUNNING:
-            return self._as_recorded(change, entry)
+        if entry is not None and state is JournalState.RUNNING:  # the text that was sent before the interruption
+            sent = classify(entry.run_text, change.schema, is_certain=True)
+            assert isinstance(sent, Classified), entry.run_text  # it was classified before it was recorded
+            return Rewritten(entry.run_text, sent, entry.rewrites)
         if entry is not None and entry.replacement:
             return self._as_replaced(session, change, entry)
         return self._decided(session, change, approved=state is JournalState.APPROVED)
@@ -136,29 +138,20 @@ class Planner:
             return ""
         ruling = ruled(shard, self._journal.of_shards(session, self._rules.routes))
         if ruling.verdict is not ShardVerdict.CONFIRM and not shard.never and rewritten.text:
-            self._require_read_alike(session, change, shard, rewritten)
+            columns = OnTarget(session, self._journal).column_definition
+            is_utc = self._around.zone(session) in {UTC, "UTC"}
+            if what := misread_values(rewritten.sql, rewritten.classified, columns, is_utc=is_utc):
+                raise self.hold(session, change, misread(shard, what), rewritten)  # values of others would be misread
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
             ruling = compared(shard, is_equal=self._is_made(session, change, rewritten))
         if ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved):
             raise self.hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
-        if not shard.makes and (kept := self._kept(session, change, rewritten)):
+        made = rewritten.sql, rewritten.classified
+        if not shard.makes and (kept := skipped_before(self._journal, session, self._rules.routes, change, *made)):
             raise self.hold(session, change, kept_rows(shard, kept.id), rewritten)
         return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
-
-    def _require_read_alike(
-        self, session: Session, change: SchemaChange, shard: ShardStatement, rewritten: Rewritten
-    ) -> None:
-        """Raises HeldError for a statement after which values of other shards would be misread."""
-        columns = OnTarget(session, self._journal).column_definition
-        is_utc = self._around.zone(session) in {UTC, "UTC"}
-        if what := misread_values(rewritten.sql, rewritten.classified, columns, is_utc=is_utc):
-            raise self.hold(session, change, misread(shard, what), rewritten)
-
-    def _kept(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
-        routes, text = self._rules.routes, rewritten.sql
-        return skipped_before(self._journal, session, routes, change, text, rewritten.classified)
 
     def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:
         """Tells whether the target's table is exactly what a statement makes."""
@@ -197,12 +190,6 @@ class Planner:
         if rewritten.local and self._rules.timezone is None:
             log.warning("local_times_in_utc", what=rewritten.local, statement=change.text, fix=_ZONE_FIX)
         return rewritten
-
-    def _as_recorded(self, change: SchemaChange, entry: JournalEntry) -> Rewritten:
-        """Takes the text that was sent before the interruption."""
-        classified = classify(entry.run_text, change.schema, is_certain=True)
-        assert isinstance(classified, Classified), entry.run_text  # it was classified before it was recorded
-        return Rewritten(entry.run_text, classified, entry.rewrites)
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> Rewritten:
         """Takes the operator's text, which has the names of the target, and checks it like any other schema change."""
