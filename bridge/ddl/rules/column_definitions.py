@@ -160,4 +160,5 @@ def _expression(column: Sequence[Token], i: int, site: Site) -> Sequence[Token]:
         return ()
     is_long = site.source == Flavour.MARIADB and kind.endswith(("TEXT", "BLOB", "JSON")) and word != "NULL"
     is_one = at(column, opening).text == "(" or word in {"CURRENT_DATE", "CURRENT_TIME", *MOMENTS} or is_long
-    return column[i : closing(column, opening) + 1] if is_one else ()
+    end = closing(column, opening) + 1
+    return column[i : end + (at(column, end).kind == "string")] if is_one else ()  # x'00'
