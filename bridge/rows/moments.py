@@ -90,6 +90,23 @@ class Places:
         total: Longs = np.sum(coordinates, axis=0)
         return total
 
+    def apart(self) -> Longs:
+        """Numbers the upstreams of the events from 0: events that have a name of a coordinate in common are of one."""
+        have = np.array([numbers != _ABSENT for numbers in self.numbers.values()], np.int64).reshape(-1, self.count)
+        if have.all():
+            return np.zeros(self.count, np.int64)
+        kinds, of_events = np.unique(have, axis=1, return_inverse=True)
+        are_linked = kinds.T @ kinds + np.eye(kinds.shape[1], dtype=np.int64) > 0
+        for _ in self.numbers:
+            are_linked = are_linked @ are_linked
+        found: Longs = are_linked.argmax(axis=1)[of_events.reshape(-1)]
+        return found
+
+    def taken(self, which: Longs) -> Places:
+        """Gives those of some events, with the coordinates that these have."""
+        some = {name: numbers[which] for name, numbers in self.numbers.items()}
+        return Places({name: numbers for name, numbers in some.items() if (numbers != _ABSENT).any()}, len(which))
+
     def slice(self, start: int, end: int) -> Places:
         """Gives those of a part of the events, which share the memory."""
         return Places({name: numbers[start:end] for name, numbers in self.numbers.items()}, max(0, end - start))

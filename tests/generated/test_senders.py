@@ -50,7 +50,7 @@ class Upstream:
     tables: at most so many.  steps: by how many milliseconds the clock may go on.  spells: keys are words, some of
     which differ in the case of their letters only.  by_start: schema changes are dated by their start.
     in_seconds: nothing comes in the second of a schema change behind it.  has_unique: tables have a unique key `u`.
-    in_transactions: a row may be changed and get another key in one transaction.
+    moves: a row may get another key.  in_transactions: it may be changed before, in the same transaction.
     has_keyless: some tables have no key.
     selects: a table may be made in one transaction with its first row (CREATE TABLE ... SELECT).
     changes: the share of schema changes.
@@ -67,6 +67,7 @@ class Upstream:
         by_start: bool,
         in_seconds: bool,
         has_unique: bool,
+        moves: bool = True,
         in_transactions: bool = False,
         has_keyless: bool = False,
         selects: bool = False,
@@ -75,7 +76,7 @@ class Upstream:
     ) -> None:
         self._changes = changes
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
-        self._selects, self._is_in_one = selects, False
+        self._selects, self._is_in_one, self._moves = selects, False, moves
         self._in_seconds, self._has_keyless, self._in_transactions = in_seconds, has_keyless, in_transactions
         self._unique = ", UNIQUE KEY u (v)" if has_unique else ""
         self.types: dict[str, dict[str, str]] = {}
@@ -139,7 +140,8 @@ class Upstream:
             after |= {name: before[name] if before else self._key_value(types[name]) for name in key}
             what = tuple(after[name] for name in key)
             if before is not None and self.random.random() < 0.3:
-                self._move_row(table, before)
+                if self._moves:
+                    self._move_row(table, before)
                 return
         before = rows.get(what)
         rows[object() if what is None else what] = after
@@ -465,6 +467,7 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
         by_start=sender.tells_late,
         in_seconds=not sender.tells_order and bool(sender.restarts),
         has_unique=loses == "unique",
+        moves=sender.tells_keys or sender.partitions == 1,  # else nothing tells which row of a second came first
         in_transactions=not sender.splits_moves and not sender.stays_away,  # else late_rows names what may come again
         has_keyless=sender.spreads_keyless and not (loses or is_wide) and random.random() < 0.3,
         selects=sender.tells_places,

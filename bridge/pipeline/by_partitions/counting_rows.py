@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +25,9 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     seen_before,
     told_by_place,
 )
+from bridge.rows.gathering import taken
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.moments import is_of_sending, is_of_snapshot, names_of
+from bridge.rows.moments import Places, is_of_sending, is_of_snapshot, names_of
 
 _TWICE_FIX: Final = (
     "nothing tells whether the sender was restarted and sends the last rows again, or the last transaction comes in"
@@ -62,7 +64,8 @@ class CountingRows:
 
     def __init__(self, queues: Mapping[PartitionId, PartitionQueue], repeated_rows: RepeatedRows) -> None:
         self._queues, self._repeated_rows = queues, repeated_rows
-        self._overtaken_rows = OvertakenRows()
+        self._overtaken_rows: dict[tuple[str, ...], OvertakenRows] = defaultdict(OvertakenRows)
+        """By the names of an upstream's coordinates."""
         self._may_be_doubled: set[tuple[str, str]] = set()
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
@@ -139,5 +142,18 @@ class CountingRows:
         numbers = {where: number for number, where in enumerate(self._queues)}
         partitions = np.array([numbers[where] for where, _ in merged.rows])[merged.partitions]
         applied = [queue.applied for queue in self._queues.values()]
-        since = max((first for _, first in began_anew), default=0)
-        return self._overtaken_rows.without(merged.table, merged.message_ts, partitions, applied, since)
+        since, places = max((first for _, first in began_anew), default=0), Places.of(merged.table["place"])
+        upstreams, tables, overtaken = places.apart(), list[pa.Table](), np.zeros(len(partitions), np.bool_)
+
+        def without(rows: pa.Table, places: Places, which: Any) -> tuple[pa.Table, Bools | None]:
+            kept = self._overtaken_rows[tuple(sorted(places.numbers))]
+            return kept.without(rows, places, merged.message_ts[which], partitions[which], applied, since)
+
+        if not upstreams.any():
+            return without(merged.table, places, slice(None))
+        for one in np.unique(upstreams):
+            which = np.flatnonzero(upstreams == one)
+            rows, lost = without(taken(merged.table, which), places.taken(which), which)
+            tables.append(rows)
+            overtaken[which] = False if lost is None else lost
+        return taken(pa.concat_tables(tables), np.argsort(np.argsort(upstreams, kind="stable"))), overtaken

@@ -85,9 +85,7 @@ def merge(
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
     by_time = np.concatenate([rows.table["by_time"].to_numpy() for _, rows in waiting])
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
-    ranks = _ranks(waiting, times, began_anew) if len(waiting) > 1 else None
-    order = np.argsort(times if ranks is None else ranks, kind="stable")
-    times = np.maximum.accumulate(times[order])
+    order, times = _ordered(waiting, partitions, times, began_anew)
     units = _units(times, message_ts[order], partitions[order], offsets[order], by_time[order])
     table = pa.concat_tables([rows.table for _, rows in waiting])
     end = int(np.searchsorted(units, units[_count_to_take(table, order, most) - 1], "right"))
@@ -119,22 +117,44 @@ def _merge_times(rows: Rows) -> Longs:
     return latest
 
 
-def _ranks(
-    waiting: Sequence[tuple[PartitionId, Rows]], times: Longs, began_anew: Sequence[tuple[int, int]]
-) -> Longs | None:
+def _ordered(
+    waiting: Sequence[tuple[PartitionId, Rows]], partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]
+) -> tuple[Longs, Longs]:
+    """Gives the order of rows, and their times in it, which never go back.
+
+    Those of one upstream go by their places where these tell the order of all of them; those of several by their times,
+    and so do all where a partition has rows of several.
+    """
+    if len(waiting) == 1:
+        return np.arange(len(times)), times
+    places = Places.of(pa.chunked_array([piece for _, rows in waiting for piece in rows.table["place"].chunks]))
+    upstreams = places.apart()
+    if (np.diff(upstreams) != 0)[np.diff(partitions) == 0].any():
+        upstreams[:] = 0
+    order, risen = list[Longs](), list[Longs]()
+    for first in np.sort(np.unique(upstreams, return_index=True)[1]):
+        which = np.flatnonzero(upstreams == upstreams[first])
+        ranks = _ranks(places.taken(which), partitions[which], times[which], began_anew)
+        order.append(which[np.argsort(times[which] if ranks is None else ranks, kind="stable")])
+        risen.append(np.maximum.accumulate(times[order[-1]]))
+    all_risen = np.concatenate(risen)
+    by_time = np.argsort(all_risen, kind="stable")
+    return np.concatenate(order)[by_time], all_risen[by_time]
+
+
+def _ranks(places: Places, partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]) -> Longs | None:
     """Numbers rows in the order of their places, which never go back within the partition; None where places do not
     tell the order of all of them.
 
     An event time tells less where it is in whole seconds: a statement that waited for another's lock is dated by its
     own start, and may come behind rows of a later second.
     """
-    ranks = Places.of(pa.chunked_array([piece for _, rows in waiting for piece in rows.table["place"].chunks])).ranks()
-    if ranks is None:
+    if (ranks := places.ranks()) is None:
         return None
     if began_anew:
         ranks = np.unique(ranks, return_inverse=True)[1]
         ranks += len(ranks) * np.sum([times >= first for _, first in began_anew], axis=0)
-    bounds = np.cumsum([len(rows.times) for _, rows in waiting])[:-1]
+    bounds = np.flatnonzero(np.diff(partitions)) + 1
     return np.concatenate([np.maximum.accumulate(mine) for mine in np.split(ranks, bounds)])
 
 

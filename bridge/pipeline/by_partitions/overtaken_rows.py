@@ -148,7 +148,7 @@ class _Kept(NamedTuple):
 
 
 class OvertakenRows:
-    """Keeps the last rows of all partitions, as far as they tell their places in one binlog.
+    """Keeps the last rows of all partitions of an upstream, as far as they tell their places in one binlog.
 
     They are kept in memory.  What comes behind a restart, or later than so many other rows, is applied; for each table
     that lies in several partitions the log says once that an earlier row may have come back.
@@ -164,11 +164,11 @@ class OvertakenRows:
         """Tables with late rows that could not be compared, with the partition of these; -1 when that was said."""
 
     def without(
-        self, rows: pa.Table, times: Longs, partitions: Longs, applied: Sequence[AppliedRow], since: int
+        self, rows: pa.Table, places: Places, times: Longs, partitions: Longs, applied: Sequence[AppliedRow], since: int
     ) -> tuple[pa.Table, Bools | None]:
         """Takes from late rows what was overtaken, and keeps them all.
 
-        rows: those that are taken out now (EVENT_SCHEMA, merged).  times: their event times (TSO).
+        rows: those that are taken out now (EVENT_SCHEMA, merged).  places, times: their places and event times (TSO).
         partitions: the number of each row's partition; partitions keep their numbers.
         applied: by number of a partition, the last row taken out before.
         since: when the binlog began (TSO): places of before are not compared.
@@ -176,7 +176,6 @@ class OvertakenRows:
         Gives the rows, of which a changed key may have become an INSERT or a DELETE; and which of them do nothing any
         more, None for none.
         """
-        places = Places.of(rows["place"])
         ranks = places.ranks()
         if ranks is None:
             is_canals = SENT in places.numbers  # a swap of TiDB has two such changes of keys in one transaction

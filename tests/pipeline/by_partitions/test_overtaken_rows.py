@@ -14,6 +14,7 @@ from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols.values.event_time import place_in_gtid_set, place_of_sending
+from bridge.rows.moments import Places
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_sent_again import in_topic
 from tests.support.pipelines import opened, sql
@@ -68,8 +69,12 @@ MOVED_BACK = (2, told(1397, [1061, 2], [61, 2]))
 )
 def test_a_key_that_moves(target: str, batches: list[list[tuple[int, Event]]], expected: list[tuple[int, int]]) -> None:
     """Within a second, read in one micro-batch or in several, of which any may come first: the row is where upstream
-    has it, and what is made anew stays."""
+    has it, and what is made anew stays; also where another upstream's rows stand between."""
     assert table_of(target, *batches) == expected
+    place = place_in_gtid_set(f"00{UUID[2:]}:1-7")
+    beside = [(1, told(7, None, [5000 + n, n])._replace(place=place)) for n in range(len(batches))]
+    rows = table_of(target, *([other, *batch] for other, batch in zip(beside, batches, strict=True)))
+    assert rows == [*expected, *((5000 + n, n) for n in range(len(batches)))]
 
 
 def untold(event: tuple[int, Event]) -> tuple[int, Event]:
@@ -128,7 +133,8 @@ def test_a_late_row_that_nothing_is_compared_with_any_more_is_named() -> None:
     def without(*placed: tuple[int, Event]) -> int:
         rows = events_table((partition, n, event) for n, (partition, event) in enumerate(placed))
         partitions = np.array([partition for partition, _ in placed])
-        kept, lost = overtaken.without(rows, rows["commit_ts"].to_numpy(), partitions, list(where.values()), 0)
+        places, times = Places.of(rows["place"]), rows["commit_ts"].to_numpy()
+        kept, lost = overtaken.without(rows, places, times, partitions, list(where.values()), 0)
         for partition, event in placed:
             where[partition] = AppliedRow(event.commit_ts, event.place or "")
         return kept.num_rows if lost is None else int((~lost).sum())
