@@ -46,7 +46,8 @@ def begin_after(folder: Path) -> int:
     Raises UsageError where the folder holds no dump, or one that does not name a TSO.
     """
     moment = read_moment(_text(folder / FILE).splitlines())
-    if moment.log == _TIDB_LOG and _is_tso(moment.position):
+    is_number = re.fullmatch(f"[0-9]{{1,{len(str(_MOST_TSO))}}}", moment.position)
+    if moment.log == _TIDB_LOG and is_number and _LEAST_TSO <= int(moment.position) < _MOST_TSO:
         return int(moment.position) + 1  # the snapshot holds what was committed at its very TSO
     if moment.log == _TIDB_LOG and moment.position:
         raise UsageError(
@@ -74,12 +75,6 @@ def read_moment(lines: Iterable[str]) -> DumpMoment:
     log = next((found[1] for line in mine if (found := _LOG.match(line))), "")
     position = next((found[1] for line in mine if (found := _POSITION.match(line))), "")
     return DumpMoment(started, log, position)
-
-
-def _is_tso(text: str) -> bool:
-    return (
-        text.isascii() and text.isdigit() and len(text) <= len(str(_MOST_TSO)) and _LEAST_TSO <= int(text) < _MOST_TSO
-    )
 
 
 def _of_master(lines: Iterable[str]) -> Iterator[str]:

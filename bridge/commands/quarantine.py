@@ -33,7 +33,6 @@ from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
-from bridge.protocols.decoder import SchemaLookup
 from bridge.protocols.ruled_rows import ruled_event
 from bridge.protocols.values.untyped import split_forms, with_modes
 from bridge.quoting import quote_name
@@ -219,8 +218,11 @@ class Quarantine:
 
     def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
         """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
-        name = TableName(change.schema, change.table)
-        cascades = _may_lack_cascades(entry, change, KeptSchemas(entry.schemas, self._options.schemas))
+        name, schemas = TableName(change.schema, change.table), KeptSchemas(entry.schemas, self._options.schemas)
+        # MySQL's log lacks the rows that foreign keys change; a row change by event time may come from there.
+        cascades = change.by_time and (
+            entry.change is not None or is_mysql_born(in_json([(entry.key, entry.value)], schemas))
+        )
         effects = find_side_effects(session, [name], cascades=cascades)
         refuse_side_effects(effects, self._options.row_rules.routes.accepts_target)
 
@@ -307,12 +309,6 @@ def _why_no_row_change(event: Event) -> str:
         case Kind.SCHEMA_CHANGE:
             return f"it is a schema change; run by hand what you want of it, then drop the entry: {event.text}"
     return ""
-
-
-def _may_lack_cascades(entry: StoredEntry, change: Event, schemas: SchemaLookup | None) -> bool:
-    """Tells whether the log may lack the rows that foreign keys changed upstream: the message comes from MySQL, or it
-    is a row change by event time, which does not tell."""
-    return change.by_time and (entry.change is not None or is_mysql_born(in_json([(entry.key, entry.value)], schemas)))
 
 
 def document(entry: StoredEntry) -> dict[str, Any]:

@@ -112,7 +112,9 @@ class Definition:
     def keys(self) -> tuple[tuple[str, ...], ...]:
         """The keys that identify rows: the primary key, then unique keys of whole NOT NULL columns, in the order of
         their names."""
-        return tuple(index.parts for index in self.indexes.values() if self._identifies(index))
+        whole = {name for name, column in self.columns.items() if not column.nullable}
+        unique = (index for index in self.indexes.values() if index.unique and not any(index.lengths))
+        return tuple(index.parts for index in unique if whole.issuperset(index.parts))
 
     @property
     def table(self) -> Table:
@@ -133,12 +135,6 @@ class Definition:
             counts=any(column.is_automatic for column in self.columns.values()),
             primary=primary.parts if primary else (),
             is_tidb=self.is_tidb,
-        )
-
-    def _identifies(self, index: Index) -> bool:
-        return index.unique and all(
-            length is None and part in self.columns and not self.columns[part].nullable
-            for part, length in zip(index.parts, index.lengths, strict=True)
         )
 
 

@@ -149,7 +149,10 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
         if name in why
         else keyed.changes(numbers)
         if shapes[numbers[0]].key
-        else _inserted(shapes[numbers[0]].table, rows.of_shapes(numbers))
+        else KeylessChanges(
+            shapes[numbers[0]].table,  # it only has new rows
+            dict(Counter(map(Image, *(rows.of_shapes(numbers)[n].to_pylist() for n in ("columns", "after"))))),
+        )
         for name, numbers in by_table.items()
     ]
 
@@ -271,11 +274,6 @@ def _sorted(keys: pa.Array) -> Longs:
     except pa.ArrowInvalid:  # texts, or several columns
         order = pc.sort_indices(keys).to_numpy().astype(np.int64)
     return order
-
-
-def _inserted(table: Table, changes: pa.Table) -> KeylessChanges:
-    """Gives the net changes of a table without a key that only has new rows."""
-    return KeylessChanges(table, dict(Counter(map(Image, *(changes[n].to_pylist() for n in ("columns", "after"))))))
 
 
 def _ordered(shapes: Sequence[RowShape], changes: pa.Table, why: str) -> OrderedChanges:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, compress, pairwise
+from itertools import chain, compress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -508,16 +508,3 @@ def _sortable(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     else:
         numbers = column.to_numpy()
     return numbers
-
-
-def by_table(rows: pa.Table) -> dict[TableName, pa.Table]:
-    """Splits row changes by table; each part stays in order."""
-    names, codes = distinct(rows, _TABLE)
-    if len(names) == 1:
-        return {TableName(*names[0]): rows}
-    grouped = taken(rows, np.argsort(codes, kind="stable"))
-    bounds = [0, *np.cumsum(np.bincount(codes)).tolist()]
-    return {
-        TableName(*name): grouped.slice(start, end - start)
-        for name, (start, end) in zip(names, pairwise(bounds), strict=True)
-    }

@@ -119,7 +119,8 @@ class Report:
         by_name = sorted(self.tables, key=lambda table: table.name)
         ordered = sorted(by_name, key=lambda table: table.is_equal)
         others = [list(tables) for _, tables in groupby(ordered[most:], key=lambda table: table.is_equal)]
-        sums = [(f"{len(tables):,} others", _summed(tables)) for tables in others]
+        summed = (replace(TableResult.of_parts(some, 0), seconds=sum(one.seconds for one in some)) for some in others)
+        sums = [(f"{len(tables):,} others", one) for tables, one in zip(others, summed, strict=True)]
         return sorted(ordered[:most], key=lambda table: table.name), sums
 
     def document(self) -> dict[str, Any]:
@@ -134,10 +135,6 @@ class Report:
             "notes": self.notes,
             "tables": [_document(table) for table in sorted(self.tables, key=lambda table: table.name)],
         }
-
-
-def _summed(tables: Sequence[TableResult]) -> TableResult:
-    return replace(TableResult.of_parts(tables, 0), seconds=sum(table.seconds for table in tables))
 
 
 def _document(table: TableResult) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from bridge.rows import literal_offsets
 from bridge.rows.amount import Amount, weights
 from bridge.rows.grouping import distinct
 from bridge.rows.literal_offsets import Cells
-from bridge.rows.order_and_slices import ROW_ORDER, RowChanges, by_table, cut_transactions, in_order
+from bridge.rows.order_and_slices import ROW_ORDER, RowChanges, cut_transactions, in_order
 from bridge.rows.sql.statement import Rendering, Stage
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import boundary, events_table, in_one_partition, row_change
@@ -93,7 +93,7 @@ def test_the_order_is_that_of_commit_ts_and_position(places: list[tuple[int, int
     assert {name: found.first_ts for name, found in rows.tables().items()} == {
         TableName("m", f"t{place[0]}"): place[0] for place in places
     }
-    assert {name: mine["commit_ts"].to_pylist() for name, mine in by_table(rows.table).items()} == {
+    assert {name: rows.changes(name)["commit_ts"].to_pylist() for name in rows.tables()} == {
         TableName("m", f"t{ts}"): [place[0] for place in found if place[0] == ts] for ts, *_ in places
     }
 

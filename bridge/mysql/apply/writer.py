@@ -335,7 +335,10 @@ class Writer:
                 self._enter_safe_mode(step, error)
                 self._transact(step, source, self._rendering(safe_mode=True))
         except (MySQLError, OSError) as error:
-            self._abandon(error)
+            if isinstance(error, LOST):
+                self.close()
+            elif self._session is not None:
+                self._session.rollback()
             if isinstance(error, TRANSIENT):
                 raise
             raise refused_transaction(step, error, self._sent) from error
@@ -449,12 +452,6 @@ class Writer:
             commit_ts_to=step.new_ts,
             server=server_words(error),
         )
-
-    def _abandon(self, error: BaseException) -> None:
-        if isinstance(error, LOST):
-            self.close()
-        elif self._session is not None:
-            self._session.rollback()
 
     def _retried(self, work: Callable[[], AnswerT]) -> AnswerT:
         """Does it, again while the target fails.  A schema change may take hours; what counts is how long the target

@@ -154,7 +154,10 @@ class OffsetPlanner:
         """Returns where the partitions end, for this plan; none when `abandoned` said so."""
         if self._last is not None:
             return self._last
-        self._look_for_added(abandoned)
+        if time.monotonic() >= self._look_at:
+            for partition in self._guard.partitions(abandoned) or ():  # some may have been added
+                self._next.setdefault(partition, 0)
+            self._look_at = time.monotonic() + _LOOK_SECONDS
         failures = count()
 
         def ask() -> Mapping[PartitionId, int]:
@@ -167,12 +170,6 @@ class OffsetPlanner:
         if self._once and self._behind_since is None:
             self._last = ends
         return ends
-
-    def _look_for_added(self, abandoned: Callable[[], bool]) -> None:
-        if time.monotonic() >= self._look_at:
-            for partition in self._guard.partitions(abandoned) or ():
-                self._next.setdefault(partition, 0)
-            self._look_at = time.monotonic() + _LOOK_SECONDS
 
     def _check(self, ends: Mapping[PartitionId, int], abandoned: Callable[[], bool]) -> None:
         """Raises SourceError when a partition ends before what was read of it, and does so for 15 s."""

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -28,7 +28,7 @@ from bridge.rows.grouping import Longs, distinct
 from bridge.rows.keys.key_steps import RowShape, key_sums
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.net_changes import OrderedChanges, choose_key, fold
-from bridge.rows.order_and_slices import RowStatements, by_table, in_order
+from bridge.rows.order_and_slices import RowStatements, in_order
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.rows.types.resolve_types import typed
@@ -57,14 +57,11 @@ def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Checke
     An update that moves its row to another key becomes two changes: a delete at the old key, and an insert at the new
     one.
     """
-    for name, mine in by_table(typed(catalog, changes, checked)).items():
-        yield from _keyed(catalog[name], mine)
-
-
-def _keyed(table: Table, changes: pa.Table) -> Iterator[KeyedRows]:
-    shapes, shape_of = distinct(changes, ("columns", "key"))
-    for number, (columns, handle) in enumerate(shapes):
-        mine = changes if len(shapes) == 1 else changes.filter(pa.array(shape_of == number))
+    changes = typed(catalog, changes, checked)
+    shapes, shape_of = distinct(changes, ("schema", "table", "columns", "key"))
+    for number, mine in divided(changes, shape_of):
+        schema, name, columns, handle = shapes[number]
+        table = catalog[TableName(schema, name)]
         shape = RowShape.of(table, columns, choose_key(table, columns, handle))
         old, new = (_keys(mine, image, shape) for image in ("before", "after"))
         moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
@@ -92,21 +89,14 @@ def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
     return changes.set_column(EVENT_SCHEMA.get_field_index("kind"), EVENT_SCHEMA.field("kind"), kinds)
 
 
-def shards_of(table: Table, texts: pa.Array, count: int) -> Longs:
-    """Gives for each text a number below `count`, which is the same in every process."""
-    of_table = zlib.crc32("\0".join(table.name).encode())
-    return key_sums(texts, of_table) % count
-
-
 def divided(rows: pa.Table, shard_of: Longs) -> Iterator[tuple[int, pa.Table]]:
     """Divides rows by the numbers of their shards; those of a shard stay in order."""
-    if not rows.num_rows:
-        return
-    order = np.argsort(shard_of, kind="stable")
-    grouped, numbers = rows.take(pa.array(order)), shard_of[order]
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-    for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
-        yield int(numbers[start]), grouped.slice(start, end - start)
+    if (shard_of[1:] != shard_of[:-1]).any():
+        order = np.argsort(shard_of, kind="stable")
+        rows, shard_of = rows.take(pa.array(order)), shard_of[order]
+    bounds = [0, *(np.flatnonzero(shard_of[1:] != shard_of[:-1]) + 1).tolist(), rows.num_rows]
+    for start, end in pairwise(bounds if rows.num_rows else ()):
+        yield int(shard_of[start]), rows.slice(start, end - start)
 
 
 def check_written(failed: Collection[NotWritten]) -> None:
@@ -144,7 +134,8 @@ class Shards:
                 yield from ((number, _ERROR + pickle.dumps(error)) for number in range(self.count))
                 return
             rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(some.changes for some in found)])
-            numbers = [shards_of(some.table, some.keys, self.count) for some in found]
+            tables = [zlib.crc32("\0".join(some.table.name).encode()) for some in found]  # alike in every process
+            numbers = [key_sums(some.keys, one) % self.count for some, one in zip(found, tables, strict=True)]
             for number, some in divided(rows, np.concatenate([np.empty(0, np.int64), *numbers])):
                 yield number, export_events(some, self.folder)
 

@@ -27,6 +27,7 @@ from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes, true_names
+from bridge.spark.kept_rows.shards import divided
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import WAITS_MS, Cut, NameKey, TableCoverage
 from bridge.verify.log.expected_tables import ExpectedTable
@@ -377,14 +378,4 @@ def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tupl
 
 def buckets(steps: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
     """Divides steps, which may be hashed, into buckets.  All steps of a key are in one bucket."""
-    if steps.num_rows == 0:
-        return
-    if count == 1:
-        yield 0, steps
-        return
-    numbers = key_sums(whole_texts(steps["key"])) % count
-    ordered = steps.take(pa.array(np.argsort(numbers.astype(np.min_scalar_type(count)), kind="stable")))
-    sizes = np.bincount(numbers)
-    for number, (end, size) in enumerate(zip(np.cumsum(sizes).tolist(), sizes.tolist(), strict=True)):
-        if size:
-            yield number, ordered.slice(end - size, size)
+    return divided(steps, (key_sums(whole_texts(steps["key"])) % count).astype(np.min_scalar_type(count)))
