@@ -70,14 +70,11 @@ class CountingRows:
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
-        self._applied_at_change: dict[PartitionId, AppliedRow] = {}
-        """The last rows then; at the start, whose last schema change may have been behind them, those of the start."""
         self.note_change()
 
     def note_change(self) -> None:
         """Notes that a schema change is about to run, and that all rows before it are in the target."""
         self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
-        self._applied_at_change = {where: queue.applied for where, queue in self._queues.items()}
 
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
         """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, of another server
@@ -117,13 +114,8 @@ class CountingRows:
             return shown[merged.partitions]
 
         def told() -> Longs:
-            parts = []
-            for (where, mine), are_copies in zip(rows, copies, strict=True):
-                queue = self._queues[where]
-                is_same = queue.applied == self._applied_at_change.get(where) and not queue.began_anew
-                since = 0 if is_same else queue.applied.ts
-                parts.append(told_by_place(mine, queue.applied, queue.shown, since, are_copies))
-            return merged.in_order(parts)
+            both = zip(rows, copies, strict=True)
+            return merged.in_order([told_by_place(mine, self._queues[where], found) for (where, mine), found in both])
 
         is_gone: Bools = merged.in_order(gone)
         for found in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, seen, told)):

@@ -20,7 +20,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bridge.ddl.classes import ChangeClass
+from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.clauses import column_names_in
 from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, SchemaChange, TableName
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
@@ -170,8 +171,8 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
         return None
     if None not in told:
         return anew
-    in_other = any(_partition_of(one.position) != _partition_of(change.position) for one in alike)
-    if in_other or at_ms % _SECOND_MS:
+    partitions = {one.position.rpartition("/")[0] for one in alike}
+    if partitions != {change.position.rpartition("/")[0]} or at_ms % _SECOND_MS:
         return None
     again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
     if again is not None and applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
@@ -182,16 +183,18 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
 def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> SchemaChange | None:
     """Decides about a statement that ran in the same second before, of which only what ran in between may tell more.
 
-    With another change of its tables in between, such as a DROP between two CREATEs, it runs.  Without one, no server
-    would have run it twice, but for what empties or swaps.
+    What swaps gets a doubt.  With another change of its tables in between, such as a DROP between two CREATEs, it runs.
+    Without one, no server would have run it twice, but for what empties a table, or a column that it makes anew.
     """
     known = classify(change.text, change.schema)
     if not isinstance(known, Classified):
         return change
+    if known.swaps:
+        return replace(change, doubt=_UNCLEAR.format(_SWAPS_BACK))
     others = [other for one in between if isinstance(other := classify(one.text, one.schema), Classified)]
-    if any(_touch_one_thing(known, other) for other in others) or set(known.classes) & _MAY_FOLLOW_ITSELF:
-        return change
-    return replace(change, doubt=_UNCLEAR.format(_SWAPS_BACK)) if known.swaps else None
+    names = column_names_in(change.text, known) if known.kind is StatementKind.ALTER_TABLE else None
+    empties = set(known.classes) & _MAY_FOLLOW_ITSELF or (names and names.dropped & names.given)
+    return change if empties or any(_touch_one_thing(known, other) for other in others) else None
 
 
 def is_same_place(one: str, other: str) -> bool | None:
@@ -218,7 +221,3 @@ def _touch_one_thing(one: Classified, other: Classified) -> bool:
     """Tells whether two statements change one table, or one of them the other's database."""
     schemas = [{table.schema for table in known.tables} | {known.database} - {""} for known in (one, other)]
     return bool(set(one.tables) & set(other.tables)) or one.database in schemas[1] or other.database in schemas[0]
-
-
-def _partition_of(position: str) -> str:
-    return position.rpartition("/")[0]

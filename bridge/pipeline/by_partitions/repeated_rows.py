@@ -31,7 +31,7 @@ from bridge.events import NO_PRIMARY_KEY
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
-from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
+from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.row_schemas import classified
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
 from bridge.rows.grouping import Bools, Longs, distinct
@@ -92,22 +92,27 @@ def _go_on(rows: Rows, applied: AppliedRow) -> bool:
 UNTOLD: Final = -1
 """A row of which its place does not tell whether it comes for the first time."""
 SENT_AGAIN: Final = -2
+OF_THE_LAST: Final = -3
+"""A row of the very last transaction in the target, of which as many are there: it is sent again if a schema change
+that ran is behind it."""
 
 
-def told_by_place(rows: Rows, applied: AppliedRow, shown: int, since: int, copies: Bools) -> Longs:
-    """Tells of each row of a partition whether it comes for the first time, by its place: gives `since` where it does,
-    else SENT_AGAIN or UNTOLD.
+def told_by_place(rows: Rows, queue: PartitionQueue, copies: Bools) -> Longs:
+    """Tells of each row of a partition whether it comes for the first time, by its place: gives 0 where it does, or the
+    time (TSO) of the last row where the binlog is known to have begun anew (RESET MASTER); else SENT_AGAIN, OF_THE_LAST
+    or UNTOLD.
 
-    applied: the last row in the target.  shown: the highest time (TSO) before these rows, 0 where nothing has come.
-    since: the time (TSO) of the last row; 0 where it came before the last schema change.
-    copies: which of them `followed` found.
+    queue: what was taken out before.  copies: which of them `followed` found.
     """
-    told = np.full(len(rows.times), UNTOLD if shown else 0)
+    applied, since = queue.applied, queue.applied.ts if queue.began_anew else 0
+    told = np.full(len(rows.times), UNTOLD if queue.shown else 0)
     if applied.place and not is_of_sending(applied.place):
         _, behind = Places.of(rows.table["place"]).compared(applied.place, rows.times < applied.ts)
         is_same = pc.fill_null(pc.equal(rows.table["place"], applied.place), False).to_numpy()
-        behind |= is_same & (rows.table["index"].to_numpy() > applied.rows) & (applied.rows > 0)
-        told[behind] = since
+        index = rows.table["index"].to_numpy()
+        is_more = np.where(index > 0, index, np.cumsum(is_same)) > applied.rows
+        told[is_same & ~is_more] = OF_THE_LAST
+        told[behind | (is_same & is_more & (applied.rows > 0))] = since
     told[copies] = SENT_AGAIN
     return told
 
@@ -359,8 +364,9 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
     mine = np.where(by_time, latest_beside(millis, shown), times)
     is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
-    is_first &= older & (told != SENT_AGAIN)
-    found: Bools = older & ~is_first & ((told == SENT_AGAIN) | np.where(is_clear, mine <= shown, mine < shown))
+    is_again = (told == SENT_AGAIN) | (by_place & (told == OF_THE_LAST))
+    is_first &= older & ~is_again
+    found: Bools = older & ~is_first & (is_again | np.where(is_clear, mine <= shown, mine < shown))
     return found, is_first
 
 

@@ -130,6 +130,7 @@ def change(text: str, ms: int = SECOND, place: str = "", position: str = "x/0/9"
 
 
 RUNS, AGAIN, PASSED_OVER, HELD = "it runs", "it runs as another one", "passed over", "held"
+ANEW = "ALTER TABLE t DROP COLUMN c, ADD COLUMN c INT"
 RULES = [
     ("the first one", change(ADD), [], 0, RUNS),
     ("another statement of that time", change(ADD), [change(TRUNCATE)], 0, RUNS),
@@ -209,6 +210,8 @@ RULES = [
     ("of that table", change(CREATE), [change(CREATE), change("DROP TABLE u")], 5000, PASSED_OVER),
     ("with its database dropped", change(CREATE), [change(CREATE), change("DROP DATABASE m")], 5000, AGAIN),
     ("a swap", change(SWAP), [change(SWAP)], 5000, HELD),
+    ("a swap, with a copy in between", change(SWAP), [change(SWAP), change(CREATE)], 5000, HELD),
+    ("of a column that is made anew", change(ANEW), [change(ANEW)], 5000, AGAIN),
     ("of contents", change(EXCHANGE), [change(EXCHANGE)], 5000, HELD),
     ("a swap in milliseconds", change(EXCHANGE, MILLIS), [change(EXCHANGE, MILLIS)], 5000, PASSED_OVER),
 ]  # fmt: skip

@@ -168,6 +168,19 @@ def test_rows_that_come_first_though_dated_later(target: str, is_restarted: bool
         assert sql(target, "SELECT * FROM m.t") == []
 
 
+@pytest.mark.parametrize("name", ["canal, gtids", "debezium, gtids"])
+def test_the_last_transaction_comes_again_behind_a_schema_change_that_waited_for_it(target: str, name: str) -> None:
+    """The schema change has the time of its start, before that of the row: by its place the row is older, and as it is
+    of the last transaction in the target, it is a copy."""
+    since, stamp, partitions = 1_790_000_000_000, STAMPS[name], [("cdc", 0), ("cdc", 1)]
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)")
+    row = stamp(row_change(0, "t", ["id"], ["id"], after=[1]), 2, since + 1000)
+    events = in_topic([(1, row), (0, stamp(schema_change(0, "TRUNCATE TABLE t"), 3, since)), (1, row)])
+    for end in (2, 3):
+        run_all(target, events.slice(0, end), partitions=partitions, boundary_seconds=0)
+    assert sql(target, "SELECT * FROM m.t") == []
+
+
 def stops_at_the_first(target: str, sent: list[Placed], again: list[Placed]) -> None:
     """The bridge stops at the last row of what was sent again, and the table stays empty."""
     sql(target, *(f"DROP DATABASE IF EXISTS {schema}" for schema in ("_bridge", "m")), "CREATE DATABASE m")
