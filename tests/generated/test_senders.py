@@ -532,9 +532,10 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
         return f"{'rightly ' if is_right else ''}stopped: {type(stop).__name__}: {stop}"
     assert ends_at is None, f"{told}: it went on behind a schema change that cannot be read"
     want, got = upstream.state() | ({} if other is None else other[1].state()), state_of(url)
-    named = {one["table"] for one in said if one["event"] == "rows_may_be_twice" and sender.tells_servers}
+    says = ("late_rows", *(("rows_may_be_twice",) if sender.tells_servers else ()))
+    named = {one["table"] for one in said if one["event"] in says}
     for name in (name for name in want if f"{DATABASE}.{name}" in named and name in got):
-        if not set(want[name][1]).difference(got[name][1]):  # behind a failover it says which rows may be there twice
+        if not set(want[name][1]).difference(got[name][1]):  # it says that rows may be there that are gone
             got[name] = got[name][0], want[name][1]
     assert got == want, (told, [f"{one.number} {one.text or (one.table, one.after)}" for one in upstream.done])
     look(events, sender.protocol)
