@@ -111,12 +111,6 @@ def _parsed(path: Path) -> dict[str, Any]:
     raise UsageError(f"the configuration {path} is not {why}", fix=_EXAMPLES)
 
 
-def default_layer(environment: Mapping[str, str]) -> Layer:
-    """Takes the variables that begin with BRIDGE_DEFAULT_: an image sets them for whoever gives no other value, not
-    even in a file."""
-    return _variables(environment, DEFAULT_PREFIX)
-
-
 def environment_layer(environment: Mapping[str, str]) -> Layer:
     """Takes the other variables that begin with BRIDGE_; an empty one counts as not given."""
     return _variables(
@@ -182,7 +176,7 @@ def load_settings(
     """
     problems: list[str] = []
     readers: tuple[Callable[[], Layer], ...] = (
-        lambda: default_layer(environment),
+        lambda: _variables(environment, DEFAULT_PREFIX),  # an image's, for whoever gives no other, not even in a file
         lambda: file_layer(config),
         lambda: environment_layer(environment),
         *(partial(assignment_layer, [one]) for one in assignments),

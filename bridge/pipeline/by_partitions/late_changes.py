@@ -45,7 +45,8 @@ NEAR: Final = ms_tso(3_600_000)
 _SECOND_MS: Final = 1000
 _UNCLEAR: Final = (
     "the same statement ran in the same second, and nothing tells whether it was sent again, and would {}, or ran twice"
-    " upstream: skip it or approve it, and compare its tables with the upstream, as rows of before may have come again"
+    " upstream: skip it (where that is refused, say `bridge ddl done`) or approve it, and compare its tables with the"
+    " upstream, as rows of before may have come again"
 )
 _SWAPS_BACK: Final = "swap back what the first one swapped"
 _MEETS_LATER_ROWS: Final = "come before rows that are in the target already"

@@ -33,7 +33,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.row_schemas import classified
-from bridge.protocols.values.event_time import BATCH_BITS, FILE, SENT
+from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, POSITION_BITS, SENT
 from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
@@ -47,6 +47,7 @@ _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
+_NO_SIDE: Final = -2
 
 _POSITION: Final = ("topic", "partition", "offset")
 
@@ -149,13 +150,14 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
     they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
     many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.  Behind a
     failover, a row of another server that is not dated later may be sent again, and is applied: so is what follows it,
-    which may undo it, unless its table has no key.
+    which may undo it, unless its table has no key.  What GTIDs put behind all before it is no copy, wherever it is.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
     last_row, last = -1, applied
-    told, may_be_copies = Places.of(places).numbers, rows.times <= seen
+    told = Places.of(places).numbers
+    may_be_copies = (rows.times <= seen) & (_sides(rows, marks, GTID) < 1)
     files = {name: numbers for name, numbers in told.items() if name.startswith(FILE)}
     if not files and (told or marks):
         told, marks = {"": _gtid_ranks(told, marks, may_be_copies)}, {"": _MARK} if marks else {}
@@ -180,22 +182,33 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
                 mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same)
         if newest > last_row or (last_row < 0 and name in marks):
             last_row, last = newest, mine
-    is_keyless = pc.fill_null(
-        pc.equal(rows.table["key"], NO_PRIMARY_KEY), False
-    ).to_numpy()  # nothing that follows may undo such a row
+    is_keyless = pc.fill_null(pc.equal(rows.table["key"], NO_PRIMARY_KEY), False).to_numpy()
     gone = copies & (is_keyless | ~np.logical_or.accumulate(are_of_other_server(rows, applied, seen)))
     return copies, gone, last
 
 
 def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
-    """Tells which rows another server wrote than the last one in the target, and which its partition may have shown.
-    seen: as in `followed`."""
+    """Tells which rows another server wrote than the last one in the target, or has in its own binlog with that one's
+    id, as GTIDs show; of those that their partition may have shown.  seen: as in `followed`."""
     marks = coordinates_of(applied.place) if applied.place else {}
+    gtids, files = _sides(rows, marks, GTID), _sides(rows, marks, FILE)
+    found: Bools = (gtids * files == -1) | (gtids == 0) & (_sides(rows, marks, FILE, POSITION_BITS) > 0)
     readers = {name.partition("/")[0] for name in marks if name.startswith(FILE)}
-    told = Places.of(rows.table["place"]).numbers.items()
-    others = [n >= 0 for name, n in told if name not in marks and name.partition("/")[0] in readers]
-    found: Bools = np.any([np.zeros(len(seen), np.bool_), *others], axis=0) & (rows.times <= seen)
+    for name, numbers in Places.of(rows.table["place"]).numbers.items():
+        found |= (numbers >= 0) & (name not in marks) & (name.partition("/")[0] in readers)
+    found &= rows.times <= seen
     return found
+
+
+def _sides(rows: Rows, marks: Mapping[str, int], kind: str, bits: int = 0) -> Longs:
+    """Tells on which side of the highest one of its name before it each row is, by coordinates of a kind without some
+    bits: -1 behind, 0 beside, 1 ahead, or _NO_SIDE.  marks: of the row before them."""
+    sides = np.full(len(rows.times), _NO_SIDE)
+    for name, numbers in Places.of(rows.table["place"]).numbers.items():
+        before = np.maximum.accumulate(np.append(marks.get(name, -1), numbers[:-1]))
+        both = (numbers >= 0) & (before >= 0) & name.startswith(kind)
+        sides[both] = np.sign((numbers >> bits) - (before >> bits))[both]
+    return sides
 
 
 def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_copies: Bools) -> Longs:

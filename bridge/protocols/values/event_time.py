@@ -13,9 +13,10 @@ sent                          of the sending             Canal without GTIDs
 snapshot                      0                          Debezium's snapshots: their schema changes
 
 READER is who names the places (Debezium: `source.name`; Canal names nobody, "").  A GTID is the same on every server
-that has the transaction.  A binlog's files are comparable within one server only, so their name holds its server_id;
-SNAPSHOT_SERVER stands for a snapshot of whichever server.  All events of a transaction have one GTID; where Debezium
-tells it, the file and position come behind it in the text and order them.
+that has the transaction.  A binlog's files are comparable within one server only, so their name holds its server_id
+(a promoted server's has the former one's id with what that wrote; GTIDs tell there); SNAPSHOT_SERVER stands for a
+snapshot of whichever server.  All events of a transaction have one GTID; where Debezium tells it, the file and position
+come behind it in the text and order them.
 
 Canal's `gtid` is the set of all transactions so far, as in uuid:1-5,uuid2:1-3: the place has the last number of each.
 Without GTIDs its place is when the message was made, and in which batch (`place_of_sending`): where it was sent, not
