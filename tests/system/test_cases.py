@@ -42,6 +42,14 @@ def test_the_command_ends_alike(target: str, name: str, flags: Sequence[str]) ->
     assert rows_of(target, right) == in_any_order(right)
 
 
+def test_columns_tell_of_a_routed_table_too(target: str) -> None:
+    """On which side of an online DROP COLUMN its rows are: their names are the target's, the statement's is not."""
+    ended = replayed("c09_late_drop", target, (*MYSQL, "--route", "shop.* -> branch.*"))
+    right = {query.replace("shop", "branch"): rows for query, rows in BY_NAME["c09_late_drop"].right.items()}
+    assert ended.code == 0, ended.err
+    assert rows_of(target, right) == in_any_order(right)
+
+
 def test_the_log_says_once_what_the_sender_loses(target: str) -> None:
     """Genuine messages of Debezium 3.3.0 with its defaults, which left out a TRUNCATE."""
     told = ("--set", "debezium.time_precision_mode=adaptive_time_microseconds")

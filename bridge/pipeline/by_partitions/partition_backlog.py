@@ -353,7 +353,7 @@ class PartitionBacklog:
         if tell is None:
             return None
         until = (o.moment.ts for o in self._changes_behind(where, stop) if tell.may_be_undone_by(o.schema_change))
-        return replace(tell, until=min(until, default=tell.until))
+        return replace(tell, table=self._repeated_rows.target(tell.table), until=min(until, default=tell.until))
 
     def _changes_behind(self, where: PartitionId, stop: Stop) -> Iterator[Stop]:
         return (other for other in self._queues[where].schema_changes() if other.index > stop.index)
@@ -422,7 +422,8 @@ class PartitionBacklog:
         makes what the row needs, or the row is not earlier."""
         if not (waiting := [ahead for ahead in self._ahead if queue.begins_behind([ahead])]):
             return False
-        if any(ahead.is_made_by(barrier.change) for ahead in waiting):
+        tables = self._repeated_rows.tables_of(barrier.change) or ()
+        if any(ahead.is_made_by(barrier.change) for ahead in waiting if ahead.table in tables):
             return True
         is_exact = barrier.moment.places and not barrier.moment.is_by_sending
         return not is_exact and (queue.head_time or 0) >= barrier.moment.ts

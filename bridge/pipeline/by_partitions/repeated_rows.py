@@ -29,7 +29,7 @@ from bridge.ddl.parser import Refused
 from bridge.errors import SourceError
 from bridge.events import NO_PRIMARY_KEY
 from bridge.filters.routes import Routes
-from bridge.model import SchemaChange
+from bridge.model import SchemaChange, TableName
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.row_schemas import classified
@@ -318,6 +318,10 @@ class RepeatedRows:
         these may be any."""
         names = {_folded(name)[:2] for name in self._rows_of(change)}
         return names if names and all(map(all, names)) else None
+
+    def target(self, table: TableName) -> TableName:
+        """Gives the target's name of a table, in lower case; of one that is merged with others its own."""
+        return table if self._routes.merges(table) else self._routes.target(table).folded
 
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""

@@ -62,12 +62,10 @@ class RowsAhead:
         return rows & _have(events, self.columns) if self.columns else rows
 
     def is_made_by(self, change: SchemaChange) -> bool:
-        """Tells whether a schema change makes what the target lacks."""
+        """Tells whether a schema change of its table makes what the target lacks."""
         known = classified(change.text, change.schema)
-        if not isinstance(known, Classified) or self.table not in (name.folded for name in known.tables):
-            return False
-        if not self.columns or known.kind is not StatementKind.ALTER_TABLE:
-            return True
+        if not isinstance(known, Classified) or not self.columns or known.kind is not StatementKind.ALTER_TABLE:
+            return isinstance(known, Classified)
         return not self.columns.isdisjoint(column_names_in(change.text, known).given)
 
 
@@ -75,7 +73,7 @@ class RowsAhead:
 class ColumnsTell:
     """A schema change that takes columns away or makes some: a row shows on which side of it it is.
 
-    table: in lower case.
+    table: in lower case, at first as upstream.
     gone, come: the columns that it takes away, and those that it makes, in lower case.
     moment: its moment, by which all other rows go.
     until: the time (TSO) from which on a column of such a name may be another one again.

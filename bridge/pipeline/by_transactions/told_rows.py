@@ -199,10 +199,6 @@ class ToldRows:
         """How much of them is not on disk."""
         return Amount.total(part.amount for part in self.parts if part.is_here)
 
-    def and_those(self, others: ToldRows) -> ToldRows:
-        """Gives these rows and those behind them."""
-        return ToldRows(tuple(part for part in self.parts + others.parts if part.table.num_rows) or self.parts[:1])
-
     def only(self, which: Bools) -> ToldRows:
         """Gives those of a mask."""
         if which.all():

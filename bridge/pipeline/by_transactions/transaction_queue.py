@@ -235,7 +235,8 @@ class TransactionQueue:
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = self._are_copies(rows, where, codes, offsets)
         copies = np.bincount(codes[is_copy], minlength=len(where))
-        self._rows = self._rows.and_those(rows.only(~is_copy))
+        parts = self._rows.parts + rows.only(~is_copy).parts
+        self._rows = ToldRows(tuple(part for part in parts if part.table.num_rows) or self._rows.parts[:1])
         if self._rows.in_memory.exceeds(self.most):
             self._rows = self._rows.to_disk()
         return {where[code]: int(copies[code]) for code in np.flatnonzero(copies).tolist()}
