@@ -35,7 +35,7 @@ from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, Pa
 from bridge.pipeline.by_partitions.row_schemas import classified
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, POSITION_BITS, SENT
 from bridge.rows.grouping import Bools, Longs, distinct
-from bridge.rows.moments import Places, coordinates_of, is_of_sending, latest_beside, names_of
+from bridge.rows.moments import Places, coordinates_of, is_of_sending, is_of_snapshot, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 ChangesBetween = Callable[[int, int], Sequence[SchemaChange]]
@@ -193,7 +193,7 @@ def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
     marks = coordinates_of(applied.place) if applied.place else {}
     gtids, files = _sides(rows, marks, GTID), _sides(rows, marks, FILE)
     found: Bools = (gtids * files == -1) | (gtids == 0) & (_sides(rows, marks, FILE, POSITION_BITS) > 0)
-    readers = {name.partition("/")[0] for name in marks if name.startswith(FILE)}
+    readers = {name.partition("/")[0] for name in marks if name.startswith(FILE) and not is_of_snapshot(name)}
     for name, numbers in Places.of(rows.table["place"]).numbers.items():
         found |= (numbers >= 0) & (name not in marks) & (name.partition("/")[0] in readers)
     found &= rows.times <= seen

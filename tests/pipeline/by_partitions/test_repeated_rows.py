@@ -83,6 +83,12 @@ def test_rows_of_a_former_server_are_applied_again_with_what_follows_them(ms: in
         assert are_of_other_server(rows, last, seen).tolist() == [ms <= 9_000, False, False]
 
 
+def test_what_follows_a_snapshot_is_of_no_other_server() -> None:
+    """A snapshot's rows name none; the first rows behind it may be of its last second."""
+    rows, seen = rows_of([(9_000, at(20))], NO_PRIMARY_KEY), np.full(1, ms_tso(9_000))
+    assert not are_of_other_server(rows, AppliedRow(ms_tso(9_000), at(10, server=0), 1), seen).any()
+
+
 FORMER, NEXT = "3e11fa47-71ca-11e1-9e33-c80aa9429562:", "00" + "11fa47-71ca-11e1-9e33-c80aa9429562:"
 """The UUIDs of two servers; the second one has a text before that of the first."""
 
