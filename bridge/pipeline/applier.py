@@ -84,7 +84,7 @@ class FoldedAhead:
         """
         if rows.is_large:
             return rows
-        while self._pieces and not self._pieces[0].rows.is_after(rows):
+        while self._pieces and self._pieces[0].rows.table["commit_ts"][0].as_py() <= rows.last_ts:
             piece = self._pieces.popleft()
             if not piece.nets.cancel() and piece.rows.is_same(rows):
                 nets = piece.nets.result()

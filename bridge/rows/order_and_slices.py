@@ -373,10 +373,6 @@ class RowChanges:
         """Gives the net changes; raises as `fold` does."""
         return fold(catalog, typed(catalog, self.table, checked), wishes)
 
-    def is_after(self, others: RowChanges) -> bool:
-        """Tells whether all these row changes come after all the others; none may be empty."""
-        return bool(self.table["commit_ts"][0].as_py() > others.last_ts)
-
     def is_same(self, others: RowChanges) -> bool:
         """Tells whether these are the very same row changes."""
         return self.count == others.count and self.table.select(ROW_ORDER).equals(others.table.select(ROW_ORDER))

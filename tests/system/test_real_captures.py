@@ -16,7 +16,10 @@ from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, sql
 
 STOPPED: Final = (3, 4)
-MYSQL = ("--set", "ddl.source=mysql-8", "--timezone", "UTC")
+MYSQL = (
+    *("--set", "ddl.source=mysql-8", "--timezone", "UTC"),
+    *("--set", "debezium.time_precision_mode=adaptive_time_microseconds"),
+)
 
 pytestmark = pytest.mark.usefixtures("spark")
 

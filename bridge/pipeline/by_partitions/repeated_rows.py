@@ -309,8 +309,11 @@ class RepeatedRows:
             return
         self._since, self._last = since, {}
         for change in self._changes_between(since, _END):
+            is_told = change.place and not is_of_sending(change.place)  # else a copy may come behind later ones
             for name in self._rows_of(change):
-                self._last[_folded(name), _may_take(change)] = change
+                last = self._last.setdefault((_folded(name), _may_take(change)), change)
+                if is_told or change.commit_ts > last.commit_ts:
+                    self._last[_folded(name), _may_take(change)] = change
         self._newest = max((change.commit_ts for change in self._last.values()), default=0)
 
     def tables_of(self, change: SchemaChange) -> set[tuple[str, str]] | None:

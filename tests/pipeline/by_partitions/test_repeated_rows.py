@@ -172,3 +172,15 @@ def test_of_a_statement_that_does_not_tell_its_databases(table: str, is_repeated
     rows = in_one_partition([row_change(EARLY, table, ["id"], ["id"], after=[1], schema=schema)])
     found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
     assert (found is not None and bool(found.all())) == is_repeated
+
+
+def test_a_statement_that_was_sent_again_is_not_the_last_one() -> None:
+    """The operator has skipped it behind a later one, whose rows of before are sent again too: it told no place."""
+    texts = ("CREATE TABLE t (id INT PRIMARY KEY)", "TRUNCATE TABLE t", "CREATE TABLE t (id INT PRIMARY KEY)")
+    times = (EARLY, MOVED + ms_tso(1000), EARLY + 1)
+    changes = [SchemaChange(ts, "m", "", text, "cdc/0/5") for ts, text in zip(times, texts, strict=True)]
+    repeated = RepeatedRows(lambda low, high: [one for one in changes if low <= one.commit_ts < high], Routes())
+    rows = in_one_partition([row_change(MOVED, "t", ["id"], ["id"], after=[1])._replace(by_time=True)])
+    found = repeated.among(rows, np.array([MOVED]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
+    assert found is not None
+    assert found.all()
