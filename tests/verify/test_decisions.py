@@ -62,6 +62,15 @@ def test_what_was_done_by_hand_is_followed(target: str, statement: str, by_hand:
     assert verify_events(target, events).is_equal
 
 
+def test_a_table_that_is_not_for_the_target_is_not_missing(target: str) -> None:
+    """What the bridge leaves out, as a global temporary table, was called missing, and the target different."""
+    made = schema_change(13, "CREATE GLOBAL TEMPORARY TABLE g (id INT) ON COMMIT DELETE ROWS")
+    events = in_one_partition([*BEFORE, made, boundary(30)])
+    sql(target, "CREATE DATABASE m")
+    run_all(target, events)
+    assert verify_events(target, events).is_equal
+
+
 def test_a_change_of_names_in_a_circle_is_not_skipped(target: str) -> None:
     """Rows behind it went to the other table, which verify called equal."""
     held(target, "RENAME TABLE t TO old, new TO t")

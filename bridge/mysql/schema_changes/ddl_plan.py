@@ -28,7 +28,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
-from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
 from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_debezium
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
@@ -111,9 +111,7 @@ class Planner:
         if change.doubt and not approved and rewritten.upstream.classes != (ChangeClass.NOTHING,):
             raise self.hold(session, change, change.doubt, rewritten)
         if rewritten.text is None:
-            self._leave_out(
-                session, change, JournalState.DONE, rewritten, "nothing to run: nothing of it is for this target"
-            )
+            self._leave_out(session, change, JournalState.DONE, rewritten, NOTHING_TO_RUN)
             return None
         return rewritten
 

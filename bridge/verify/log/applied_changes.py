@@ -11,7 +11,7 @@ from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.filters.routes import Routes
 from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition, goes_by_transactions
 from bridge.mysql.connection.session import Session
-from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.control_events import is_wanted as wanted
 from bridge.verify.log.coverage import LoggedChange
@@ -36,7 +36,7 @@ def applied_changes(
         entry = journal.find(look, logged)
         if entry is not None and entry.state is JournalState.SKIPPED:
             applied += as_run(replace(change, is_unclear=True), None, routes)
-        elif entry is None or entry.state not in _LEFT_OUT:
+        elif entry is None or (entry.state not in _LEFT_OUT and entry.outcome != NOTHING_TO_RUN):
             applied += as_run(change, entry, routes, options.tables)
     return applied
 
