@@ -56,10 +56,8 @@ def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | O
     """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
     if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
-        whole, thing = (
-            Item(C.CREATE_TABLE, statement.tokens),
-            OmittedObject("table", str(statement.classified.tables[0])),
-        )
+        whole = Item(C.CREATE_TABLE, statement.tokens)
+        thing = OmittedObject("table", str(statement.classified.tables[0]))
         yield Omission(whole, "the target has no global temporary tables; none of its rows is replicated", thing)
 
 

@@ -111,7 +111,8 @@ class AppliedPlaces:
         unclear: the rows that may be on either side of it, which count as behind it; of a Canal without GTIDs nothing
             else tells that it is late.
         """
-        if not moment.places or _only_makes(change):
+        known = classify(change.text, change.schema)
+        if not moment.places or (isinstance(known, Classified) and known.classes in _ONLY_MAKING):
             return ""
         rows = list((applied if names is None else self._started).items())
         rows += [one for name in names or () for one in self._last.get(name, {}).items()]
@@ -125,11 +126,6 @@ class AppliedPlaces:
             if is_late:
                 return _LATE.format(f"{topic}/{partition}", shown(row.place), shown(moment.places[0]))
         return ""
-
-
-def _only_makes(change: SchemaChange) -> bool:
-    known = classify(change.text, change.schema)
-    return isinstance(known, Classified) and known.classes in _ONLY_MAKING
 
 
 ADD_TOPIC: Final = "stop the bridge, and start it with --topic {}@{} beside the others"

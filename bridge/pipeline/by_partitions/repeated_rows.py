@@ -47,7 +47,6 @@ _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
-_NO_SIDE: Final = -2
 
 _POSITION: Final = ("topic", "partition", "offset")
 
@@ -202,8 +201,8 @@ def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
 
 def _sides(rows: Rows, marks: Mapping[str, int], kind: str, bits: int = 0) -> Longs:
     """Tells on which side of the highest one of its name before it each row is, by coordinates of a kind without some
-    bits: -1 behind, 0 beside, 1 ahead, or _NO_SIDE.  marks: of the row before them."""
-    sides = np.full(len(rows.times), _NO_SIDE)
+    bits: -1 behind, 0 beside, 1 ahead, -2 on none.  marks: of the row before them."""
+    sides = np.full(len(rows.times), -2)
     for name, numbers in Places.of(rows.table["place"]).numbers.items():
         before = np.maximum.accumulate(np.append(marks.get(name, -1), numbers[:-1]))
         both = (numbers >= 0) & (before >= 0) & name.startswith(kind)
