@@ -208,7 +208,9 @@ class LogVerification:
         covered: dict[NameKey, list[RowGroup]] = {}
         for group in sorted(group for group in groups if group.is_covered):
             covered.setdefault(group.table.folded, []).append(group)
-        wanted = {key: one[0].table for key, one in covered.items()}
+        dropped = {key for key, one in coverages.items() if one.is_there is False}
+        copies = {key for key in dropped & covered.keys() if all(group.is_unclear for group in covered[key])}
+        wanted = {key: one[0].table for key, one in covered.items() if key not in copies}
         wanted |= {key: one.name for key, one in coverages.items() if one.is_there}
         changed = {key for key, one in coverages.items() if one.since}
         on_target = {name.folded: name for name in present}
@@ -236,11 +238,8 @@ class LogVerification:
         results += (
             TableResult(name, schema=("the table is missing",)) for key, name in wanted.items() if key not in on_target
         )
-        results += (
-            TableResult(on_target[key], schema=("the table was dropped upstream",))
-            for key, one in coverages.items()
-            if one.is_there is False and key in on_target.keys() - wanted.keys() - self._ambiguous
-        )
+        there = sorted((on_target.keys() - wanted.keys() - self._ambiguous) & dropped)
+        results += (TableResult(on_target[key], schema=("the table was dropped upstream",)) for key in there)
         return tables, results
 
     def _why_uncovered(self, name: TableName) -> str:

@@ -20,6 +20,7 @@ from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.report import TableResult
 from tests.generated.test_senders import one_run
 from tests.generated.verifying import verify_events
+from tests.pipeline.by_partitions.test_sent_again import STAMPS, in_topic
 from tests.support.pipelines import admin, run_all, sql
 from tests.support.upstreams import boundary, events_table, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import execute
@@ -123,6 +124,20 @@ def test_what_is_sent_again_is_equal(target: str, sender: str) -> None:
     for number in range(HISTORIES):
         one_run(target, sender, number, look)
     assert any(told)
+
+
+def test_copies_of_before_a_table_was_dropped_make_it_no_missing_one(target: str) -> None:
+    """The DROP had waited for the row, so it is dated before it; then both come again."""
+    since, stamp = 1_790_000_000_000, STAMPS["canal, gtids"]
+    row = stamp(row_change(0, "t", ["id"], ["id"], after=[1]), 2, since + 3000)
+    made, dropped = (
+        stamp(schema_change(0, text), at, since)
+        for text, at in (("CREATE TABLE t (id INT PRIMARY KEY)", 1), ("DROP TABLE t", 3))
+    )
+    events = in_topic([(0, event) for event in (made, row, dropped, row, dropped)])
+    sql(target, "CREATE DATABASE m", "SELECT 1")
+    run_all(target, events, boundary_seconds=0)
+    assert verify_events(target, events).is_equal
 
 
 def test_a_table_of_a_key_alone_whose_row_changes_its_partition(target: str) -> None:
