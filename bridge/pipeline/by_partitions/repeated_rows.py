@@ -365,10 +365,8 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
     rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
     seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
         repetition.  told: what places tell (`told_by_place`).
-    Where time alone tells, rows of the millisecond of the schema change, which may be a whole second, count as older
-    only if their partition had shown a later time: before that, they may come for the first time.  The same holds where
-    the place tells that a row of a later time is older: its binlog may be a new one, after RESET MASTER; not where its
-    partition has shown nothing since the schema change.
+    Rows of the millisecond of the schema change, which may be a whole second, count as older by time only if it takes
+    something and their partition had shown a later one; so do rows of a later time that are older by their place.
     """
     millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
     by_time = rows["by_time"].to_numpy(zero_copy_only=False)
@@ -385,7 +383,9 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
     is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
     is_again = (told == SENT_AGAIN) | (by_place & (told == OF_THE_LAST))
     is_first &= older & ~is_again
-    found: Bools = older & ~is_first & (is_again | np.where(is_clear, mine <= shown, mine < shown))
+    found: Bools = (
+        older & ~is_first & (is_again | np.where(is_clear, mine <= shown, (mine < shown) & _may_take(change)))
+    )
     return found, is_first
 
 
