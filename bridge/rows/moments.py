@@ -367,8 +367,9 @@ def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: i
 
     highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
     """
-    beginning = None
-    for name, numbers in places.numbers.items():
+    beginning, told = None, [name for name in places.numbers if name.startswith(GTID)]
+    for name in told or places.numbers:  # a promoted server's files begin anew, while GTIDs go on
+        numbers = places.numbers[name]
         at = np.flatnonzero(numbers != _ABSENT)
         own, later = numbers[at], times[at]
         before = np.maximum.accumulate(np.concatenate([[highest.get(name, _ABSENT)], own]))[:-1]

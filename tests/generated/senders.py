@@ -347,6 +347,8 @@ class Debezium(Sender):
     schema changes one of their own; times are whole seconds; a changed key is a delete and a create."""
 
     protocol, rereads, tells_servers, spreads_keyless = "debezium", True, True, True
+    reads_from: int = 1
+    """The number of the server."""
 
     def sent(self, history: Sequence[Happened]) -> list[Message]:
         """The same; when it is killed, each partition has the first of the last messages."""
@@ -355,9 +357,11 @@ class Debezium(Sender):
             taken = history[at : at + self.random.choice((1, 2, 5, 20))]
             batch = [message for one in taken for message in self.messages(one)]
             if broken := breaks.intersection(range(at + 1, at + len(taken) + 1)):
+                soon = history[at : at + 30 : len(history) % 3 + 1]  # it may go on with the next server
                 breaks, at = breaks - broken, self.again_from(history, at)
                 messages += self.sent_in_part(batch)
                 self.is_killed(messages)
+                self.reads_from = max(self.reads_from, *(one.server for one in soon))
             else:
                 messages, at = messages + batch, at + len(taken)
         return messages
@@ -375,6 +379,7 @@ class Debezium(Sender):
 
     def read_again(self, happened: Happened, late_ms: int) -> Message:
         """A row of an incremental snapshot: it has the place that was reached, and the connector's clock."""
+        self.reads_from = happened.server
         clock = {"ts_ms": happened.ms - late_ms, "snapshot": "incremental"}
         return self._row(happened, "r", self._source(happened) | clock)
 
@@ -391,7 +396,12 @@ class Debezium(Sender):
         return Message(topic, partition, key, compact(value), happened.number)
 
     def _source(self, happened: Happened) -> dict[str, Any]:
+        """With GTIDs, the binlog of the server that it reads from has what the former ones wrote, with their ids."""
+        self.reads_from = max(self.reads_from, happened.server)
         file, event = divmod(happened.number - (happened.server - 1) * 1000, 9)
+        if self.has_gtids:
+            file, event = divmod(happened.number, 9)
+            file += 1000 * (self.reads_from * (-1) ** self.partitions + 5)
         uuid = f"3e11fa47-71ca-11e1-9e33-c80aa942956{happened.server}"
         return NATIVE_SOURCE | {
             "db": happened.session, "table": happened.table, "ts_ms": _second(happened.ms),

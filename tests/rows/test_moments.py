@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
-from bridge.rows.moments import Moment, Places, in_order, latest_beside, newest_places
+from bridge.rows.moments import Moment, Places, in_order, latest_beside, new_beginning, newest_places
 from bridge.tso import ms_tso
 from tests.support.upstreams import events_table, row_change
 
@@ -190,3 +190,13 @@ def test_places_that_are_alike_are_read_as_others_are(places: list[str]) -> None
     others = Places.of(pa.array([*places, at(9, 9)]))
     for name, numbers in alike.numbers.items():
         assert numbers.tolist() == others.numbers[name].tolist()[: len(places)]
+
+
+@pytest.mark.parametrize(
+    ("gtids", "is_anew"), [((None, None), True), ((f"{U1}:8", f"{U1}:9"), False), ((f"{U1}:8", f"{U1}:1"), True)]
+)
+def test_a_promoted_servers_files_are_no_new_beginning(gtids: tuple[str | None, ...], is_anew: bool) -> None:
+    """They have what the former server wrote, with its id, while GTIDs go on; the binlog began anew where these do."""
+    places = [at(1, number, gtid=gtid) for number, gtid in zip((120, 3), gtids, strict=True)]
+    found = new_beginning(Places.of(pa.array(places)), np.array([ms_tso(1), ms_tso(2)]), {}, 0)
+    assert (found is not None) == is_anew
