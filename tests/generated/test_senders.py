@@ -311,7 +311,8 @@ def state_of(url: str) -> dict[str, tuple[list[str], list[tuple[Any, ...]]]]:
             "SELECT table_name FROM information_schema.tables WHERE table_schema = %s", [DATABASE]
         ):
             columns = sorted(column for column, *_ in session.rows(f"SHOW COLUMNS FROM {DATABASE}.{table}"))
-            found[table] = (columns, sorted(session.rows(f"SELECT {', '.join(columns)} FROM {DATABASE}.{table}")))
+            rows = session.rows(f"SELECT {', '.join(columns)} FROM {DATABASE}.{table}")
+            found[table] = (columns, sorted(rows, key=lambda row: [(value is None, value) for value in row]))
     return found
 
 

@@ -154,8 +154,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
-    last_row, last = -1, applied
-    told = Places.of(places).numbers
+    last_row, last, told = -1, applied, Places.of(places).numbers
     may_be_copies = (rows.times <= seen) & (_sides(rows, marks, GTID) < 1)
     files = {name: numbers for name, numbers in told.items() if name.startswith(FILE)}
     if not files and (told or marks):
