@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY
+from bridge.events import NO_PRIMARY_KEY
 from bridge.model import PartitionId
 from bridge.pipeline.by_partitions.merge import Merged, Rows
 from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
@@ -48,11 +48,6 @@ class Counted(NamedTuple):
     times: Longs
     repeated: Mapping[PartitionId, int]
     applied: Mapping[PartitionId, AppliedRow]
-
-    @classmethod
-    def none(cls) -> Counted:
-        """No rows."""
-        return cls(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {}, {})
 
 
 class CountingRows:

@@ -247,7 +247,8 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
-        counted, taken_out = Counted.none(), dict[PartitionId, pa.Table]()
+        counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {}, {})
+        taken_out = dict[PartitionId, pa.Table]()
         if rows:
             merged = merge(rows, self._next_ts, most, self._began_anew)
             counted = self._counting.among(merged, self._began_anew)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -108,14 +108,19 @@ class Coverage:
         """Gives what the log tells of a name."""
         return self.tables.setdefault(name.folded, TableCoverage(name))
 
-    def put(self, name: TableName, cut: Cut | None, *, is_made: bool = False, is_there: bool | None = None) -> None:
-        """Begins a name anew: none of its rows from before the cut, if there is one, is in the table."""
-        self.tables[name.folded] = TableCoverage(name, cut, is_made, "", is_there)
+    def put(
+        self, name: TableName, cut: Cut | None, *, is_made: bool = False, is_there: bool | None = None, since: str = ""
+    ) -> None:
+        """Begins a name anew: but for `since`, no row of it from before the cut, if there is one, is in the table."""
+        before = self.of(name).cut
+        if cut and before and cut.moment.last < before.moment.last:  # on another server, whose clock is behind
+            cut = replace(cut, moment=replace(cut.moment, last=before.moment.last))
+        self.tables[name.folded] = TableCoverage(name, cut, is_made, since, is_there)
 
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
         """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
         it where it has none from before the change."""
-        self.tables[name.folded] = TableCoverage(name, _cut(change), is_made, _since(change), is_there)
+        self.put(name, _cut(change), is_made=is_made, is_there=is_there, since=_since(change))
 
     def begin_filtered(self, name: TableName, begin: int) -> None:
         """Compares of a table, of which event filters leave out row changes, only what comes after the copy from which
@@ -165,10 +170,8 @@ def _cut(change: LoggedChange) -> Cut:
     the binlog tells its end (official Canal without GTIDs and CKafka tell none).  Rows of the partitions that hold the
     statement are told by their offsets.
     """
-    cut = Cut.of(change)
-    if not _is_dated_by_start(change):
-        return cut
-    return Cut(Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS)), change.offsets, cut.moment)
+    cut, late = Cut.of(change), Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS))
+    return Cut(late, change.offsets, cut.moment) if _is_dated_by_start(change) else cut
 
 
 def _is_dated_by_start(change: LoggedChange) -> bool:

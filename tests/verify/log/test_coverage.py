@@ -227,6 +227,30 @@ def test_rows_that_were_sent_again_come_before_the_schema_change(
     assert group.is_unclear == (place == "a:1-4" and ms == 9000)  # a copy, if the statement had waited
 
 
+def test_rows_are_behind_what_was_dropped_on_the_server_before() -> None:
+    """Whatever the time of the CREATE TABLE on the next server, which may be an earlier one."""
+    texts = {
+        "CREATE TABLE t (id INT PRIMARY KEY)": 1,
+        "DROP TABLE t": 10,
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)": 8,
+    }
+    places = (place_in_gtid_set(gtids) for gtids in ("a:1-2", "a:1-5", "b:1-3"))
+    changes = [
+        LoggedChange(ms_tso(1000 * second), True, "app", text, {("cdc", 0): at}, place)
+        for at, ((text, second), place) in enumerate(zip(texts.items(), places, strict=True))
+    ]
+    rows = [
+        row_change(ms_tso(10_000), "t", ["id"], ["id"], after=[at])._replace(
+            schema="app", by_time=True, place=place_in_gtid_set(gtids)
+        )
+        for at, gtids in enumerate(("a:1-4", "b:1-4"))
+    ]
+    table = Table(T, {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
+    plan = LogPlan((expected_table(table),), coverage_of([T], changes).tables, 1 << 62)
+    found = steps(plan, events_table([(1, at, row) for at, row in enumerate(rows)]))
+    assert found["key"].to_pylist() == ["1"]
+
+
 def test_schema_changes_of_a_partition_have_its_order() -> None:
     """A TRUNCATE that waited for a lock is dated by its start, here before the table was made."""
     texts = ["CREATE TABLE t (id INT PRIMARY KEY)", "TRUNCATE TABLE t"]
