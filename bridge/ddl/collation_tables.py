@@ -42,6 +42,11 @@ SOURCES: Final[dict[str, SourceDefaults]] = {
     # mariadb.com/kb/en/supported-character-sets-and-collations (before 11.5)
     "mariadb": SourceDefaults("latin1", "latin1_swedish_ci", {"utf8mb4": "utf8mb4_general_ci"}),
 }
+OLD_COLLATIONS: Final = (
+    'if mysql.tidb of the upstream says that new_collation_enabled is False, set ddl.source = "tidb-old-collations",'
+    " copy the table into one whose columns have a collation that compares bytes (utf8mb4_0900_bin, or MariaDB's"
+    " utf8mb4_nopad_bin), and start the bridge again; otherwise "
+)
 UNKNOWN_DEFAULTS: Final = SourceDefaults("", "", {"utf8mb4": ""})
 """The defaults in which MySQL 8, MySQL 5.7 and MariaDB differ."""
 

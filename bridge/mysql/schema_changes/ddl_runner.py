@@ -18,6 +18,7 @@ from pymysql.constants import ER
 from pymysql.err import MySQLError, OperationalError
 
 from bridge.ddl.classes import StatementKind
+from bridge.ddl.collation_tables import OLD_COLLATIONS
 from bridge.ddl.parser import Classified, has_if_not_exists
 from bridge.ddl.policy import DdlRules
 from bridge.ddl.rewrite import Rewritten
@@ -32,7 +33,6 @@ from bridge.mysql.schema_changes.existing_objects import exists_already, skipped
 from bridge.mysql.server_errors import DUPLICATE_KEY, KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 from bridge.protocols.values.event_time import is_change_of_snapshot
-from bridge.rows.keys.key_spellings import OLD_COLLATIONS
 
 _ANOTHER_SNAPSHOT: Final = (
     "; the target's is another one than this snapshot of the connector shows: it was there before, or is of an earlier"

@@ -47,7 +47,6 @@ _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
-
 _POSITION: Final = ("topic", "partition", "offset")
 
 log = structlog.get_logger()

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.ddl.collation_tables import OLD_COLLATIONS
 from bridge.errors import ApplyError
 from bridge.events import Kind
 from bridge.model import Column, Table, TableName
@@ -157,11 +158,6 @@ def _equality(column: Column, length: int | None) -> _Equality:
 
 
 _COMPARES_BYTES: Final = re.compile(r"utf8mb4_0900_bin|.*_nopad_bin|binary")
-OLD_COLLATIONS: Final = (
-    'if mysql.tidb of the upstream says that new_collation_enabled is False, set ddl.source = "tidb-old-collations",'
-    " copy the table into one whose columns have a collation that compares bytes (utf8mb4_0900_bin, or MariaDB's"
-    " utf8mb4_nopad_bin), and start the bridge again; otherwise "
-)
 FIX: Final = f"{OLD_COLLATIONS}give the row on the target the key that the message has, and start again"
 
 
