@@ -45,8 +45,8 @@ FINISHED: Final = frozenset({JournalState.DONE, JournalState.CONFIRMED, JournalS
 OPEN: Final = frozenset({JournalState.HELD, JournalState.REFUSED})
 """States that wait for `bridge ddl approve`, `skip`, `replace` or `done`."""
 DONE_BY_HAND: Final = "its effect was on the target, as the operator says"
-NOTHING_TO_RUN: Final = "nothing to run: nothing of it is for this target"
 """The outcome of a schema change that the operator calls done."""
+NOTHING_TO_RUN: Final = "nothing to run: nothing of it is for this target"
 UNREADABLE: Final = "(a schema change that cannot be read)"
 """Begins the statement of a schema change whose message cannot be decoded; the message follows."""
 

@@ -153,12 +153,12 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
-    last_row, last, told = -1, applied, Places.of(places).numbers
-    may_be_copies = (rows.times <= seen) & (_sides(rows, marks, GTID) < 1)
-    files = {name: numbers for name, numbers in told.items() if name.startswith(FILE)}
-    if not files and (told or marks):
-        told, marks = {"": _gtid_ranks(told, marks, may_be_copies)}, {"": _MARK} if marks else {}
-    for name, numbers in (files or told).items():
+    last_row, last, told = -1, applied, Places.of(places)
+    may_be_copies = (rows.times <= seen) & (_sides(told, marks, GTID) < 1)
+    followed_by = {name: numbers for name, numbers in told.numbers.items() if name.startswith(FILE)}
+    if not followed_by and (told.numbers or marks):
+        followed_by, marks = {"": _gtid_ranks(told.numbers, marks, may_be_copies)}, {"": _MARK} if marks else {}
+    for name, numbers in followed_by.items():
         highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
         for row in np.flatnonzero(numbers >= 0).tolist():
             number, may_be_copy = int(numbers[row]), bool(may_be_copies[row])
@@ -187,21 +187,21 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
 def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
     """Tells which rows another server wrote than the last one in the target, or has in its own binlog with that one's
     id, as GTIDs show; of those that their partition may have shown.  seen: as in `followed`."""
-    marks = coordinates_of(applied.place) if applied.place else {}
-    gtids, files = _sides(rows, marks, GTID), _sides(rows, marks, FILE)
-    found: Bools = (gtids * files == -1) | (gtids == 0) & (_sides(rows, marks, FILE, POSITION_BITS) > 0)
+    marks, places = coordinates_of(applied.place) if applied.place else {}, Places.of(rows.table["place"])
+    gtids, files = _sides(places, marks, GTID), _sides(places, marks, FILE)
+    found: Bools = (gtids * files == -1) | (gtids == 0) & (_sides(places, marks, FILE, POSITION_BITS) > 0)
     readers = {name.partition("/")[0] for name in marks if name.startswith(FILE) and not is_of_snapshot(name)}
-    for name, numbers in Places.of(rows.table["place"]).numbers.items():
+    for name, numbers in places.numbers.items():
         found |= (numbers >= 0) & (name not in marks) & (name.partition("/")[0] in readers)
     found &= rows.times <= seen
     return found
 
 
-def _sides(rows: Rows, marks: Mapping[str, int], kind: str, bits: int = 0) -> Longs:
-    """Tells on which side of the highest one of its name before it each row is, by coordinates of a kind without some
-    bits: -1 behind, 0 beside, 1 ahead, -2 on none.  marks: of the row before them."""
-    sides = np.full(len(rows.times), -2)
-    for name, numbers in Places.of(rows.table["place"]).numbers.items():
+def _sides(places: Places, marks: Mapping[str, int], kind: str, bits: int = 0) -> Longs:
+    """Compares each row with the highest coordinate of the same name before it, of a kind and without its last bits:
+    -1 where it is lower, 0 equal, 1 higher, -2 where there is none.  marks: of the row before them."""
+    sides = np.full(places.count, -2)
+    for name, numbers in places.numbers.items():
         before = np.maximum.accumulate(np.append(marks.get(name, -1), numbers[:-1]))
         both = (numbers >= 0) & (before >= 0) & name.startswith(kind)
         sides[both] = np.sign((numbers >> bits) - (before >> bits))[both]
