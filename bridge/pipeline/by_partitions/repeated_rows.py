@@ -364,7 +364,8 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
     seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
         repetition.  told: what places tell (`told_by_place`).
     Rows of the millisecond of the schema change, which may be a whole second, count as older by time only if it takes
-    something and their partition had shown a later one; so do rows of a later time that are older by their place.
+    something and their partition had shown a later one; rows of a later time that are older by their place, if it takes
+    something and their partition had shown their time.
     """
     millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
     by_time = rows["by_time"].to_numpy(zero_copy_only=False)
@@ -381,9 +382,9 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
     is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
     is_again = (told == SENT_AGAIN) | (by_place & (told == OF_THE_LAST))
     is_first &= older & ~is_again
-    found: Bools = (
-        older & ~is_first & (is_again | np.where(is_clear, mine <= shown, (mine < shown) & _may_take(change)))
-    )
+    takes = _may_take(change)
+    was_shown = np.where(is_clear | (by_place & takes), mine <= shown, (mine < shown) & takes)
+    found: Bools = older & ~is_first & (is_again | was_shown)
     return found, is_first
 
 

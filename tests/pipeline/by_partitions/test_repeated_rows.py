@@ -184,3 +184,14 @@ def test_a_statement_that_was_sent_again_is_not_the_last_one() -> None:
     found = repeated.among(rows, np.array([MOVED]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
     assert found is not None
     assert found.all()
+
+
+@pytest.mark.parametrize(("text", "is_repeated"), [("TRUNCATE TABLE t", True), ("ALTER TABLE t ADD c INT", False)])
+def test_rows_dated_later_that_stand_before_a_schema_change(text: str, is_repeated: bool) -> None:
+    """It had waited for them, and is dated by its start.  They come again behind a failover, where the last row of the
+    partition, which another server wrote, does not tell that they were there."""
+    ran = SchemaChange(MOVED, "m", "", text, "cdc/0/5", at(30))
+    repeated = RepeatedRows(lambda low, high: [ran] if low <= MOVED < high else [], Routes())
+    rows = in_one_partition([row_change(LATE, "t", ["id"], ["id"], after=[1])._replace(by_time=True, place=at(20))])
+    found = repeated.among(rows, np.array([LATE]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
+    assert (found is not None and bool(found.all())) == is_repeated
