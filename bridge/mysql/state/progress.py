@@ -206,7 +206,7 @@ def dump_positions(positions: Positions) -> str:
     """Writes positions as the progress row holds them."""
     by_topic: dict[str, dict[str, list[int | str | None]]] = {}
     for (topic, partition), start in positions.items():
-        count = 10 if start.place else 8 if start.seen else 5 if start.begin else 4
+        count = 10 if start.place or start.again else 8 if start.seen else 5 if start.begin else 4
         by_topic.setdefault(topic, {})[str(partition)] = list(start[:count])
     return orjson.dumps(by_topic).decode()
 

@@ -26,7 +26,7 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     told_by_place,
 )
 from bridge.rows.gathering import taken
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.moments import Places, is_of_sending, is_of_snapshot, names_of
 
 _TWICE_FIX: Final = (
@@ -65,6 +65,10 @@ class CountingRows:
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
+        self._newest: dict[PartitionId, dict[tuple[str, str], int]] = defaultdict(dict)
+        """By table the highest time (TSO) of its rows in a partition, where rows tell no places."""
+        self._behind: dict[PartitionId, set[tuple[str, str]]] = defaultdict(set)
+        """The tables whose last row in a partition has an earlier one: it is sent again, and others will be."""
         self.note_change()
 
     def note_change(self) -> None:
@@ -100,6 +104,9 @@ class CountingRows:
             are_copies, are_gone, applied[where] = followed(
                 mine, queue.applied, partial(seen_before, mine, queue.shown)
             )
+            if len(self._queues) > 1 and not applied[where].place:
+                again = self._are_behind(where, mine) or (queue.applied.again and mine.times.max() < queue.shown)
+                applied[where] = applied[where]._replace(again=int(again))
             copies.append(are_copies)
             gone.append(are_gone)
         table, overtaken = self._without_overtaken(merged, began_anew)
@@ -120,6 +127,17 @@ class CountingRows:
         counts = np.bincount(merged.partitions[is_gone], minlength=len(rows)).tolist()
         repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
         return Counted(table.filter(pa.array(~is_gone)), merged.message_ts[~is_gone], repeated, applied)
+
+    def _are_behind(self, where: PartitionId, rows: Rows) -> bool:
+        """Tells whether the last row of a table in a partition is earlier than another one of it, behind these rows."""
+        names, of_name = distinct(rows.table, ("schema", "table"))
+        newest, last = np.zeros((2, len(names)), np.int64)
+        np.maximum.at(newest, of_name, rows.times)
+        last[of_name] = rows.times
+        for name, high, ts in zip(names, newest.tolist(), last.tolist(), strict=True):
+            self._newest[where][name] = max(high, self._newest[where].get(name, 0))
+            (self._behind[where].add if ts < self._newest[where][name] else self._behind[where].discard)(name)
+        return bool(self._behind[where])
 
     def _without_overtaken(
         self, merged: Merged, began_anew: Sequence[tuple[int, int]]

@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.ddl.classes import C
+from bridge.ddl.parser import Classified, classify
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
@@ -47,6 +49,17 @@ _IN_ONE_PARTITION: Final = (
     "give the table a key: a primary key, or message.key.columns in the connector; or a topic of one partition"
     " (topic.creation.default.partitions=1). Then begin anew, behind a new snapshot. Or leave it out with --filter"
 )
+_BETWEEN_COPIES: Final = (
+    "{} ends in the midst of what the producer sends again: rows that come later would be left out as copies from"
+    " before this statement, though earlier ones have taken their rows back. Approve it, and once the producer has gone"
+    " on, compare its tables with the upstream: bridge verify --against upstream"
+)
+_IN_MIDST_TIMES: Final = 10
+"""So many times longer is waited for a partition that ends in the midst of what is sent again."""
+_EMPTYING: Final = frozenset(
+    {C.CREATE_DATABASE, C.DROP_DATABASE, C.CREATE_TABLE, C.DROP_TABLE, C.TRUNCATE_TABLE, C.NOTHING}
+)
+"""Behind these no row from before them is there."""
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
 for one that the filter excludes."""
@@ -384,6 +397,9 @@ class PartitionBacklog:
         others = [queue for where, queue in self._queues.items() if where != barrier.where]
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
+        midst = [f"{topic}/{partition}" for (topic, partition), one in self._queues.items() if one.ends_in_copies]
+        if midst and not change.doubt and not _leaves_no_row(change):
+            change = replace(change, doubt=_BETWEEN_COPIES.format(midst[0]))
         queue = self._queues[barrier.where]
         queue.drop(replace(barrier.stop, index=0))
         queue.shown = max(queue.shown, int(barrier.stop.event["commit_ts"]))
@@ -430,13 +446,15 @@ class PartitionBacklog:
         return not is_exact and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
-        """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read,
-        each with the offset after the last message read.  now: time of the clock."""
+        """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read
+        (in the midst of what is sent again, much longer), each with the offset after the last message read.  now: time
+        of the clock."""
         if self._barrier is None:
             return {}
         since = self._barrier.stop.arrived
-        queues = ((where, self._queues[where]) for where in self.held_by())
-        return {w: q.read for w, q in queues if not len(q) and now - max(since, q.arrived) >= seconds}
+        queues = ((where, self._queues[where]) for where in self.held_by() if not len(self._queues[where]))
+        limits = {False: seconds, True: seconds * _IN_MIDST_TIMES}
+        return {w: q.read for w, q in queues if now - max(since, q.arrived) >= limits[q.ends_in_copies]}
 
     def count_as_passed(self, where: PartitionId) -> None:
         """Counts a partition as having passed the schema change that waits, until something is read of it."""
@@ -547,6 +565,12 @@ class PartitionBacklog:
             tables = self._repeated_rows.tables_of(passed.change)
             self._places.note_change(passed.where, passed.moment, tables or ())
             self._counting.note_change()
+
+
+def _leaves_no_row(change: SchemaChange) -> bool:
+    """Tells whether a schema change leaves no row of its tables from before it."""
+    known = classify(change.text, change.schema)
+    return isinstance(known, Classified) and _EMPTYING.issuperset(known.classes)
 
 
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:

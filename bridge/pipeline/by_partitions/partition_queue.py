@@ -17,7 +17,16 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.rows.grouping import Bools, Longs
-from bridge.rows.moments import Moment, Places, coordinates_of, is_of_snapshot, names_of, new_beginning, newest_places
+from bridge.rows.moments import (
+    Moment,
+    Places,
+    coordinates_of,
+    is_of_sending,
+    is_of_snapshot,
+    names_of,
+    new_beginning,
+    newest_places,
+)
 from bridge.rows.order_and_slices import TableChunk
 from bridge.spark.kept_rows.places import spilled
 
@@ -63,7 +72,7 @@ class AppliedRow(NamedTuple):
 
     rows: how many rows of that place are in the target; where messages tell the rows of an event apart, the index
     (`Event.index`) of the last one.  again: how many of them the producer has still to send again, as it has begun to
-    send again what is before them.
+    send again what is before them; of rows that tell no place in a binlog, 1 where they were sent again.
     """
 
     ts: int
@@ -228,6 +237,13 @@ class PartitionQueue:
     def bytes_in_memory(self) -> int:
         """The bytes of the events that are not on disk."""
         return sum(run.chunk.amount.bytes for run in list(self._runs) if run.chunk.is_here)
+
+    @property
+    def ends_in_copies(self) -> bool:
+        """Whether everything is taken out, and the last row is sent again, without those that came behind it before:
+        the producer was killed.  By their places in a binlog rows that are sent again are left out."""
+        ts, place, _, again = self.applied
+        return bool(again) and not len(self) and (not place or is_of_sending(place)) and ts < self.shown
 
     @property
     def offset(self) -> int:

@@ -88,6 +88,15 @@ def test_an_idle_partition_is_waited_for_so_long() -> None:
     assert bench.applier.waiting_for() == "nothing: everything that was read is in the target"
 
 
+def test_a_partition_in_the_midst_of_what_is_sent_again_is_waited_for_longer() -> None:
+    bench = Bench()
+    bench.take((1, 0, row(11, 1)), (1, 1, row(21, 2)), (1, 2, row(11, 3)), (0, 0, change(31)))
+    bench.wait(99)
+    assert bench.ran == []
+    bench.wait(1)
+    assert len(bench.ran) == 1
+
+
 def test_nobody_is_idle_while_kafka_does_not_answer() -> None:
     """What is left to read cannot be known."""
     bench = Bench()

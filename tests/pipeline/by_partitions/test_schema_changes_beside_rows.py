@@ -208,3 +208,49 @@ def test_a_column_that_never_comes_stops_the_bridge(target: str) -> None:
     assert sql(target, "SELECT id FROM m.t ORDER BY id") == [(1,), (4,)]
     run_all(target, events_table([(0, 0, ddl(9, "ALTER TABLE t ADD COLUMN n INT")), *rows]))
     assert sql(target, "SELECT * FROM m.t ORDER BY id") == [(1, None), (2, 7), (3, None), (4, None)]
+
+
+def dated(event: Event, ms: int) -> Event:
+    return event._replace(by_time=True, commit_ts=ms_tso(START + ms))
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_one_between_copies_is_held(target: str, *, is_restarted: bool) -> None:
+    """The producer was killed while it sent rows again: one took a row back, and the one that puts it right would come
+    behind the statement, and be left out."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v INT)", "DO 0")
+    rows = [dated(row_change(0, "t", ["id", "v"], ["id"], after=[1, n]), 10 * n + 1) for n in (1, 2)]
+    other = dated(row_change(0, "u", ["id", "v"], ["id"], after=[1, 1]), 15)
+    sql(target, "CREATE TABLE m.u LIKE m.t", "DO 0")
+    told = [(1, 0, rows[0]), (1, 1, rows[1]), (1, 2, other), (1, 3, rows[0])]
+    statement = (0, 0, dated(schema_change(0, "ALTER TABLE t MODIFY v BIGINT"), 31))
+    if is_restarted:
+        run_all(target, events_table(told), partitions=[("cdc", 0), ("cdc", 1)])
+    for _ in range(2):
+        with pytest.raises(HeldError, match="cdc/1 ends in the midst of what the producer sends again"):
+            run_all(target, events_table([*told, statement]))
+    with admin(target) as session:
+        decide(target, session, JournalState.APPROVED)
+        run_all(target, events_table([*told, statement]))
+        assert journal(session)[0][2] == "done"
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        ([11, 21], "ALTER TABLE t MODIFY v BIGINT"),
+        ([11, 21, 11, 21], "ALTER TABLE t MODIFY v BIGINT"),
+        ([11, 21, 11], "TRUNCATE TABLE t"),
+    ],
+)
+def test_one_beside_no_copies_runs(target: str, ms: list[int], text: str) -> None:
+    """Rows of two tables come in any order, all rows came again, or the statement empties the table."""
+    sql(
+        target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE m.u LIKE m.t", "DO 0"
+    )
+    rows = [dated(row_change(0, "t", ["id", "v"], ["id"], after=[1, at]), at) for at in ms]
+    other = dated(row_change(0, "u", ["id", "v"], ["id"], after=[1, 1]), 15)
+    told = [(1, n, one) for n, one in enumerate([*rows, other])]
+    run_all(target, events_table([*told, (0, 0, dated(schema_change(0, text), 31))]))
+    with admin(target) as session:
+        assert journal(session)[0][2] == "done"
