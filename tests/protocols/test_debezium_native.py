@@ -148,6 +148,15 @@ def test_rows_of_an_incremental_snapshot_have_no_time_of_a_commit() -> None:
     assert (event.commit_ts, event.place) == (ms_tso(1790000005000), PLACE)
 
 
+def test_a_row_without_a_key_in_an_incremental_snapshot_stops() -> None:
+    """Nothing tells whether the target has it already; in a first snapshot it has not."""
+    for snapshot, kind in (("incremental", Kind.BAD), ("true", Kind.INSERT)):
+        value = native("r", None, source=CUSTOMERS | {"snapshot": snapshot}, after={"id": 1})
+        (event,) = events_of(None, value)
+        assert event.kind is kind
+        assert kind is not Kind.BAD or "nothing tells whether the target has it" in (event.text or "")
+
+
 def test_truncated_table() -> None:
     """op t, which a connector sends that does not skip it, truncates the table."""
     source = CUSTOMERS | {"table": "cust`omers"}

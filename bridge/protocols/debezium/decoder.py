@@ -58,6 +58,11 @@ _DROP_OF_SNAPSHOT: Final = re.compile(r"\s*DROP\s+(?:TABLE|DATABASE)\s+IF\s+EXIS
 _ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 """A table in `tableChanges`: "database"."table"."""
 _INCREMENTAL: Final = "incremental"
+_WITHOUT_KEY: Final = (
+    "an incremental snapshot has read a row of a table without a key, and nothing tells whether the target has it"
+    " already: give the table a key, or put the rows of the snapshot into the quarantine (--on-bad-message quarantine)"
+    " and compare the table with the upstream (bridge verify --against upstream)"
+)
 _NO_SNAPSHOT: Final = (None, False, "false")
 SNAPSHOT_LEAD_MS: Final = 60_000
 """How much earlier than it says a snapshot's schema change counts, so that it comes before the snapshot's rows.
@@ -169,6 +174,8 @@ class DebeziumDecoder(PlainDecoder):
     ) -> Event:
         row, kind, layout = payload[state.image or ""], state.kind, state.layout
         handle = handle_names(self.envelopes, key)
+        if handle == [] and source.get("snapshot") == _INCREMENTAL:
+            raise DecodeError(_WITHOUT_KEY)
         if (
             layout is None
             or type(row) is not dict
