@@ -20,7 +20,6 @@ from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQ
 from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
     are_of_other_server,
-    come_after_restart,
     followed,
     seen_before,
     told_by_place,
@@ -30,9 +29,8 @@ from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.moments import Places, is_of_sending, is_of_snapshot, names_of
 
 _TWICE_FIX: Final = (
-    "nothing tells whether the sender was restarted and sends the last rows again, or the last transaction comes in"
-    " parts: compare the table with the upstream (bridge verify --against upstream), or give it a key; for Canal, set"
-    " canal.instance.gtidon=true"
+    "nothing tells whether the sender sends rows again, or the last transaction comes in parts: compare the table with"
+    " the upstream (bridge verify --against upstream), or give it a key; for Canal, set canal.instance.gtidon=true"
 )
 
 log = structlog.get_logger()
@@ -76,13 +74,14 @@ class CountingRows:
         self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
 
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
-        """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, of another server
-        behind a failover, or of the last transaction in the target."""
+        """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, which sends a batch
+        again that Kafka refused, of another server behind a failover, or of the last transaction in the target."""
         keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
         if rows.table["place"].null_count or not pc.any(keyless).as_py():
             return
         seen, last = seen_before(rows, queue.shown), queue.applied.place
-        again = come_after_restart(rows, queue.applied, seen) | are_of_other_server(rows, queue.applied, seen)
+        is_canals = is_of_sending(rows.table["place"][0].as_py())
+        again = are_of_other_server(rows, queue.applied, seen) | is_canals
         if last and not is_of_sending(last) and not is_of_snapshot(names_of(last)):
             of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
             again = again | of_last.combine_chunks().to_numpy(zero_copy_only=False)

@@ -37,15 +37,14 @@ Lost = defaultdict[int, set[Key]]
 """For rows, by number, the keys to which they do nothing any more."""
 
 
-def passed(rows: pa.Table, ties: Longs, partitions: Longs) -> Lost:
+def passed(rows: pa.Table, ties: Longs, partitions: Longs, is_spread: Bools, moves: Longs) -> Lost:
     """Finds the rows that are sorted to the other side of a changed key of another partition than they were upstream.
 
     rows: row changes (OF_KEYS of EVENT_SCHEMA), in order.  ties: equal for those of which only the rows themselves tell
-    which came first.  partitions: the number of each row's partition.
+    which came first.  partitions: the number of each row's partition.  is_spread: which rows are of a table that lies
+    in several partitions.  moves: those of them that change their key.
     """
     lost: Lost = defaultdict(set)
-    is_spread = _are_spread(rows, partitions)
-    moves = np.flatnonzero(_are_moves(rows, is_spread))
     if not len(moves):
         return lost
     tied = np.flatnonzero(np.isin(ties, ties[moves]) & is_spread)
@@ -97,23 +96,12 @@ def _key(row: Row, image: str, at: list[int]) -> Key | None:
     return row["schema"], row["table"], SEP.join(literals[position] for position in at)
 
 
-def _are_spread(rows: pa.Table, partitions: Longs) -> Bools:
-    """Tells which rows are of a table that lies in several partitions."""
-    tables = rows["table"].combine_chunks().dictionary_encode()
-    are_there = np.zeros((len(tables.dictionary), int(partitions.max(initial=0)) + 1), np.bool_)
-    codes = tables.indices.to_numpy()
-    are_there[codes, partitions] = True
-    spread: Bools = (are_there.sum(axis=1) > 1)[codes]
-    return spread
-
-
-def _are_moves(rows: pa.Table, among: Bools) -> Bools:
-    """Tells which of some rows change their key."""
-    moves = np.zeros(rows.num_rows, np.bool_)
+def _moves(rows: pa.Table, among: Bools) -> Longs:
+    """Gives those of some rows that change their key."""
     is_update = (rows["kind"].to_numpy() == Kind.UPDATE) & to_numpy(rows["before"].is_valid().combine_chunks())
     numbers = np.flatnonzero(among & is_update)
     if not len(numbers):
-        return moves
+        return numbers
     some = rows.take(pa.array(numbers))
     shapes, shape_of = distinct(some, ("columns", "key"))
     names = [(columns or "").partition(RAW)[0].split(SEP) for columns, _ in shapes]
@@ -124,8 +112,7 @@ def _are_moves(rows: pa.Table, among: Bools) -> Bools:
     before, after = (
         Cells(whole(some[image]), shape_of, [len(mine) for mine in names]).joined(at) for image in ("before", "after")
     )
-    moves[numbers] = to_numpy(pc.fill_null(pc.not_equal(before, after), False))
-    return moves
+    return numbers[to_numpy(pc.fill_null(pc.not_equal(before, after), False))]
 
 
 def each_keys(rows: pa.Table) -> Iterator[Keys]:
@@ -162,6 +149,10 @@ class OvertakenRows:
         """The highest rank of the rows that were taken out and are not kept."""
         self._unclear: dict[tuple[str, str], int] = {}
         """Tables with late rows that could not be compared, with the partition of these; -1 when that was said."""
+        self._partitions: dict[str, set[int]] = defaultdict(set)
+        """By a table's name the numbers of the partitions in which its rows came."""
+        self._moved: dict[tuple[str, str], tuple[int, int]] = {}
+        """By table, where messages tell no places in a binlog: when a row changed its key last (TSO), and where."""
 
     def without(
         self, rows: pa.Table, places: Places, times: Longs, partitions: Longs, applied: Sequence[AppliedRow], since: int
@@ -179,7 +170,7 @@ class OvertakenRows:
         ranks = places.ranks()
         if ranks is None:
             is_canals = SENT in places.numbers  # a swap of TiDB has two such changes of keys in one transaction
-            return _without_lost(rows, passed(rows, times, partitions)) if is_canals else (rows, None)
+            return _without_lost(rows, self._passed_by_time(rows, times, partitions)) if is_canals else (rows, None)
         highest = self._highest((since, tuple(sorted(places.numbers))), applied)
         others = np.array([np.delete(highest, one).max(initial=-1) for one in range(len(highest))])
         of_binlog = times >= since
@@ -193,16 +184,43 @@ class OvertakenRows:
         self._tell_unclear(rows, partitions)
         return _without_lost(rows, lost)
 
+    def _passed_by_time(self, rows: pa.Table, times: Longs, partitions: Longs) -> Lost:
+        """Gives what the rows of one second tell of each other, and names tables with rows that came later than the
+        change of a key, which may have been theirs."""
+        is_spread = self._are_spread(rows, partitions)
+        moves = _moves(rows, is_spread)
+        for name, (ts, where) in self._moved.items():
+            late = _of_table(rows, name) & (times <= ts) & (partitions != where)
+            if late.any() and self._unclear.setdefault(name, 0) >= 0:
+                self._unclear[name] = -1
+                log.warning("late_rows", table=".".join(name), fix=_FIX)
+        columns = (rows["schema"].take(moves), rows["table"].take(moves))
+        for schema, table, number in zip(*(column.to_pylist() for column in columns), moves.tolist(), strict=True):
+            self._moved[schema, table] = int(times[number]), int(partitions[number])
+        return passed(rows, times, partitions, is_spread, moves)
+
+    def _are_spread(self, rows: pa.Table, partitions: Longs) -> Bools:
+        """Tells which rows are of a table that lies in several partitions."""
+        tables = rows["table"].combine_chunks().dictionary_encode()
+        are_there = np.zeros((len(tables.dictionary), int(partitions.max(initial=0)) + 1), np.bool_)
+        codes = tables.indices.to_numpy()
+        are_there[codes, partitions] = True
+        for name, where in zip(tables.dictionary.to_pylist(), are_there, strict=True):
+            self._partitions[name].update(np.flatnonzero(where).tolist())
+        spread = np.array([len(self._partitions[name]) > 1 for name in tables.dictionary.to_pylist()], np.bool_)
+        found: Bools = spread[codes]
+        return found
+
     def _passed(self, rows: pa.Table, ranks: Longs, partitions: Longs) -> Lost:
         """Gives what the rows of one transaction tell of each other, those that were taken out before included."""
         tied = [(kept, np.isin(kept.ranks, ranks)) for kept in self._kept if kept.ranks.max() >= ranks.min()]
         tables = [kept.rows.filter(pa.array(is_tied)) for kept, is_tied in tied]
         start = sum(table.num_rows for table in tables)
-        lost = passed(
-            pa.concat_tables([*tables, rows.select(OF_KEYS)]),
-            np.concatenate([*(kept.ranks[is_tied] for kept, is_tied in tied), ranks]),
-            np.concatenate([*(kept.partitions[is_tied] for kept, is_tied in tied), partitions]),
-        )
+        beside = pa.concat_tables([*tables, rows.select(OF_KEYS)])
+        ties = np.concatenate([*(kept.ranks[is_tied] for kept, is_tied in tied), ranks])
+        where = np.concatenate([*(kept.partitions[is_tied] for kept, is_tied in tied), partitions])
+        is_spread = self._are_spread(beside, where)
+        lost = passed(beside, ties, where, is_spread, _moves(beside, is_spread))
         return defaultdict(set, {number - start: keys for number, keys in lost.items() if number >= start})
 
     def _highest(self, binlog: tuple[int, tuple[str, ...]], applied: Sequence[AppliedRow]) -> Longs:
@@ -267,11 +285,15 @@ class OvertakenRows:
 
     def _tell_unclear(self, rows: pa.Table, partitions: Longs) -> None:
         """Says of which tables late rows could not be compared, once it is seen that they lie in several partitions."""
-        for (schema, table), where in self._unclear.items():
-            of_table = pc.and_(pc.equal(rows["schema"], schema), pc.equal(rows["table"], table)).to_numpy()
-            if where >= 0 and (of_table & (partitions != where)).any():
-                self._unclear[schema, table] = -1
-                log.warning("late_rows", table=f"{schema}.{table}", fix=_FIX)
+        for name, where in self._unclear.items():
+            if where >= 0 and (_of_table(rows, name) & (partitions != where)).any():
+                self._unclear[name] = -1
+                log.warning("late_rows", table=".".join(name), fix=_FIX)
+
+
+def _of_table(rows: pa.Table, name: tuple[str, str]) -> Bools:
+    found: Bools = pc.and_(pc.equal(rows["schema"], name[0]), pc.equal(rows["table"], name[1])).to_numpy()
+    return found
 
 
 def _add_overtaken(

@@ -144,3 +144,14 @@ def test_a_late_row_that_nothing_is_compared_with_any_more_is_named() -> None:
         assert without((1, told(1390, [61, 1], [61, 2])), (0, told(1396, None, [6, 1]))) == 2
         assert without((1, told(1391, [62, 1], [62, 2])), (0, told(1397, None, [7, 1]))) == 2
     assert [(one["event"], one["table"]) for one in said] == [("late_rows", "m.t")]
+
+
+@pytest.mark.parametrize(("second", "is_named"), [(0, True), (1, False)])
+def test_a_row_that_comes_later_than_the_change_of_its_key_is_named(
+    target: str, second: int, *, is_named: bool
+) -> None:
+    """Without GTIDs nothing tells it from a new one: it is applied, and the log names the table."""
+    late = untold((2, told(1390, [61, 1], [61, 2], second)))
+    with capture_logs() as said:
+        table_of(target, [untold(MADE)], [untold(MOVED)], [late])
+    assert [one["table"] for one in said if one["event"] == "late_rows"] == ["m.t"] * is_named
