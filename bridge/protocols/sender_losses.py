@@ -43,6 +43,10 @@ _NULLS_OF_TICDC: Final = Loss(
     "set protocol=open-protocol, or canal-json with enable-tidb-extension=true, in the changefeed's sink-uri; nothing"
     " to do where no column that may be NULL has a default",
 )
+_OLD_KEYS: Final = Loss(
+    "CKafka's updates come without OLD_VALUES: where one changes the key of a row, the row with the former key stays",
+    "have the task send OLD_VALUES; nothing to do where keys never change",
+)
 
 
 def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[Loss]:
@@ -53,11 +57,14 @@ def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[L
     modes: how the settings say that a Debezium connector is configured.
     is_filtered: whether a filter says which tables are replicated.
     """
-    messages, is_canal, is_ticdc_avro = [], False, False
+    messages, is_canal, is_ticdc_avro, lacks_old_keys = [], False, False, False
     keyless: dict[str, None] = {}
     for key, value in sample:
         origin = recognise_message(key, value)
         is_ticdc_avro = is_ticdc_avro or (origin is not None and origin.variant == "TiCDC, in Avro")
+        if origin is not None and origin.protocol == "ckafka":
+            row = _parsed(value)
+            lacks_old_keys = lacks_old_keys or (row.get("TYPE") == "U" and row.get("OLD_VALUES") is None)
         if origin is not None and origin.mysql_born and origin.protocol in {"debezium", "canal-json"}:
             is_canal = is_canal or (origin.protocol == "canal-json" and origin.certain)
             messages.append(_parsed(value))
@@ -66,8 +73,8 @@ def losses(sample: Sample, modes: DebeziumModes, *, is_filtered: bool) -> list[L
                 keyless[f"{source.get('db')}.{source.get('table')}"] = None
     if is_canal:
         return list(_of_canal(messages, is_filtered=is_filtered))
-    if is_ticdc_avro:
-        return [_NULLS_OF_TICDC]
+    if is_ticdc_avro or lacks_old_keys:
+        return [_NULLS_OF_TICDC if is_ticdc_avro else _OLD_KEYS]
     natives = [message for message in messages if _source(message).get("connector") in _NATIVE]
     connector = _Connector(natives, keyless)
     return list(connector.losses(modes, is_filtered=is_filtered)) if connector.messages else []

@@ -215,3 +215,20 @@ def _literal(event: Event) -> str:
     check_sound([event])
     [literal] = split(event.after)
     return literal
+
+
+@pytest.mark.parametrize(
+    ("old", "is_told"), [({}, True), ({"OLD_VALUES": None}, True), ({"OLD_VALUES": {"id": "1"}}, False)]
+)
+def test_ckafka_without_old_values(old: dict[str, Any], is_told: bool) -> None:
+    """Nothing tells that a row had another key."""
+    update = {
+        "BINLOG_NAME": "b.1",
+        "BINLOG_POS": 4,
+        "DATABASE": "m",
+        "TABLE": "t",
+        "TYPE": "U",
+        "NEW_VALUES": {"id": "2"},
+        **old,
+    }
+    assert [("OLD_VALUES" in what) for what in told(compact(update))] == [True] * is_told
