@@ -295,7 +295,7 @@ def handle_names(envelopes: Envelopes, key: bytes | None) -> list[str] | None:
     """
     if not key:
         return []
-    if not key.startswith(b"{"):
+    if not key.lstrip().startswith(b"{"):
         return None
     payload, _ = envelopes.parsed(key, "the message's key")
     return [*payload] if type(payload) is dict else []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
@@ -191,6 +191,7 @@ def test_marks_of_transactions(real_senders: Path, spoilt: bytes | None, *, has_
     cut=st.integers(0, 4),
     where=st.sampled_from(["key", "payload", "anywhere"]),
 )
+@example(which=0, at=0, put=b" ", cut=0, where="key")
 def test_damaged_genuine_messages(
     real_senders: Path, capture: Capture, which: int, at: int, put: bytes, cut: int, where: str
 ) -> None:
