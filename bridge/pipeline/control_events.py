@@ -25,7 +25,6 @@ class LeftOut(NamedTuple):
     why: why nothing is ever written to its database; None when the filter excludes the table.
     position: the position of the first row.
     rows: how many rows there are, if `why` is given.
-    is_clash: the table shares its target with another one, so that nothing may be written.
     """
 
     schema: str
@@ -33,7 +32,6 @@ class LeftOut(NamedTuple):
     why: str | None
     position: Position
     rows: int
-    is_clash: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,17 +75,19 @@ def control_events(others: pa.Table) -> ControlEvents:
 
 def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:
     """Removes the events of tables that are not replicated (EVENT_SCHEMA, in any order); returns the rest and the
-    tables."""
+    tables.  Raises UsageError for a table that shares its target with another one."""
     is_left_out = pc.equal(events["kind"], int(Kind.LEFT_OUT))
     if not pc.any(is_left_out).as_py():
         return events, ()
-    found = events.filter(is_left_out).group_by(["schema", "table", "text", "columns", "topic", "partition"])
-    groups = found.aggregate([("offset", "min"), ("offset", "count")])
-    names = ("schema", "table", "text", "columns", "topic", "partition", "offset_min", "offset_count")
-    return events.filter(pc.invert(is_left_out)), tuple(
-        LeftOut(schema, table, why, Position(*where), count, mark == CLASH)
-        for schema, table, why, mark, *where, count in sorted(_rows_of(groups, names), key=lambda row: row[4:])
-    )
+    groups = events.filter(is_left_out).group_by(["schema", "table", "text", "columns", "topic", "partition"])
+    places = [("topic", "ascending"), ("partition", "ascending"), ("offset_min", "ascending")]
+    left_out = []
+    for group in groups.aggregate([("offset", "min"), ("offset", "count")]).sort_by(places).to_pylist():
+        position = Position(group["topic"], group["partition"], group["offset_min"])
+        if group["columns"] == CLASH:
+            raise clash_error(group["text"], str(position))
+        left_out.append(LeftOut(group["schema"], group["table"], group["text"], position, group["offset_count"]))
+    return events.filter(pc.invert(is_left_out)), tuple(left_out)
 
 
 def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:

@@ -93,9 +93,7 @@ class CutRows:
         done = [_with_rows(bad, events_or_bad, read) for bad, events_or_bad in zip(bad_messages, decoded, strict=True)]
         still_bad = tuple(events_or_bad for events_or_bad in done if isinstance(events_or_bad, BadMessage))
         whole = _table([row for events_or_bad in done if isinstance(events_or_bad, list) for row in events_or_bad])
-        rows, clashes = without_left_out(routed(whole, self._decoder.row_rules.routes))
-        for clash in clashes:
-            raise clash_error(clash.why, str(clash.position))
+        rows, _ = without_left_out(routed(whole, self._decoder.row_rules.routes))
         return Completed(rows, still_bad)
 
     def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:

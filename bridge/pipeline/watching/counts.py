@@ -11,7 +11,7 @@ import structlog
 
 from bridge.events import Kind
 from bridge.model import Entry, PartitionId, TableName
-from bridge.pipeline.control_events import LeftOut, clash_error
+from bridge.pipeline.control_events import LeftOut
 from bridge.pipeline.watching.status import RowCounts
 from bridge.protocols import OLD_VALUES_FIX
 from bridge.rows.order_and_slices import TableRows
@@ -86,13 +86,8 @@ class Counts:
                 log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
 
     def note_left_out(self, left_out: Iterable[LeftOut]) -> None:
-        """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written.
-
-        Raises UsageError for a table that shares its target with another one.
-        """
-        for schema, table, why, position, rows, is_clash in left_out:
-            if is_clash:
-                raise clash_error(why, str(position))
+        """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written."""
+        for schema, table, why, position, rows in left_out:
             name = TableName(schema, table)
             self.tables.add(name)
             if why is None:
