@@ -20,7 +20,7 @@ from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
-from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, unreadable_change
+from bridge.pipeline.bad_input.bad_messages import BadMessage, unreadable_change
 from bridge.pipeline.bad_input.truncated_rows import CutRows
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
@@ -190,6 +190,6 @@ class OnBadMessage:
             raise with_position(writer, rows, catalog, refusal) from refusal
         return step
 
-    def due(self, bad: BadMessage, ts: int) -> DueEntry:
-        """Makes the entry of a message that is quarantined when the target goes beyond `ts`."""
-        return DueEntry(ts, replace(bad.entry, protocol=self.protocol, commit_ts=ts))
+    def due(self, bad: BadMessage, ts: int) -> Entry:
+        """Makes the entry of a message that is quarantined by the transaction that moves the target beyond `ts`."""
+        return replace(bad.entry, protocol=self.protocol, commit_ts=ts)

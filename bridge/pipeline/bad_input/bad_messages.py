@@ -35,13 +35,6 @@ class BadMessage(NamedTuple):
         return self.entry.position.topic, self.entry.position.partition
 
 
-class DueEntry(NamedTuple):
-    """An entry that is quarantined by the transaction that moves the target beyond `ts`."""
-
-    ts: int
-    entry: Entry
-
-
 def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:
     """Lowers the boundaries of a micro-batch to the last one before a message that stops.  stopping: in order."""
     kept = dict(boundaries)
