@@ -115,11 +115,12 @@ class Quarantine:
         assert self._upstream is not None
         [event] = events
         bad = message_entry(entry.position, event.text, event.columns, event.before, event.after)
-        cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules)).completed([BadMessage(bad, 0)])
-        if cut.bad:
-            return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
-        rows = ([row[name] for name in Event._fields] for row in cut.rows.to_pylist())
-        return [Event(Kind(kind), *fields) for kind, *fields in rows]
+        cut_rows = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules))
+        rows, still_bad = cut_rows.completed([BadMessage(bad, 0)])
+        if still_bad:
+            return [event._replace(columns=still_bad[0].entry.code, text=still_bad[0].entry.reason)]
+        values = ([row[name] for name in Event._fields] for row in rows.to_pylist())
+        return [Event(Kind(kind), *fields) for kind, *fields in values]
 
     def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Tries entries again, oldest first, each in a transaction of its own; None when the pipeline is unknown.

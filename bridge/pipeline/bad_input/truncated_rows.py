@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -45,18 +45,6 @@ class Upstream(Protocol):
         RowsGoneError."""
 
 
-@dataclass(frozen=True)
-class Completed:
-    """The result of reading rows back.
-
-    rows: the row changes (EVENT_SCHEMA) of messages whose rows were found.
-    bad: the other messages, in order.
-    """
-
-    rows: pa.Table
-    bad: tuple[BadMessage, ...]
-
-
 class _Moment(NamedTuple):
     """A table at a commit ts."""
 
@@ -77,8 +65,11 @@ class CutRows:
     def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
         self._upstream, self._decoder = upstream, decoder
 
-    def completed(self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0) -> Completed:
-        """Reads back the rows of messages that hold only keys; changes below the floor are not read back.
+    def completed(
+        self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0
+    ) -> tuple[pa.Table, tuple[BadMessage, ...]]:
+        """Reads back the rows of messages that hold only keys; changes below the floor are not read back.  Returns the
+        row changes (EVENT_SCHEMA) of messages whose rows were found, and the other messages, in order.
 
         Raises what reading the upstream raises.
         """
@@ -94,7 +85,7 @@ class CutRows:
         still_bad = tuple(events_or_bad for events_or_bad in done if isinstance(events_or_bad, BadMessage))
         whole = _table([row for events_or_bad in done if isinstance(events_or_bad, list) for row in events_or_bad])
         rows, _ = without_left_out(routed(whole, self._decoder.row_rules.routes))
-        return Completed(rows, still_bad)
+        return rows, still_bad
 
     def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
         """Does the same for events as they were read (EVENT_SCHEMA, each partition in order).  The result has no
@@ -102,9 +93,9 @@ class CutRows:
         is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
         if not pc.any(is_cut).as_py():
             return events
-        done = self.completed(control_events(events.filter(is_cut)).bad, floor)
-        still_bad = _table([_as_read(bad) for bad in done.bad])
-        return pa.concat_tables([events.filter(pc.invert(is_cut)), done.rows, still_bad])
+        rows, still_bad = self.completed(control_events(events.filter(is_cut)).bad, floor)
+        again = _table([_as_read(bad) for bad in still_bad])
+        return pa.concat_tables([events.filter(pc.invert(is_cut)), rows, again])
 
     def _decoded(self, bad: BadMessage) -> list[Event] | BadMessage:
         if bad.entry.code not in CUT:

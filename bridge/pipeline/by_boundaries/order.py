@@ -188,9 +188,9 @@ class BoundaryOrder:
         """Adds the whole rows of messages that hold only the key, and gives the other bad messages."""
         if self._on_bad_message.cut_rows is None or not bad:
             return rows, bad
-        done = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
-        more = RowChanges.of([done.rows]).parts if done.rows.num_rows else ()
-        return RowChanges((*rows.parts, *more)) if more else rows, done.bad
+        whole, still_bad = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
+        more = RowChanges.of([whole]).parts if whole.num_rows else ()
+        return RowChanges((*rows.parts, *more)) if more else rows, still_bad
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
