@@ -290,7 +290,7 @@ def bad_notes(control: Control) -> Iterator[str]:
 
 def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
     """Notes the filter rules that match no table of the log."""
-    left_out = {TableName(table.schema, table.table) for table in control.left_out}
+    left_out = {TableName(row.schema, row.table) for row, *_ in control.left_out}
     names = control.names | left_out | {name for change in control.changes for name in _tables_of(change)}
     for rule in unmatched_rules(options.tables, names, options.row_rules.routes) if names else ():
         yield f"the filter rule {rule!r} matches no table of the log"
