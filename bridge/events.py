@@ -1,7 +1,7 @@
 """Events: what protocols decode messages to, and what the rest of the bridge works with.
 
 A protocol decodes one message, ``(key, value)`` bytes, to `Event`s.  With the position of the message (topic,
-partition, offset) they are passed on as Arrow record batches of `EVENT_SCHEMA`.
+partition, offset) they are passed on as Arrow record batches of `EVENT_SCHEMA` (`protocols.event_columns`).
 
 Row images are *exact SQL literals*: one string for each image, the literals of its columns joined by NUL.  Neither a
 column name nor a literal contains NUL (`protocols.values.literals` escapes it), so an image can be split again, and
@@ -16,7 +16,7 @@ the forms; `rows.types.resolve_types.typed` makes the literals exact before any 
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,37 +25,29 @@ SEP: Final = "\0"
 """Separates the column names, and the literals, of an image."""
 
 NO_KEY: Final = SEP
-"""Of `Event.key`: the message says that the upstream's table has neither a primary key nor a unique key of NOT NULL
+"""Of `RowChange.key`: the message says that the upstream's table has neither a primary key nor a unique key of NOT NULL
 columns.  No name is empty, so no names of columns are joined to this text."""
 NO_PRIMARY_KEY: Final = SEP + SEP
-"""Of `Event.key`: the message says that the upstream's table has no primary key."""
+"""Of `RowChange.key`: the message says that the upstream's table has no primary key."""
 
 RAW: Final = SEP + SEP
-"""Separates the names in `Event.columns` from the forms and types of values.  No name is empty, so it occurs only
+"""Separates the names in `RowChange.columns` from the forms and types of values.  No name is empty, so it occurs only
 once."""
 CLASH: Final = "clash"
-"""Marks a LEFT_OUT whose table shares its target with another one."""
+"""The mark of a `LeftOut` whose table shares its target with another one."""
 
 
 class Kind(IntEnum):
-    """What an event is."""
+    """What an event is.  The first three are row changes; of the others, each has a record that says what it is."""
 
     INSERT = 1
     UPDATE = 2
     DELETE = 3
     SCHEMA_CHANGE = 4
     BOUNDARY = 5
-    """Says that every change of this partition with a commit_ts *below* this one has been sent (resolved ts,
-    watermark)."""
     BAD = 6
-    """A message that could not be decoded; `text` says why."""
     LEFT_OUT = 7
-    """A row of a table that is not replicated.  With a text: a row that must never be written (`ReservedSchemas`), and
-    why.  Without: the first row that a decoder sees of a table that the filter excludes (on request).  With CLASH as
-    its columns: a row of a table that shares its target with another one, which the text names; it stops the bridge."""
     TRANSACTION = 8
-    """The beginning or the end of a transaction, in `text`; without a text: a row of one that is not replicated.  Only
-    on request (`DecodeOptions.transactions`)."""
 
 
 class Code(StrEnum):
@@ -94,23 +86,22 @@ class Code(StrEnum):
     row."""
 
 
-class Event(NamedTuple):
-    """One decoded event; fields that do not apply to its kind are ``None`` (``""`` for schema and table).
+class RowChange(NamedTuple):
+    """A row that was inserted, updated or deleted, as its kind says.
 
-    commit_ts: TSO; the boundary's ts for BOUNDARY, 0 for BAD and LEFT_OUT.  Where the message carries no TSO it is
-        `ms_tso` of the event time (whole seconds count as their first millisecond), and `by_time` is true.
+    commit_ts: TSO.  Where the message carries none it is `ms_tso` of the event time (whole seconds count as their first
+        millisecond), and `by_time` is true.
     index: position inside the message, from 0; where the message is one row of an event of the binlog and tells which,
         a number that ascends within that event, from 1 (`protocols.values.event_time.row_index`).
+    schema, table: as the upstream names them; those of the target once they are routed (`protocols.ruled_rows`).
     columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
-        by RAW and the forms (with the types) joined by SEP, one for each column or one for all; of a BAD, its `Code`.
+        by RAW and the forms (with the types) joined by SEP, one for each column or one for all.
     key: names of the handle key's columns, joined by SEP; NO_KEY or NO_PRIMARY_KEY when the message says that there is
-        none; ``""`` when it says nothing of keys; of a BAD, the schemas of a message in Avro (`Decoder.schemas_of`).
+        none; ``""`` when it says nothing of keys.
     before, after: images, literals joined by SEP, in the order of `columns`.  UPDATE has both when the message holds
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
-        A BAD holds the message's key and value here, in base64 (None where they are null).
-    text: the statement of a SCHEMA_CHANGE, the reason of a BAD.  Of a row change it is None, but for two kinds: where
-        the images hold only the columns of the key, the `Code` that says why (on request: `DecodeOptions.cut_rows`);
-        where its table is one of several that are merged, the upstream's name of that table.
+    cut: where the images hold only the columns of the key, the `Code` that says why (on request:
+        `DecodeOptions.cut_rows`).  Its column in Arrow, `text`, names the upstream's table where tables are merged.
     by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
         (internals, decision 13).
     place: its place among the transactions of the upstream, where the message tells it
@@ -119,45 +110,114 @@ class Event(NamedTuple):
 
     kind: Kind
     commit_ts: int
-    index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
-    schema: str = ""
-    table: str = ""
-    columns: str | None = None
-    key: str | None = None
-    before: str | None = None
-    after: str | None = None
-    text: str | None = None
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    schema: str
+    table: str
+    columns: str
+    key: str
+    before: str | None
+    after: str | None
+    cut: str | None = None
     by_time: bool = False
     place: str | None = None
 
 
+class DdlStatement(NamedTuple):
+    """A schema change, as one message tells it; schema and table are ``""`` where the message names none."""
+
+    commit_ts: int
+    index: int  # type: ignore[assignment]
+    schema: str
+    table: str
+    statement: str
+    by_time: bool = False
+    place: str | None = None
+    kind: Literal[Kind.SCHEMA_CHANGE] = Kind.SCHEMA_CHANGE
+
+
+class Boundary(NamedTuple):
+    """Says that every change of this partition with a commit_ts *below* this one has been sent (resolved ts,
+    watermark)."""
+
+    commit_ts: int
+    index: int = 0  # type: ignore[assignment]
+    kind: Literal[Kind.BOUNDARY] = Kind.BOUNDARY
+
+
+class Undecodable(NamedTuple):
+    """A message that could not be decoded.
+
+    code, reason: why, as a `Code` and in words.
+    message_key, message_value: in base64; None where they are null.  schemas: as `Decoder.schemas_of` gives them.
+    """
+
+    code: str
+    reason: str
+    message_key: str | None = None
+    message_value: str | None = None
+    schemas: str | None = None
+    kind: Literal[Kind.BAD] = Kind.BAD
+
+
+class LeftOut(NamedTuple):
+    """A row of a table that is not replicated.
+
+    reason: why it must never be written (`ReservedSchemas`), or with CLASH as its mark, with which other table its own
+        shares a target, which stops the bridge.  None: it is the first row that a decoder sees of a table that the
+        filter excludes (on request).
+    """
+
+    schema: str
+    table: str
+    reason: str | None
+    index: int = 0  # type: ignore[assignment]
+    mark: str | None = None
+    kind: Literal[Kind.LEFT_OUT] = Kind.LEFT_OUT
+
+
+class TransactionPart(NamedTuple):
+    """The beginning or the end of a transaction, as JSON in `text`; without a text: a row of one that is not
+    replicated.  Only on request (`DecodeOptions.transactions`).  commit_ts: 0 for a row, and where it is not told."""
+
+    commit_ts: int
+    text: str | None
+    place: str | None = None
+    by_time: bool = True
+    kind: Literal[Kind.TRANSACTION] = Kind.TRANSACTION
+
+
+Event = RowChange | DdlStatement | Boundary | Undecodable | LeftOut | TransactionPart
+"""One decoded event.  What has the name of a field of `RowChange` means the same."""
+
+_COLUMN_OF = {"cut": "text", "statement": "text", "code": "columns", "reason": "text", "mark": "columns"}
+_COLUMN_OF |= {"message_key": "before", "message_value": "after", "schemas": "key"}
+COLUMNS: Final[dict[type[Event], tuple[str, ...]]] = {
+    record: tuple(_COLUMN_OF.get(field, field) for field in record._fields) for record in get_args(Event)
+}
+"""The columns in Arrow of the fields of a record, mostly of the same name; a row change has all there are."""
+
 if TYPE_CHECKING:
     EVENT_SCHEMA: pa.Schema
-    """The position of the message, then the fields of `Event`."""
-    EVENT_FIELDS: pa.Schema
-    """The fields of `Event` alone."""
+    """The position of the message, then the columns of an event."""
 
 
 def __getattr__(name: str) -> Any:
-    """Makes EVENT_SCHEMA and EVENT_FIELDS when they are first asked for: the settings need this module as well, and
-    pyarrow takes 0.1 s to load."""
-    if name not in {"EVENT_SCHEMA", "EVENT_FIELDS"}:
+    """Makes EVENT_SCHEMA when it is first asked for: the settings need this module as well, and pyarrow takes 0.1 s to
+    load."""
+    if name != "EVENT_SCHEMA":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import pyarrow as pa
 
-    position = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
-    types = {"kind": pa.int8(), "commit_ts": pa.int64(), "index": pa.int32(), "by_time": pa.bool_()}
-    fields = [
-        pa.field(name, types.get(name, pa.string()), nullable=Event._field_defaults.get(name, "") is None)
-        for name in Event._fields
-    ]
-    places = [pa.field(name, kind, nullable=False) for name, kind in position.items()]
-    globals().update(EVENT_SCHEMA=pa.schema([*places, *fields]), EVENT_FIELDS=pa.schema(fields))
-    return globals()[name]
+    types = {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64()}
+    types |= {"kind": pa.int8(), "commit_ts": pa.int64(), "index": pa.int32(), "by_time": pa.bool_()}
+    needed, names = {*types, "schema", "table"}, (*Position._fields, *COLUMNS[RowChange])
+    fields = [pa.field(name, types.get(name, pa.string()), nullable=name not in needed) for name in names]
+    globals()[name] = schema = pa.schema(fields)
+    return schema
 
 
 def key_names(key: str) -> list[str]:
-    """Gives the names that an `Event.key` holds."""
+    """Gives the names that a `RowChange.key` holds."""
     return [name for name in key.split(SEP) if name]
 
 

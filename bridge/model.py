@@ -13,7 +13,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from bridge.events import Event, Position
+from bridge.events import Position, RowChange
 
 PartitionId = tuple[str, int]
 """Topic and partition."""
@@ -131,7 +131,7 @@ class PartitionStart(NamedTuple):
     floor: changes at or after `offset` with a TSO below it are in the target already.  None when that is applied_ts.  A
         number means the order of the partitions, in which applied_ts is only a counter.
     begin: where the topic began (TSO), 0 if with the pipeline; everything below it counts as in the target.
-    place, place_ts: the place and the time (TSO) of the last row in the target that named its place (`Event.place`), ""
+    place, place_ts: the place (`RowChange.place`) and the time (TSO) of the last row in the target that named one, ""
     and 0 where none has.  In the order of transactions every partition has the place of the last transaction in the
     target, and `read` is the offset before which all its rows and schema changes of no transaction are in the target.
     seen: in the order of the partitions, the highest time (TSO) of what lies before `offset`, as far as it is known.
@@ -219,7 +219,7 @@ class Entry:
     protocol: str = ""
     key: str | None = None
     value: str | None = None
-    change: Event | None = None
+    change: RowChange | None = None
     schemas: str | None = None
 
     @property

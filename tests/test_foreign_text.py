@@ -27,7 +27,7 @@ from bridge.commands.quarantine import EntryOutcome
 from bridge.commands.status import PipelineStatus
 from bridge.ddl.rewrite import RewriteStep
 from bridge.errors import StoppedError
-from bridge.events import Event, Kind, Position
+from bridge.events import DdlStatement, Kind, Position, RowChange, Undecodable
 from bridge.foreign_text import redacted, visible
 from bridge.logs import configure_logs
 from bridge.model import PartitionStart, SchemaChange, TableName
@@ -63,7 +63,7 @@ def entry(text: str) -> JournalEntry:
 
 
 def stored(text: str) -> StoredEntry:
-    change = Event(Kind.INSERT, 7, 0, text, text, "a", "a", None, "1")
+    change = RowChange(Kind.INSERT, 7, 0, text, text, "a", "a", None, "1")
     return StoredEntry(
         1, Position(text, 0, 1), 0, QuarantineState.HELD, text, text, 7, text, 0, change, text, NOW, None, b"\x1b",
         b"\xff", {text: text},
@@ -94,9 +94,9 @@ def report(text: str) -> Report:
 def records(text: str) -> list[Record]:
     where = Position(text, 0, 1)
     column = text.replace("\0", "")  # which no name of a column and no literal holds
-    row = Event(Kind.UPDATE, 7, 0, text, text, f"a\0{column}", "a", f"1\0{column}", "1\0x")
-    change = Event(Kind.SCHEMA_CHANGE, 7, 0, text, "", text=text)
-    bad = Event(Kind.BAD, 0, 0, columns="malformed", text=text)
+    row = RowChange(Kind.UPDATE, 7, 0, text, text, f"a\0{column}", "a", f"1\0{column}", "1\0x")
+    change = DdlStatement(7, 0, text, "", text)
+    bad = Undecodable("malformed", text)
     sender = (text, text)
     return [
         Record(where, *sender, row, {"gtid": text, "note": text}),

@@ -20,7 +20,7 @@ from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Site, Surroundings, UnsupportedError
 from bridge.ddl.server_features import Capabilities, named_capabilities
 from bridge.errors import BridgeError, UsageError
-from bridge.events import Kind
+from bridge.events import DdlStatement
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -242,7 +242,6 @@ def schema_changes(
     seen = set()
     for key, value in messages:
         for event in decode_message(decoder, key, value):
-            change = (event.commit_ts, event.schema, event.text or "")
-            if event.kind is Kind.SCHEMA_CHANGE and change not in seen:
-                seen.add(change)
-                yield event.schema, event.text or ""
+            if isinstance(event, DdlStatement) and event[:5] not in seen:
+                seen.add(event[:5])
+                yield event.schema, event.statement

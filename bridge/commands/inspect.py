@@ -12,13 +12,13 @@ import orjson
 
 from bridge.config import Settings
 from bridge.errors import UsageError
-from bridge.events import SEP, Event, Kind, Position, key_names
+from bridge.events import SEP, Event, Position, RowChange, Undecodable, key_names
 from bridge.filters.table_filter import TableFilter
 from bridge.foreign_text import visible
 from bridge.protocols import DecodeError, Decoder, in_json, make_decoder, recognise
 from bridge.protocols.decode import bad_message, check_times, highest_ts
 from bridge.protocols.detect import recognise_message
-from bridge.protocols.ruled_rows import ruled_event
+from bridge.protocols.ruled_rows import ruled_row
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.untyped import split_forms
 from bridge.sources.source import Message, Source, plain_sample
@@ -64,20 +64,25 @@ class Record:
         return _NOTHING if self.event is None else self.event.kind.name.lower().replace("_", "-")
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the event."""
+        return {} if self.event is None else self.event._asdict()
+
+    @property
     def time(self) -> str | None:
         """The commit ts, or the event time, as wall-clock time in UTC."""
-        return None if self.event is None or self.event.kind >= Kind.BAD else tso_time(self.event.commit_ts)
+        return tso_time(self.fields["commit_ts"]) if "commit_ts" in self.fields else None
 
     def row(self, image: str | None) -> dict[str, str] | None:
         """Returns one of the event's images, as SQL literals by column."""
-        if image is None or self.event is None or self.event.columns is None:
+        if image is None or not isinstance(self.event, RowChange):
             return None
         return dict(zip(split_forms(self.event.columns)[0].split(SEP), image.split(SEP), strict=True))
 
     @property
     def untyped(self) -> frozenset[str]:
         """The columns whose values only the types of the target's columns make exact (`protocols.values.untyped`)."""
-        if self.event is None or self.event.columns is None or self.event.kind >= Kind.SCHEMA_CHANGE:
+        if not isinstance(self.event, RowChange):
             return frozenset()
         names, forms = split_forms(self.event.columns)
         return frozenset(name for name, form in zip(names.split(SEP), forms, strict=True) if form not in ("", "avro"))
@@ -87,45 +92,37 @@ class Record:
         """The handle key that the message names, as SQL literals by column, from the row after the change (of a delete:
         before it)."""
         event = self.event
-        names = key_names(event.key or "") if event is not None else []
-        if event is None or not names:
+        if not isinstance(event, RowChange) or not (names := key_names(event.key)):
             return None
         row = self.row(event.before if event.after is None else event.after) or {}
         return {name: row.get(name, "?") for name in names}
 
     def document(self) -> dict[str, Any]:
         """Returns the record as a JSON object without the fields that do not apply."""
+        fields = self.fields
         shown = {
             **self.position._asdict(),
             "protocol": self.protocol,
             "variant": self.variant,
             "kind": self.kind,
-            **self._event_fields(),
+            "code": fields.get("code"),
+            "reason": fields.get("reason"),
+            "around": self.around and _readable(self.around),
+            "index": fields.get("index"),
+            "schema": fields.get("schema") or None,
+            "table": fields.get("table") or None,
+            "commit_ts": fields.get("commit_ts"),
+            "time": self.time,
+            "by_time": fields.get("by_time") or None,
+            "key": self.key,
+            "before": self.row(fields.get("before")),
+            "after": self.row(fields.get("after")),
+            "untyped": sorted(self.untyped) or None,
+            "cut": fields.get("cut"),
+            "statement": fields.get("statement"),
             **self.origin,
         }
         return {name: value for name, value in shown.items() if value is not None}
-
-    def _event_fields(self) -> dict[str, Any]:
-        event = self.event
-        if event is None:
-            return {}
-        if event.kind is Kind.BAD:
-            return {"code": event.columns, "reason": event.text, "around": self.around and _readable(self.around)}
-        if event.kind is Kind.LEFT_OUT:
-            return {"index": event.index, "schema": event.schema, "table": event.table, "reason": event.text}
-        return {
-            "index": event.index,
-            "schema": event.schema or None,
-            "table": event.table or None,
-            "commit_ts": event.commit_ts,
-            "time": self.time,
-            "by_time": event.by_time or None,
-            "key": self.key,
-            "before": self.row(event.before),
-            "after": self.row(event.after),
-            "untyped": sorted(self.untyped) or None,
-            "statement": event.text,
-        }
 
 
 def _readable(around: Around) -> dict[str, Any]:
@@ -207,9 +204,9 @@ class _MessageReader:
 
     def _ruled(self, event: Event | None) -> dict[str, str]:
         """Returns what the rules for row changes do with an event."""
-        if event is None:
+        if not isinstance(event, RowChange):
             return {}
-        ruled = ruled_event(event, self._options.row_rules)
+        ruled = ruled_row(event, self._options.row_rules)
         if ruled is None:
             return {"left_out": "by an event filter"}
         is_routed = (ruled.schema, ruled.table) != (event.schema, event.table)
@@ -296,49 +293,41 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _cells(record: Record) -> tuple[str, ...]:
-    event = record.event
-    table = ".".join(name for name in (event.schema, event.table) if name) if event else ""
+    fields = record.fields
+    table = ".".join(fields[name] for name in ("schema", "table") if fields.get(name))
+    commit_ts = "event time" if fields.get("by_time") else str(fields.get("commit_ts", ""))
     origin = ", ".join(f"{name} {value}" for name, value in record.origin.items())
     content = "; ".join(part for part in (_content(record), origin) if part)
-    first = (str(record.position), record.kind, _commit_ts(event), record.time or "")
+    first = (str(record.position), record.kind, commit_ts, record.time or "")
     return tuple(map(visible, (*first, table, content)))
 
 
-def _commit_ts(event: Event | None) -> str:
-    if event is None or event.kind >= Kind.BAD:
-        return ""
-    return "event time" if event.by_time else str(event.commit_ts)
-
-
 def _content(record: Record) -> str:
-    event = record.event
-    match event and event.kind:
+    match record.event:
         case None:
             return "the message holds no event"
-        case Kind.BAD if event:
-            return f"{event.columns}: {event.text}"
-        case Kind.SCHEMA_CHANGE | Kind.LEFT_OUT if event:
-            return event.text or ""
-        case Kind.BOUNDARY:
-            return ""
-    return _row(record, event) if event else ""
+        case RowChange() as event:
+            return _row(record, event)
+        case Undecodable() as event:
+            return f"{event.code}: {event.reason}"
+    return record.fields.get("statement") or record.fields.get("reason") or ""
 
 
-def _row(record: Record, event: Event) -> str:
+def _row(record: Record, event: RowChange) -> str:
     """Returns the key, then the other columns; of an update only those that changed, from old to new."""
     key, before, after = (
         {name: _marked(name, literal, record) for name, literal in (row or {}).items()}
         for row in (record.key, record.row(event.before), record.row(event.after))
     )
     named = f"key ({_assigned(key)})" if key else "no key named"
-    if event.kind is Kind.UPDATE and before and after:
+    if before and after:
         changed = (
             f"{name}={_cut(before[name])} -> {_cut(after[name])}" for name in after if before[name] != after[name]
         )
         rest = ", ".join(changed) or "nothing changed"
     else:
         rest = _assigned({name: literal for name, literal in (before or after).items() if name not in key})
-    return ", ".join(part for part in (named, event.text, rest) if part)
+    return ", ".join(part for part in (named, event.cut, rest) if part)
 
 
 def _assigned(row: dict[str, str]) -> str:

@@ -16,10 +16,10 @@ from bridge.config import Settings
 from bridge.ddl.classes import LEAVES_ROWS, ChangeClass
 from bridge.ddl.parser import Refused, classify
 from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, counted
-from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.events import SEP, Boundary, Code, DdlStatement, Event, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Table, TableName
+from bridge.model import Entry, Table, TableName
 from bridge.mysql.apply.run_statement import refused_changes
 from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects
 from bridge.mysql.connection.session import Session
@@ -30,10 +30,11 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
+from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
-from bridge.protocols.ruled_rows import ruled_event
+from bridge.protocols.event_columns import events_of, events_table
+from bridge.protocols.ruled_rows import ruled_row
 from bridge.protocols.values.untyped import split_forms, with_modes
 from bridge.quoting import quote_name
 from bridge.registry.client import KeptSchemas
@@ -47,6 +48,7 @@ from bridge.tso import ms_tso, tso_ms, tso_time
 from bridge.verify.log.applied_changes import as_run
 from bridge.verify.log.coverage import LoggedChange
 
+_SHOWN: Final = ("kind", "code", "commit_ts", "schema", "table", "reason", "statement", "before", "after")
 _LEAVES_ROW: Final = LEAVES_ROWS | {ChangeClass.ADD_COLUMN}
 
 
@@ -103,23 +105,24 @@ class Quarantine:
     def _as_stored(self, entry: StoredEntry) -> list[Event]:
         if entry.change is not None:
             modes = ("", self._options.ckafka_binary or ""), str(self._options.debezium).split(",")
-            return [entry.change._replace(columns=with_modes(entry.change.columns or "", *modes))]
+            return [entry.change._replace(columns=with_modes(entry.change.columns, *modes))]
         return decode_message(self._decoder(entry), entry.key, entry.value)
 
     def _is_cut(self, events: list[Event]) -> bool:
-        return self._upstream is not None and bool(events) and events[0].columns in CUT
+        return self._upstream is not None and any(isinstance(e, Undecodable) and e.code in CUT for e in events)
 
     def _read_back(self, entry: StoredEntry, events: list[Event], rules: RowRules) -> list[Event]:
         """Reads back what the rules keep.  An update that moves its row comes as a delete and an insert, to which event
         filters do not apply."""
         assert self._upstream is not None
         [event] = events
-        bad = message_entry(entry.position, event.text, event.columns, event.before, event.after)
-        cut = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules)).completed([BadMessage(bad, 0)])
-        if cut.bad:
-            return [event._replace(columns=cut.bad[0].entry.code, text=cut.bad[0].entry.reason)]
-        rows = ([row[name] for name in Event._fields] for row in cut.rows.to_pylist())
-        return [Event(Kind(kind), *fields) for kind, *fields in rows]
+        assert isinstance(event, Undecodable)
+        bad = Entry(entry.position, event.code, event.reason, key=event.message_key, value=event.message_value)
+        cut_rows = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules))
+        rows, still_bad = cut_rows.completed([BadMessage(bad, 0)])
+        if still_bad:
+            return [event._replace(code=still_bad[0].entry.code, reason=still_bad[0].entry.reason)]
+        return list(events_of(rows))
 
     def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Tries entries again, oldest first, each in a transaction of its own; None when the pipeline is unknown.
@@ -178,7 +181,7 @@ class Quarantine:
         settle(session, self._table.schema, self._table.name, entry.id, QuarantineState.APPLIED, outcome)
         return outcome
 
-    def _due_changes(self, session: Session, entry: StoredEntry, progress: Progress) -> list[Event]:
+    def _due_changes(self, session: Session, entry: StoredEntry, progress: Progress) -> list[RowChange]:
         """Gives the row changes of an entry; raises _KeptError or UsageError when they must not be applied now."""
         require_kept_routes(session, self._table.schema, progress, self._options.row_rules.routes)
         if entry.cut_bytes:
@@ -189,7 +192,7 @@ class Quarantine:
             raise _KeptError(
                 "a schema change runs, or was interrupted; start the bridge, and try again when it has ended"
             )
-        changes = [event for event in self._decodable_events(entry) if event.kind <= Kind.DELETE]
+        changes = self._row_changes(entry)
         for change in changes:
             if why := self._options.reserved.why(change.schema):
                 raise _KeptError(f"{TableName(change.schema, change.table)} is never written: {why}")
@@ -198,7 +201,7 @@ class Quarantine:
             self._refuse_side_effects(session, entry, change)
         return changes
 
-    def _decodable_events(self, entry: StoredEntry) -> list[Event]:
+    def _row_changes(self, entry: StoredEntry) -> list[RowChange]:
         events = self._as_stored(entry)
         if not events:
             raise _KeptError("its table is excluded by --filter")
@@ -206,17 +209,25 @@ class Quarantine:
         if self._is_cut(events):
             events = self._read_back(entry, events, rules)
         elif entry.change is None:  # a row change was quarantined with the names of the target
-            events = [kept for event in events if (kept := ruled_event(event, rules))]
+            ruled = (ruled_row(event, rules) if isinstance(event, RowChange) else event for event in events)
+            events = [event for event in ruled if event]
         if not events:
             raise _KeptError("an event filter leaves its row changes out")
-        if all(event.kind is Kind.LEFT_OUT for event in events):
-            raise _KeptError(f"its table is never written: {events[0].text}")
+        left_out = [event for event in events if isinstance(event, LeftOut)]
+        if len(left_out) == len(events):
+            raise _KeptError(f"its table is never written: {left_out[0].reason}")
         for event in events:
-            if reason := _why_no_row_change(event):
-                raise _KeptError(reason)
-        return events
+            match event:
+                case Undecodable():
+                    raise _KeptError(f"it still cannot be decoded: {event.reason}")
+                case Boundary():
+                    raise _KeptError("it is a boundary, which holds no change; drop the entry")
+                case DdlStatement():
+                    what = "it is a schema change; run by hand what you want of it, then drop the entry"
+                    raise _KeptError(f"{what}: {event.statement}")
+        return [event for event in events if isinstance(event, RowChange)]
 
-    def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: Event) -> None:
+    def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: RowChange) -> None:
         """Raises when the target would change rows by itself.  The pipeline checks this for all tables at its start."""
         name, schemas = TableName(change.schema, change.table), KeptSchemas(entry.schemas, self._options.schemas)
         # MySQL's log lacks the rows that foreign keys change; a row change by event time may come from there.
@@ -226,19 +237,19 @@ class Quarantine:
         effects = find_side_effects(session, [name], cascades=cascades)
         refuse_side_effects(effects, self._options.row_rules.routes.accepts_target)
 
-    def _typed(self, session: Session, position: Position, change: Event) -> tuple[Table, pa.Table, Event]:
+    def _typed(self, session: Session, position: Position, change: RowChange) -> tuple[Table, pa.Table, RowChange]:
         """Gives the table of a row change, and the change with ready literals, as events and by itself."""
         name = TableName(change.schema, change.table)
         table = load_tables(session, [name]).get(name)
         if table is None:
             raise _KeptError(f"the target has no table {name}")
-        rows = typed({name: table}, _events_table(position, change), CheckedTypes())
-        [ready] = rows.to_pylist()
-        change = change._replace(**{field: ready[field] for field in ("columns", "before", "after")})
-        self._refuse_outdated(session, position, change, table)
-        return table, rows, change
+        rows = typed({name: table}, events_table([(position, change)]), CheckedTypes())
+        [ready] = events_of(rows)
+        assert isinstance(ready, RowChange)
+        self._refuse_outdated(session, position, ready, table)
+        return table, rows, ready
 
-    def _apply(self, session: Session, position: Position, change: Event) -> None:
+    def _apply(self, session: Session, position: Position, change: RowChange) -> None:
         """Applies a row change as one of a table without a key: its row is the one that equals the old image."""
         table, rows, change = self._typed(session, position, change)
         fold({table.name: table}, rows)  # which refuses what cannot be written
@@ -254,15 +265,15 @@ class Quarantine:
             raise _KeptError(_GONE.format(table=table.name) if is_gone else refused[0].why.what)
 
     @staticmethod
-    def _why_no_insert(session: Session, table: Table, change: Event) -> str:
+    def _why_no_insert(session: Session, table: Table, change: RowChange) -> str:
         """Says why a change without an old image must not insert its row; that a row has its key, the server says."""
         if change.kind is not Kind.INSERT:
             return "the message does not hold the old row, so nothing tells whether the target's row is still the same"
-        image = Image(change.columns or "", change.after or "")
+        image = Image(change.columns, change.after or "")
         same = f"SELECT 1 FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT 1 FOR UPDATE"
         return f"{table.name} has this row already" if session.rows(same) else ""
 
-    def _refuse_outdated(self, session: Session, position: Position, change: Event, table: Table) -> None:
+    def _refuse_outdated(self, session: Session, position: Position, change: RowChange, table: Table) -> None:
         done = Journal(self._table.name, self._table.schema).entries(session, [JournalState.DONE])
         if not done:
             return
@@ -299,18 +310,6 @@ def _as_run(entry: JournalEntry, routes: Routes, accepts: Callable[[str, str], b
     return as_run(LoggedChange(entry.commit_ts, False, entry.schema, entry.statement, offsets), entry, routes, accepts)
 
 
-def _why_no_row_change(event: Event) -> str:
-    """Says why an event cannot be applied as a row change; "" when it can."""
-    match event.kind:
-        case Kind.BAD:
-            return f"it still cannot be decoded: {event.text}"
-        case Kind.BOUNDARY:
-            return "it is a boundary, which holds no change; drop the entry"
-        case Kind.SCHEMA_CHANGE:
-            return f"it is a schema change; run by hand what you want of it, then drop the entry: {event.text}"
-    return ""
-
-
 def document(entry: StoredEntry) -> dict[str, Any]:
     """Returns an entry as a JSON document, without the bytes of its message."""
     return {
@@ -340,39 +339,19 @@ def bytes_document(entry: StoredEntry) -> dict[str, Any]:
 
 def event_document(event: Event) -> dict[str, Any]:
     """Returns a decoded event as a JSON document, its images as SQL literals by column."""
-    if event.kind is Kind.BAD:
-        return {"kind": "bad", "code": event.columns or Code.MALFORMED, "reason": event.text}
-    shown: dict[str, Any] = {"kind": event.kind.name.lower(), "commit_ts": event.commit_ts}
-    if event.kind is Kind.BOUNDARY:
-        return shown
-    shown |= {"schema": event.schema, "table": event.table}
-    if event.kind is Kind.LEFT_OUT:
-        return shown | {"reason": event.text}
-    if event.kind is Kind.SCHEMA_CHANGE:
-        return shown | {"statement": event.text}
-    return shown | {image: _by_column(event.columns, part) for image, part in _images(event)}
-
-
-def _images(event: Event) -> Iterator[tuple[str, str]]:
-    for image, part in (("before", event.before), ("after", event.after)):
-        if part is not None:
-            yield image, part
-
-
-def _by_column(columns: str | None, image: str) -> dict[str, str]:
-    return dict(zip(split_forms(columns or "")[0].split(SEP), image.split(SEP), strict=False))
-
-
-def _events_table(position: Position, event: Event) -> pa.Table:
-    row = dict(zip(EVENT_SCHEMA.names, (*position, *event), strict=True))
-    return pa.Table.from_pylist([row], schema=EVENT_SCHEMA)
+    fields = event._asdict() | {"kind": event.kind.name.lower()}
+    if isinstance(event, RowChange):
+        names = split_forms(event.columns)[0].split(SEP)
+        for image in ("before", "after"):
+            fields[image] = fields[image] and dict(zip(names, fields[image].split(SEP), strict=False))
+    return {name: fields[name] for name in _SHOWN if fields.get(name) is not None}
 
 
 def _base64(content: bytes | None) -> str | None:
     return None if content is None else b64encode(content).decode()
 
 
-def why_outdated(change: Event, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:
+def why_outdated(change: RowChange, position: Position, table: Table, ran: Iterable[LoggedChange]) -> str:
     """Gives the reason why a row change must not be applied any more, "" where it may.
 
     change: with the names of the target; position: of its message.  table: the table of that name as it is now.
@@ -396,7 +375,7 @@ def _touches(one: LoggedChange, name: TableName) -> bool:
     return is_named and (one.is_unclear or not _LEAVES_ROW.issuperset(known.classes))
 
 
-def _is_before(change: Event, position: Position, one: LoggedChange) -> bool:
+def _is_before(change: RowChange, position: Position, one: LoggedChange) -> bool:
     """Whether a row change may be from before a schema change.  Event times are moments in milliseconds: within a
     partition its order counts, between partitions an equal time, or second, is before."""
     if any(ts != ms_tso(tso_ms(ts)) for ts in (change.commit_ts, one.commit_ts)):

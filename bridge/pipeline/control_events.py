@@ -3,9 +3,7 @@ schema changes are replicated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,27 +11,14 @@ import pyarrow.compute as pc
 from bridge.ddl.lexer import UnreadableError, tokens
 from bridge.ddl.parser import Refused, classify
 from bridge.errors import UsageError
-from bridge.events import CLASH, Kind, Position
+from bridge.events import CLASH, Boundary, DdlStatement, Kind, LeftOut, Position, Undecodable
 from bridge.filters.table_filter import TableFilter
-from bridge.model import PartitionId, SchemaChange, TableName
-from bridge.pipeline.bad_input.bad_messages import BadMessage, message_entry
+from bridge.model import Entry, PartitionId, SchemaChange, TableName
+from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.protocols.event_columns import placed_events
 
-
-class LeftOut(NamedTuple):
-    """Rows of a table that is not replicated.
-
-    why: why nothing is ever written to its database; None when the filter excludes the table.
-    position: the position of the first row.
-    rows: how many rows there are, if `why` is given.
-    is_clash: the table shares its target with another one, so that nothing may be written.
-    """
-
-    schema: str
-    table: str
-    why: str | None
-    position: Position
-    rows: int
-    is_clash: bool = False
+LeftOutRows = tuple[LeftOut, Position, int]
+"""Rows of a table that is not replicated, the position of the first one, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,7 @@ class ControlEvents:
     boundaries: dict[PartitionId, int]
     changes: tuple[SchemaChange, ...] = ()
     bad: tuple[BadMessage, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutRows, ...] = ()
 
 
 def control_events(others: pa.Table) -> ControlEvents:
@@ -60,38 +45,35 @@ def control_events(others: pa.Table) -> ControlEvents:
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
     bad: list[BadMessage] = []
-    names = ("topic", "partition", "offset", "kind", "commit_ts", "schema", "table", "text")
-    content_of_bad = ("columns", "before", "after", "key")
-    for topic, partition, offset, kind, commit_ts, schema, table, text, *content in _rows_of(
-        others, names + content_of_bad
-    ):
-        where, position = (topic, partition), Position(topic, partition, offset)
-        if kind == Kind.BAD:
-            bad.append(BadMessage(message_entry(position, text, *content), boundaries.get(where, 0)))
-        elif kind == Kind.SCHEMA_CHANGE:
-            changes.append(SchemaChange(commit_ts, schema, table, text, str(position)))
-        else:
-            boundaries[where] = max(commit_ts, boundaries.get(where, 0))
+    for position, event in placed_events(others):
+        where = position.topic, position.partition
+        match event:
+            case Undecodable():
+                code, reason, key, value, schemas, _ = event
+                entry = Entry(position, code, reason, key=key, value=value, schemas=schemas)
+                bad.append(BadMessage(entry, boundaries.get(where, 0)))
+            case DdlStatement():
+                changes.append(SchemaChange(event.commit_ts, event.schema, event.table, event.statement, str(position)))
+            case Boundary():
+                boundaries[where] = max(event.commit_ts, boundaries.get(where, 0))
     return ControlEvents(boundaries, tuple(changes), tuple(bad), left_out)
 
 
-def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOut, ...]]:
+def without_left_out(events: pa.Table) -> tuple[pa.Table, tuple[LeftOutRows, ...]]:
     """Removes the events of tables that are not replicated (EVENT_SCHEMA, in any order); returns the rest and the
-    tables."""
+    tables.  Raises UsageError for a table that shares its target with another one."""
     is_left_out = pc.equal(events["kind"], int(Kind.LEFT_OUT))
     if not pc.any(is_left_out).as_py():
         return events, ()
-    found = events.filter(is_left_out).group_by(["schema", "table", "text", "columns", "topic", "partition"])
-    groups = found.aggregate([("offset", "min"), ("offset", "count")])
-    names = ("schema", "table", "text", "columns", "topic", "partition", "offset_min", "offset_count")
-    return events.filter(pc.invert(is_left_out)), tuple(
-        LeftOut(schema, table, why, Position(*where), count, mark == CLASH)
-        for schema, table, why, mark, *where, count in sorted(_rows_of(groups, names), key=lambda row: row[4:])
-    )
-
-
-def _rows_of(table: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-    return zip(*(table[name].to_pylist() for name in names), strict=True)
+    groups = events.filter(is_left_out).group_by(["schema", "table", "text", "columns", "topic", "partition"])
+    places = [("topic", "ascending"), ("partition", "ascending"), ("offset_min", "ascending")]
+    left_out = []
+    for group in groups.aggregate([("offset", "min"), ("offset", "count")]).sort_by(places).to_pylist():
+        position = Position(group["topic"], group["partition"], group["offset_min"])
+        if group["columns"] == CLASH:
+            raise clash_error(group["text"], str(position))
+        left_out.append((LeftOut(group["schema"], group["table"], group["text"]), position, group["offset_count"]))
+    return events.filter(pc.invert(is_left_out)), tuple(left_out)
 
 
 def clash_error(why: str | None, position: str) -> UsageError:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from bridge.errors import BridgeError
-from bridge.events import EVENT_FIELDS, EVENT_SCHEMA, Event
+from bridge.events import EVENT_SCHEMA, Event
 from bridge.protocols.decode import decode_message, highest_ts, numbers_above
 from bridge.protocols.decoder import MAX_COMMIT_TS, Decoder, RowEvents
+from bridge.protocols.event_columns import record_batch
 from bridge.protocols.fast.texts import Numbers
 from bridge.protocols.ruled_rows import ruled
 
@@ -117,8 +119,5 @@ def _parsed(decoder: Decoder, messages: Messages, numbers: Numbers, highest: int
         except BridgeError as error:  # what reading it needs cannot be had
             error.where = f"{messages.topic[number]}/{messages.partition[number]}/{messages.offset[number]}"
             raise
-    events = [event for events_of_message in events_of_messages for event in events_of_message]
-    columns = list(zip(*events, strict=True)) if events else [()] * len(EVENT_FIELDS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_FIELDS, strict=True)]
     places = np.repeat(numbers, [len(events_of_message) for events_of_message in events_of_messages])
-    return RowEvents(places, pa.RecordBatch.from_arrays(arrays, schema=EVENT_FIELDS))
+    return RowEvents(places, record_batch(chain.from_iterable(events_of_messages)))

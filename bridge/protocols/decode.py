@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from bridge.events import Code, Event, Kind
+from bridge.events import Boundary, Code, Event, Undecodable
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, RowEvents
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.foreign import foreign
@@ -34,8 +34,10 @@ def check_times(events: Iterable[Event], highest: int) -> None:
     Event times do not count: a session of MySQL may set its own (`SET timestamp`), and nothing is dropped by them.
     """
     for event in events:
-        if event.commit_ts > highest and not event.by_time:
-            raise DecodeError(_reason(event, highest), Code.AHEAD_OF_CLOCK)
+        ts = getattr(event, "commit_ts", 0)
+        if ts > highest and not getattr(event, "by_time", False):
+            what = "boundary" if isinstance(event, Boundary) else "commit ts"
+            raise DecodeError(_reason(what, ts, highest), Code.AHEAD_OF_CLOCK)
 
 
 def numbers_above(lots: Iterable[RowEvents], highest: int) -> Numbers:
@@ -54,13 +56,11 @@ def _above(lot: RowEvents, highest: int) -> Numbers:
     return above
 
 
-def _reason(event: Event, highest: int) -> str:
-    what = "boundary" if event.kind is Kind.BOUNDARY else "commit ts"
+def _reason(what: str, ts: int, highest: int) -> str:
     return (
-        f"its {what} {event.commit_ts} is {tso_time(event.commit_ts)}, {_how_long(event.commit_ts, highest)} later than"
-        f" can be ({tso_time(highest)}, by this machine's clock, Kafka's timestamp and source.ahead_seconds): the"
-        " sender is wrong, or this machine's clock is behind, or the upstream's is ahead (then raise"
-        " source.ahead_seconds)"
+        f"its {what} {ts} is {tso_time(ts)}, {_how_long(ts, highest)} later than can be ({tso_time(highest)}, by this"
+        " machine's clock, Kafka's timestamp and source.ahead_seconds): the sender is wrong, or this machine's clock is"
+        " behind, or the upstream's is ahead (then raise source.ahead_seconds)"
     )
 
 
@@ -105,7 +105,7 @@ def bad_message(
         reason = f"it is {wire_format.what} ({wire_format.fix}); {reason}"
     if origin and origin.is_schema_change:
         code = Code.SCHEMA_CHANGE
-    return Event(Kind.BAD, 0, columns=code, key=schemas, before=_base64(key), after=_base64(value), text=reason)
+    return Undecodable(code, reason, _base64(key), _base64(value), schemas)
 
 
 def _base64(content: bytes | None) -> str | None:

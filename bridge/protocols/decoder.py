@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Event, LeftOut
 from bridge.filters.routes import RowRules
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.protocols.debezium.connector_options import DebeziumModes
@@ -28,7 +28,6 @@ MAX_CACHED: Final = 4096
 """In entries.  A cache is emptied at this size, so that a flood of table names cannot fill the memory."""
 
 _SHOWN: Final = 60
-_LEFT_OUT: Final = Kind.LEFT_OUT
 """A separate name, since looking up the enum's member takes as long as the comparison, which is made for every
 message."""
 _CUT: Final = (
@@ -132,7 +131,7 @@ class DecodeOptions:
     picklable.
     tells_unwanted: the first row of each table that is not wanted becomes a LEFT_OUT, so that the table is known.
     reserved: databases whose rows all become LEFT_OUT, even if their tables are wanted.
-    cut_rows: whether rows that TiCDC has cut to their key are decoded, marked by `Event.text`; otherwise a message that
+    cut_rows: whether rows that TiCDC has cut to their key are decoded, with `RowChange.cut`; otherwise a message that
     holds one is a `DecodeError`.  Deletes need only the key and are never marked.
     ckafka_binary: how ckafka writes binary values, which its messages do not tell.  With None, a binary value is an
     error.
@@ -203,7 +202,7 @@ class PlainDecoder:
         except FAILURES as failure:
             raise DecodeError(f"malformed message: {explain(failure)}") from failure
         for event in events:
-            if event[0] is _LEFT_OUT and event.text is None:
+            if type(event) is LeftOut and event.reason is None:
                 self._reports.add((event.schema, event.table))
         return events
 
@@ -226,7 +225,7 @@ class PlainDecoder:
     def _is_accepted(self, schema: str, table: str) -> bool:
         return self._accepts is None or self._accepts(schema, table)
 
-    def _left_out(self, schema: str, table: str) -> list[Event]:
+    def _left_out(self, schema: str, table: str, index: int = 0) -> list[Event]:
         """Gives the event for a row of an unwanted table.
 
         Every row of a reserved schema has one.  Of another table only the first row that `decode` gives has one, if
@@ -242,7 +241,7 @@ class PlainDecoder:
             if not self._tells_unwanted:
                 self._reports.add((schema, table))
                 return []
-        return [Event(Kind.LEFT_OUT, 0, 0, schema, table, text=why or None)]
+        return [LeftOut(schema, table, why or None, index)]
 
 
 @contextmanager

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import CLASH, EVENT_SCHEMA, Event, Kind
+from bridge.events import CLASH, EVENT_SCHEMA, Kind, LeftOut, RowChange
 from bridge.filters.routes import Routes, RowRules
 from bridge.model import TableName
+from bridge.protocols.event_columns import events_table, placed_events
 
 
 def ruled(events: pa.Table, rules: RowRules) -> pa.Table:
@@ -49,7 +50,7 @@ def routed(events: pa.Table, routes: Routes) -> pa.Table:
     targets = list(map(routes.target, names))
     alike = _spelled_alike(names, targets, routes)
     reasons = [routes.conflict(name) or alike.get(name, "") for name in names]
-    clashes = [_clash(events, numbers == n, why) for n, why in enumerate(reasons) if why]
+    clashes = [_clash(events, numbers == n, names[n], why) for n, why in enumerate(reasons) if why]
     if targets == names and not clashes and not any(map(routes.merges, names)):
         return events
     is_row, of_row = pa.array(numbers >= 0), pa.array(np.maximum(numbers, 0))
@@ -83,20 +84,17 @@ def _with_shards(events: pa.Table, shards: list[str | None], is_row: pa.Array, o
     return events.set_column(at, EVENT_SCHEMA.field(at), shard_names)
 
 
-def _clash(events: pa.Table, which: npt.NDArray[np.bool_], why: str) -> pa.Table:
-    [event] = events.slice(int(np.argmax(which)), 1).to_pylist()
-    fields = {"kind": int(Kind.LEFT_OUT), "columns": CLASH, "text": why, "commit_ts": 0, "by_time": False}
-    return pa.Table.from_pylist([event | fields | dict.fromkeys(("key", "before", "after"))], schema=EVENT_SCHEMA)
+def _clash(events: pa.Table, which: npt.NDArray[np.bool_], name: TableName, why: str) -> pa.Table:
+    [(position, _)] = placed_events(events.slice(int(np.argmax(which)), 1))
+    return events_table([(position, LeftOut(*name, why, mark=CLASH))])
 
 
-def ruled_event(event: Event, rules: RowRules) -> Event | None:
-    """Applies the rules to one event; None when it is left out."""
-    if event.kind > Kind.DELETE:
-        return event
-    if event.kind in rules.ignored_kinds(event.schema, event.table):
+def ruled_row(row: RowChange, rules: RowRules) -> RowChange | None:
+    """Applies the rules to one row change; None when it is left out."""
+    if row.kind in rules.ignored_kinds(row.schema, row.table):
         return None
-    target = rules.routes.target(TableName(event.schema, event.table))
-    return event._replace(schema=target.schema, table=target.table)
+    target = rules.routes.target(TableName(row.schema, row.table))
+    return row._replace(schema=target.schema, table=target.table)
 
 
 def _tables(events: pa.Table) -> tuple[list[TableName], npt.NDArray[np.int64]]:

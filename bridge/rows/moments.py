@@ -57,7 +57,7 @@ class Places:
 
     @classmethod
     def of(cls, texts: pa.Array | pa.ChunkedArray) -> Places:
-        """Reads the places (`Event.place`) of events."""
+        """Reads the places (`RowChange.place`) of events."""
         if texts.null_count == len(texts):
             return cls({}, len(texts))
         whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
@@ -276,7 +276,7 @@ def are_of_another_server(events: pa.Table, ts: int, place: str) -> Bools:
 
 
 def is_of_sending(place: str) -> bool:
-    """Tells whether a place (`Event.place`) is that of a sending."""
+    """Tells whether a place (`RowChange.place`) is that of a sending."""
     return place.startswith(f"{SENT} ")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from bridge.errors import UsageError
-from bridge.events import Event, Kind
+from bridge.events import Boundary, DdlStatement, Event, RowChange, TransactionPart, Undecodable
 from bridge.model import PartitionId
 from bridge.protocols import PROTOCOLS, DecodeOptions, decode_message, make_decoder
 from bridge.sources.source import KeyAndValue, Source
@@ -51,7 +51,8 @@ def probe_boundaries(
 
     def decoded(messages: Iterable[KeyAndValue]) -> list[Event]:
         events = (event for key, value in messages for event in decode_message(decoder, key, value))
-        return [event._replace(before=None, after=None) for event in events]
+        good = (event for event in events if not isinstance(event, Undecodable))
+        return [e._replace(before=None, after=None) if isinstance(e, RowChange) else e for e in good]
 
     heads = decoded(source.sample(HEAD_MESSAGES))
     tails = source.tails(TAIL_MESSAGES) if PROTOCOLS[protocol].may_lack_boundaries else ()
@@ -65,11 +66,12 @@ def judge_events(heads: Sequence[Event], tails: Sequence[Sequence[Event]], now_m
     tails: the last events of each partition; empty when the protocol cannot lack boundaries.
     now_ms: milliseconds since 1970.
     """
-    if any(event.by_time for tail in (*tails, heads) for event in tail):
+    changes = [[event for event in part if isinstance(event, RowChange | DdlStatement)] for part in (*tails, heads)]
+    if any(change.by_time for part in changes for change in part):
         return BoundaryProbe(True, "its messages have no commit ts")
-    if any(event.kind is Kind.BOUNDARY for tail in (*tails, heads) for event in tail):
+    if any(isinstance(event, Boundary) for part in (*tails, heads) for event in part):
         return BoundaryProbe(False, "it has boundaries")
-    times = [[tso_ms(event.commit_ts) for event in tail if event.kind <= Kind.SCHEMA_CHANGE] for tail in tails]
+    times = [[tso_ms(change.commit_ts) for change in tail] for tail in changes[: len(tails)]]
     spans = [(min(of_tail), max(of_tail)) for of_tail in times if of_tail]
     if not spans:
         return BoundaryProbe(None, "it shows no boundary so far")
@@ -102,7 +104,7 @@ def transaction_topic(
     for (topic, _), messages in heads():
         for key, value in messages if topic in named else ():
             events = decode_message(decoder, key, value)
-            tells[topic] = any(event.kind is Kind.TRANSACTION and event.text for event in events)
+            tells[topic] = any(isinstance(event, TransactionPart) and event.text for event in events)
             break
     candidates = sorted(topic for topic in named if tells.get(topic, is_named_so(topic, topics - {topic})))
     if not candidates:

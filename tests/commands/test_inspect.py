@@ -19,7 +19,7 @@ from bridge.sources.kafka.source import KafkaSource
 from bridge.tso import ms_tso
 from tests.support.captures import read_lines, send_lines
 from tests.support.command import bridge
-from tests.support.wire import TSO, canal, compact, open_key, open_row, open_value
+from tests.support.wire import TSO, canal, compact, open_key, open_row, open_value, row_change
 
 TIME = "2026-11-21T06:16:15.894Z"
 COLUMNS = {"id": ("int", "1"), "v": ("varchar", "it's")}
@@ -73,6 +73,14 @@ def test_event_time(tmp_path: Path) -> None:
     assert (document["time"], document["kind"]) == ("2023-11-14T22:13:20.000Z", "delete")
     [_, _, shown] = table_lines(seen(captured(tmp_path, line(canal("DELETE", COLUMNS, es=1700000000, _tidb=None)))))
     assert "event time          2023-11-14T22:13:20.000Z" in shown
+
+
+def test_a_row_that_is_cut_to_its_key(tmp_path: Path) -> None:
+    """It says so, and is no statement."""
+    cut = {"commitTs": TSO, "onlyHandleKey": True}
+    [document] = documents(tmp_path, line(canal("INSERT", COLUMNS, _tidb=cut)))
+    assert (document["kind"], document["cut"]) == ("insert", "handle-key-only")
+    assert "statement" not in document
 
 
 def test_schema_change_boundary_and_nothing(tmp_path: Path) -> None:
@@ -211,7 +219,8 @@ def test_which_messages(tmp_path: Path) -> None:
     assert offsets(partition=1, offset=2) == [3, 5]
     assert offsets(offset=4) == [4, 5]
     assert offsets(limit=2) == [0, 1]
-    assert [record.event and record.event.table for record in seen(source, filter=("d.t3", "d.t4"))] == ["t3", "t4"]
+    events = [record.event for record in seen(source, filter=("d.t3", "d.t4"))]
+    assert [event and row_change(event).table for event in events] == ["t3", "t4"]
 
 
 @pytest.mark.parametrize("variant", ["canal", "canal-ext", "canal-handle-key-only", "open-lz4", "open-updated-only"])

@@ -26,7 +26,7 @@ from bridge.demo.model import (
     Transaction,
     Value,
 )
-from bridge.events import NO_PRIMARY_KEY, SEP, Event, Kind
+from bridge.events import NO_PRIMARY_KEY, SEP, Boundary, DdlStatement, Event, Kind, RowChange
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from tests.support.wire import untyped
 
@@ -60,7 +60,12 @@ def encoded(encoder: Encoder, steps: list[BankStep]) -> Iterator[list[EncodedMes
 
 def decoded(protocol: str, messages: list[EncodedMessage]) -> list[Event]:
     decoder = make_decoder(protocol, DecodeOptions(None))
-    return [event._replace(index=0) for _, key, value in messages for event in decode_message(decoder, key, value)]
+    return [_first(event) for _, key, value in messages for event in decode_message(decoder, key, value)]
+
+
+def _first(event: Event) -> Event:
+    assert isinstance(event, RowChange | DdlStatement | Boundary)
+    return event._replace(index=0)
 
 
 def literal(value: Value) -> str:
@@ -87,11 +92,11 @@ def image(shape: TableVersion, row: BankRow | None) -> str | None:
     return SEP.join(literals)
 
 
-def event_of(change: Change, commit_ts: int, *, names_unique_keys: bool) -> Event:
+def event_of(change: Change, commit_ts: int, *, names_unique_keys: bool) -> RowChange:
     shape, before, after = change
     kind = Kind.DELETE if after is None else Kind.INSERT if before is None else Kind.UPDATE
     is_named = shape.handle.key == "primary" or names_unique_keys
-    return Event(
+    return RowChange(
         kind,
         commit_ts,
         0,
@@ -114,7 +119,7 @@ def test_messages_decode_to_exactly_the_changes(protocol: str, seed: int) -> Non
         events = decoded(protocol, messages)
         if isinstance(step, BankSchemaChange):
             table = step.shape.name if step.shape else ""
-            expected = Event(Kind.SCHEMA_CHANGE, step.commit_ts, 0, step.schema, table, text=step.statement)
+            expected = DdlStatement(step.commit_ts, 0, step.schema, table, step.statement)
             assert set(events) == {expected}
             continue
         names_unique_keys = protocol == "open-protocol"
@@ -127,7 +132,8 @@ def test_both_protocols_give_the_same_literals() -> None:
     images = []
     for protocol, make in ENCODERS.items():
         events = [event for messages in encoded(make(PARTITIONS), steps) for event in decoded(protocol, messages)]
-        rows = [event._replace(key=None) for event in events if event.kind is not Kind.SCHEMA_CHANGE]
+        rows = [event._replace(key="") for event in events if isinstance(event, RowChange)]
+        assert all(isinstance(event, RowChange | DdlStatement) for event in events)
         images.append(sorted(rows, key=repr))
     assert images[0] == images[1]
 
@@ -157,7 +163,7 @@ def test_a_row_stays_in_its_partition_and_all_partitions_are_used(protocol: str)
 def test_boundaries_go_to_every_partition(protocol: str) -> None:
     messages = ENCODERS[protocol](PARTITIONS).boundary(TSO)
     assert [message.partition for message in messages] == list(range(PARTITIONS))
-    assert decoded(protocol, messages) == [Event(Kind.BOUNDARY, TSO)] * PARTITIONS
+    assert decoded(protocol, messages) == [Boundary(TSO)] * PARTITIONS
 
 
 def test_schema_changes_go_where_ticdc_sends_them() -> None:

@@ -7,7 +7,7 @@ import pytest
 from pymysql.err import InterfaceError, MySQLError, OperationalError, ProgrammingError
 
 from bridge.errors import ApplyError, RefusedRowsError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.local import MariaDB, MySQL
 from bridge.model import Advance
 from bridge.mysql.apply.run_statement import Sent, refused_transaction
@@ -140,7 +140,7 @@ def test_a_row_too_large_for_an_undo_record(fixture: str, quarantine: bool, requ
     """It is named with its table, at once, and quarantined where told so; the rows beside it are written."""
     url, names = request.getfixturevalue(fixture), [f"c{n}" for n in range(60)]
 
-    def change(ts: int, id_: int, letter: str) -> Event:
+    def change(ts: int, id_: int, letter: str) -> RowChange:
         return row_change(ts, "t", ["id", *names], ["id"], after=[id_, *[letter * 767 if id_ == 1 else letter] * 60])
 
     with admin(url) as session:

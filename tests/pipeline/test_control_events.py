@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.commands.check.protocol import Decoded, judge_old_values
-from bridge.events import Event, Kind
+from bridge.events import Event, Kind, LeftOut, RowChange
 from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, SchemaChange, TableName
@@ -41,9 +41,9 @@ def test_what_may_lie_half_inside_of_the_filter_is_wanted(text: str, schema: str
     assert is_wanted(SchemaChange(5, schema, "", text, "t/0/1"), ORDERS, set()) is expected
 
 
-ACCOUNT = Event(Kind.LEFT_OUT, 0, 0, "mysql", "global_priv", text="it is in one of the server's own databases")
-PROGRESS = ACCOUNT._replace(schema="_bridge", table="progress", text="it is in the bridge's own database")
-UNWANTED = ACCOUNT._replace(schema="app", table="log", text=None)
+ACCOUNT = LeftOut("mysql", "global_priv", "it is in one of the server's own databases")
+PROGRESS = ACCOUNT._replace(schema="_bridge", table="progress", reason="it is in the bridge's own database")
+UNWANTED = ACCOUNT._replace(schema="app", table="log", reason=None)
 
 
 @pytest.mark.parametrize("by_time", [False, True])
@@ -54,7 +54,7 @@ def test_they_are_counted_and_said_once(target: str, capsys: pytest.CaptureFixtu
         session.execute("CREATE DATABASE m")
         session.execute("CREATE TABLE m.k (id INT PRIMARY KEY)")
 
-    def row(ts: int) -> Event:
+    def row(ts: int) -> RowChange:
         return row_change(ms_tso(ts), "k", ["id"], ["id"], after=[ts])._replace(by_time=by_time)
 
     edges = [] if by_time else [boundary(ms_tso(4))]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import BadMessageError, UsageError
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Undecodable
 from bridge.model import Advance, ProgressOrderError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
@@ -135,7 +135,7 @@ def test_a_step_that_lacks_a_boundary_now_is_waited_for(target: str) -> None:
 
 def test_a_bad_message_in_an_interrupted_step_stops_at_once(target: str) -> None:
     """When the next bridge does not quarantine it any more: the step cannot become whole."""
-    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+    bad = Undecodable(Code.MALFORMED, "broken")
     events = in_one_partition([t_row(10, 1, 1), boundary(11), bad, t_row(12, 2, 2), boundary(20)])
 
     with admin(target) as session:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import BridgeError, TargetError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.local import MariaDB
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -66,7 +66,7 @@ def url(server: MariaDB, session: Session, request: pytest.FixtureRequest) -> It
     session.execute("DROP USER bridge@'%'")
 
 
-def rows(ts: int) -> list[Event]:
+def rows(ts: int) -> list[RowChange]:
     """One transaction: a row of each table."""
     return [
         row_change(ts, "t", ["id"], ["id"], after=[ts]),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import ApplyError, RefusedRowsError
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, Event, Kind, RowChange, Undecodable
 from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import TooLargeError
 from bridge.protocols.values.untyped import with_forms
@@ -45,20 +45,20 @@ def make_anew(session: Session) -> None:
     make(session)
 
 
-def t(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+def t(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> RowChange:
     return row_change(ts, "t", ["id", "v", "n"], ["id"], before=before, after=after)
 
 
-def u(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+def u(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> RowChange:
     return row_change(ts, "u", ["id", "v"], ["id"], before=before, after=after)
 
 
-def k(ts: int, before: str | None, after: str | None) -> Event:
+def k(ts: int, before: str | None, after: str | None) -> RowChange:
     images = (None if image is None else [image] for image in (before, after))
     return row_change(ts, "k", ["v"], [], before=next(images), after=next(images))
 
 
-def run(url: str, changes: list[Event], **options: Any) -> pa.Table:
+def run(url: str, changes: Sequence[Event], **options: Any) -> pa.Table:
     events = in_one_partition([*changes, boundary(100)])
     run_all(url, events, **{"quarantine": True, **options})
     return events
@@ -196,7 +196,7 @@ def test_a_key_that_goes_in_one_spelling_and_comes_in_another(
     session.execute(f"CREATE TABLE m.s ({columns})")
     session.execute("INSERT INTO m.s VALUES ('abc-1', 1, 'a')")
 
-    def s(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+    def s(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> RowChange:
         return row_change(ts, "s", ["k", "n", "v"], ["k"], before=before, after=after)
 
     run(target, [s(10, ["abc-1", 1, "a"], None), s(10, None, ["ABC-2", 3, "b"]), s(11, None, refused)])
@@ -216,7 +216,7 @@ def test_crash_at_every_step(target: str, victims: Victims) -> None:
     """Wherever a process dies around a refused row, the next one ends with each change applied or quarantined, once."""
     changes = [
         t(10, None, [1, "a", 1]), t(10, None, [2, "toolong", 1]), k(10, None, "k"), k(10, None, "toolong"),
-        Event(Kind.BAD, 0, columns="malformed", text="broken"), boundary(20), t(20, [1, "a", 1], [3, "b", 200]),
+        Undecodable("malformed", "broken"), boundary(20), t(20, [1, "a", 1], [3, "b", 200]),
         boundary(30),
     ]  # fmt: skip
     events = events_table((0, offset, change) for offset, change in enumerate(changes))
@@ -240,7 +240,7 @@ def test_raw_values(target: str, session: Session) -> None:
     session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1))")
     raw = with_forms("id\0d", ["json:double,adaptive_time_microseconds,base64"])
     images = ["1\x001.5e0", "2\x00'x'", "3\x0012345.5e0", "4\x002.0e0"]
-    changes = [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after=image) for image in images]
+    changes = [RowChange(Kind.INSERT, 10, 0, "m", "r", raw, "id", None, image) for image in images]
     run(target, changes)
     assert [id_ for id_, _ in session.rows("SELECT id, d FROM m.r")] == [1, 4]
     assert [(offset, code, after) for offset, code, _, _, after in held(session)] == [
@@ -252,7 +252,7 @@ def test_a_raw_value_is_retried_as_what_it_is(target: str, session: Session) -> 
     """What was quarantined as it came keeps the form of its values, so that a retry can make them exact."""
     session.execute("CREATE TABLE m.r (id INT PRIMARY KEY, d DECIMAL(4,1), day DATE)")
     raw = with_forms("id\0d\0day", ["json:double,adaptive_time_microseconds,base64"])
-    run(target, [Event(Kind.INSERT, 10, schema="m", table="r", columns=raw, key="id", after="2\0'x'\x0019000")])
+    run(target, [RowChange(Kind.INSERT, 10, 0, "m", "r", raw, "id", None, "2\0'x'\x0019000")])
     session.execute("ALTER TABLE m.r MODIFY d VARCHAR(9)")
     assert bridge("quarantine", "retry", "1", "--target", target).code == 0
     assert session.rows("SELECT id, d, CAST(day AS CHAR) FROM m.r") == [(2, "x", "2022-01-08")]

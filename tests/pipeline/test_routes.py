@@ -12,7 +12,7 @@ import pytest
 from bridge.config import Settings
 from bridge.ddl.policy import DdlRules
 from bridge.errors import HeldError, UsageError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.filters.routes import RowRules
 from bridge.model import TableName
 from bridge.mysql.connection.session import Session
@@ -36,7 +36,7 @@ def run(target: str, events: pa.Table, **options: Any) -> None:
     run_all(target, ruled(events, RULES), ddl=DDL, **options)
 
 
-def insert(ts: int, table: str, *, schema: str = "m", by_time: bool = False) -> Event:
+def insert(ts: int, table: str, *, schema: str = "m", by_time: bool = False) -> RowChange:
     return row_change(ts, table, ["id"], ["id"], after=[ts])._replace(schema=schema, by_time=by_time)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.config import Settings
 from bridge.errors import ApplyError, HeldError, UsageError
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
 from tests.support.command import bridge
@@ -30,21 +30,21 @@ ADD = "ALTER TABLE t ADD COLUMN a INT DEFAULT 5, ADD INDEX (a)"
 session = session_after("CREATE DATABASE s")
 
 
-def run(target: str, *events: Event, **options: Any) -> None:
+def run(target: str, *events: Any, **options: Any) -> None:
     placed: pa.Table = ruled(in_one_partition([*events, boundary(events[-1].commit_ts + 1)]), RULES)
     run_all(target, placed, ddl=DDL, **options)
 
 
-def insert(ts: int, shard: str, *row: int) -> Event:
+def insert(ts: int, shard: str, *row: int) -> RowChange:
     columns = ["id", "v", "a"][: len(row)]
     return row_change(ts, "t", columns, ["id"], after=row, schema=shard)
 
 
-def update(ts: int, shard: str, before: list[int], after: list[int]) -> Event:
+def update(ts: int, shard: str, before: list[int], after: list[int]) -> RowChange:
     return row_change(ts, "t", ["id", "v", "a"][: len(after)], ["id"], before=before, after=after, schema=shard)
 
 
-def ddl(ts: int, shard: str, text: str) -> Event:
+def ddl(ts: int, shard: str, text: str) -> Any:
     return schema_change(ts, text, schema=shard)
 
 
@@ -250,13 +250,13 @@ class Shard:
         self.columns = ["id", "v"]
         self.rows: dict[int, list[int]] = {}
 
-    def add(self, ts: int, column: str) -> Event:
+    def add(self, ts: int, column: str) -> Any:
         """A column that all rows get with its default."""
         self.columns.append(column)
         self.rows = {key: [*row, DEFAULT] for key, row in self.rows.items()}
         return ddl(ts, self.name, f"ALTER TABLE t ADD COLUMN {column} INT DEFAULT {DEFAULT}")
 
-    def change(self, ts: int) -> Event:
+    def change(self, ts: int) -> RowChange:
         """An insert, update, change of the key, or delete."""
         key = 2 * self._random.randrange(6) + self._number
         before = self.rows.pop(key, None)

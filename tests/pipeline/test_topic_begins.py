@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import UsageError
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.model import PartitionStart, Positions, goes_by_partition
 from bridge.mysql.state.progress import Progress, ProgressTable, dump_positions, load_positions
 from bridge.pipeline.applier import Applier
@@ -99,7 +99,7 @@ class Bench:
         give(self.applier, found)
 
 
-def row(ts: int, *, by_time: bool = False) -> Event:
+def row(ts: int, *, by_time: bool = False) -> RowChange:
     """A row whose id is its commit ts."""
     return row_change(ts, "k", ["id"], [], after=[ts])._replace(by_time=by_time)
 

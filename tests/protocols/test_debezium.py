@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.events import Code, Event, Kind
+from bridge.events import Boundary, Code, DdlStatement, Kind, RowChange
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.debezium.decoder import DebeziumDecoder
 from tests.support.debezium_wire import (
@@ -63,12 +63,12 @@ def seed(sample: str, db: str, table: str, commit_ts: int) -> bytes:
 def test_samples_of_the_seed() -> None:
     """The seed's row, schema change and watermark; blanks as people write them change nothing."""
     assert untyped(events_of(SEED_KEY, seed(SEED_DML, "test", "table1", 1))) == [
-        Event(Kind.UPDATE, 1, 0, "test", "table1", "tiny", "tiny", "2", "1")
+        RowChange(Kind.UPDATE, 1, 0, "test", "table1", "tiny", "tiny", "2", "1")
     ]
     assert events_of(b'{"payload":{"databaseName":"test"}}', seed(SEED_DDL, "test", "table1", 1)) == [
-        Event(Kind.SCHEMA_CHANGE, 1, 0, "test", "table1", text="RENAME TABLE test.table1 to test.table2")
+        DdlStatement(1, 0, "test", "table1", "RENAME TABLE test.table1 to test.table2")
     ]
-    assert events_of(b'{"payload":{}}', seed(SEED_WATERMARK, "", "", 3)) == [Event(Kind.BOUNDARY, 3)]
+    assert events_of(b'{"payload":{}}', seed(SEED_WATERMARK, "", "", 3)) == [Boundary(3)]
 
 
 # --- one decoder for many messages
@@ -183,7 +183,7 @@ def test_refused(value: bytes, words: str, code: Code) -> None:
     """What is no Debezium message for MySQL, or holds no value of its type, says so."""
     event = event_of(value)
     assert words in reason(event)
-    assert event.columns == code
+    assert event.code == code
 
 
 def test_payload_helper_matches_the_seed() -> None:

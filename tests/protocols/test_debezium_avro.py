@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Kind, Undecodable
 from bridge.protocols import DecodeError, DecodeOptions, decode_message, in_json, make_decoder, recognise
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.debezium.avro.front import AvroFront
@@ -24,6 +24,7 @@ from bridge.protocols.debezium.avro.schemas import read_schema
 from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.decoder import Decoder, SchemaId
+from bridge.protocols.event_columns import events_of
 from bridge.protocols.fast.compiled.codes import NOT_READ
 from bridge.protocols.fast.texts import Texts
 from bridge.protocols.sender_losses import losses
@@ -32,6 +33,7 @@ from bridge.sources.source import have_ids, key_and_value
 from tests.support.avro_wire import Schemas, encoded, ticdc_schema
 from tests.support.captures import read_lines
 from tests.support.registry import schemas_of
+from tests.support.wire import reason
 
 SCRIPTS = ("bank", "keys", "all_types", "my_types", "ddl")
 EVENTS = {"bank": 4191, "keys": 826, "all_types": 187, "my_types": 40, "ddl": 206}
@@ -59,7 +61,7 @@ def genuine(folder: Path, script: str) -> tuple[Pairs, dict[int, str]]:
     return pairs_of(folder / f"{script}.jsonl"), schemas_of(folder / f"{script}.schemas.json")
 
 
-def decoded(decoder: Decoder, pairs: Pairs) -> list[Event]:
+def decoded(decoder: Decoder, pairs: Pairs) -> list[Any]:
     return [event for key, value in pairs for event in decode_message(decoder, key, value)]
 
 
@@ -67,7 +69,7 @@ def decoded(decoder: Decoder, pairs: Pairs) -> list[Event]:
 def test_genuine_messages(avro_captures: Path, script: str) -> None:
     """Each is decoded, to as many events as the same in JSON has."""
     events = decoded(decoder_of(genuine(avro_captures, script)[1]), genuine(avro_captures, script)[0])
-    assert [event.text for event in events if event.kind is Kind.BAD] == []
+    assert [event.reason for event in events if event.kind is Kind.BAD] == []
     assert len(events) == EVENTS[script]
 
 
@@ -83,8 +85,7 @@ def test_both_ways_give_the_same(avro_captures: Path, script: str) -> None:
     columns = Messages(["t"] * len(many), [0] * len(many), list(range(len(many))), list(keys), list(values))
     decoder = decoder_of(schemas)
     for _ in range(2):  # the second time it has learned
-        rows = decode_messages(decoder, columns).drop_columns(["topic", "partition", "offset"]).to_pylist()
-        together = Counter(Event(**{**row, "kind": Kind(row["kind"])}) for row in rows)
+        together = Counter(events_of(decode_messages(decoder, columns)))
         assert together == Counter({event: count * (len(many) // len(pairs)) for event, count in alone.items()})
 
 
@@ -202,7 +203,7 @@ def test_apicurios_forms(avro_captures: Path, form: str) -> None:
     assert have_ids(received) == (form == "apicurio-headers")
     events = decoded(decoder_of(schemas), [key_and_value(one) for one in received])
     assert len(events) == EVENTS["my_types"]
-    assert not [event.text for event in events if event.kind is Kind.BAD]
+    assert not [event.reason for event in events if event.kind is Kind.BAD]
 
 
 class _Message:
@@ -232,24 +233,25 @@ def test_confluents_headers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "why"),
     [
         *((b"\1" + bytes(16) + b"\2", "GUID"), (b"\3\0" + bytes(16) + b"\2", "Glue")),
         *((bytes(6), "not with a schema's id"), (b"\0\0\0\0\x63\2", "lacks the schema 99")),
     ],
 )
-def test_forms_that_are_not_read(value: bytes, reason: str) -> None:
+def test_forms_that_are_not_read(value: bytes, why: str) -> None:
     """Are refused by their names, and never quarantined: they may be schema changes."""
     [event] = decode_message(decoder_of({}), None, value)
-    assert (event.kind, event.columns) == (Kind.BAD, Code.SCHEMA_CHANGE)
-    assert reason in str(event.text)
+    assert isinstance(event, Undecodable)
+    assert event.code == Code.SCHEMA_CHANGE
+    assert why in event.reason
 
 
 def test_without_a_registry_the_setting_is_named(avro_captures: Path) -> None:
     """By the decoder, and where the protocol is recognised."""
     pairs, _ = genuine(avro_captures, "my_types")
     [event] = decode_message(make_decoder("debezium", DecodeOptions(None)), *pairs[0])
-    assert "--registry" in str(event.text)
+    assert "--registry" in reason(event)
     with pytest.raises(Exception, match=r"with a schema registry.*--registry"):
         recognise(pairs)
 
@@ -285,7 +287,7 @@ def test_a_wrong_schema_says_that_the_registry_has_another_one(avro_captures: Pa
     pairs, schemas = genuine(avro_captures, "bank")
     decoder = decoder_of(schemas)
     cut: Pairs = [(key, value[:-1]) for key, value in pairs if value]
-    texts = [str(event.text) for event in decoded(decoder, cut[:200]) if event.kind is Kind.BAD]
+    texts = [reason(event) for event in decoded(decoder, cut[:200]) if event.kind is Kind.BAD]
     assert len(texts) == 200
     assert 1 <= sum("another one now" in text for text in texts) <= len(schemas)
 
@@ -298,13 +300,13 @@ def test_numbers_that_json_lacks(number: float) -> None:
     """Are refused: JSON would say null."""
     decoder = decoder_of({1: json.dumps(REAL)})
     [event] = decode_message(decoder, None, b"\0\0\0\0\1" + struct.pack("<d", number))
-    assert "no value of MySQL's" in str(event.text)
+    assert "no value of MySQL's" in reason(event)
 
 
 def test_a_name_in_json_is_no_schema() -> None:
     """No message can name a schema as the front does."""
     [event] = decode_message(decoder_of({}), None, b'{"schema":{"avro":"contentIds/1"},"payload":{}}')
-    assert "no sender does" in str(event.text)
+    assert "no sender does" in reason(event)
 
 
 ROW = {
@@ -494,7 +496,7 @@ def test_ticdcs_debezium_avro(golden: Path, script: str) -> None:
     told = decoded(make_decoder("debezium", DecodeOptions(None)), [in_json_ for in_json_, _ in pairs])
     events = decoded(decoder_of(schemas), [in_avro for _, in_avro in pairs])
     assert len(events) > 100
-    assert [event.text for event in events if event.kind is Kind.BAD] == []
+    assert [event.reason for event in events if event.kind is Kind.BAD] == []
     for event, wanted in zip(events, told, strict=True):
         if wanted.table != "gen":  # whose virtual columns come as NULL
             assert event == wanted
@@ -509,8 +511,8 @@ def test_ticdcs_plain_avro_is_refused() -> None:
     fields = [{"name": "id", "type": {"type": "int", "connect.parameters": {"tidb_type": "INT"}}}]
     decoder = decoder_of({1: json.dumps({"type": "record", "name": "t", "namespace": "default.d", "fields": fields})})
     [event] = decode_message(decoder, None, b"\0\0\0\0\1\2")
-    assert "TiCDC's protocol avro" in str(event.text)
-    assert "protocol=canal-json" in str(event.text)
+    assert "TiCDC's protocol avro" in reason(event)
+    assert "protocol=canal-json" in reason(event)
 
 
 @pytest.mark.parametrize("lacking", ["SchemaChangeKey", "SchemaChangeValue", "strs.Key", "strs.Envelope"])
@@ -522,7 +524,7 @@ def test_a_schema_change_is_told_from_a_row_by_what_is_there(avro_captures: Path
     left = {number: text for number, text in schemas.items() if not names[number].endswith(lacking)}
     assert len(left) < len(schemas)
     bad = [event for event in decoded(decoder_of(left), pairs) if event.kind is Kind.BAD]
-    assert {event.columns for event in bad} == {Code.SCHEMA_CHANGE if "Change" in lacking else Code.MALFORMED}
+    assert {event.code for event in bad} == {Code.SCHEMA_CHANGE if "Change" in lacking else Code.MALFORMED}
 
 
 DELIMITED = {"p_d_t.Envelope": True, "p.d_t.Envelope": False, "p_d.t.Envelope": False, "d_x.Envelope": False}
@@ -535,7 +537,7 @@ def test_names_joined_by_another_delimiter(name: str) -> None:
     source = {"type": "record", "name": "s", "fields": fields}
     text = json.dumps({"type": "record", "name": name, "fields": [{"name": "source", "type": source}]})
     [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2d\2t")
-    assert ("but its schema is" not in str(event.text)) == DELIMITED[name]
+    assert ("but its schema is" not in reason(event)) == DELIMITED[name]
 
 
 def test_cloud_events_in_avro() -> None:
@@ -544,8 +546,8 @@ def test_cloud_events_in_avro() -> None:
         {"type": "record", "name": "p.d.t.CloudEvents.Envelope", "fields": [{"name": "id", "type": "int"}]}
     )
     [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2")
-    assert "CloudEvents" in str(event.text)
-    assert "AvroConverter" in str(event.text)
+    assert "CloudEvents" in reason(event)
+    assert "AvroConverter" in reason(event)
 
 
 def test_a_quarantined_message_is_kept_with_its_schemas(avro_captures: Path) -> None:
@@ -554,7 +556,8 @@ def test_a_quarantined_message_is_kept_with_its_schemas(avro_captures: Path) -> 
     key, value = next(pair for pair in pairs if pair[0] and pair[1])
     assert value is not None
     [bad] = decode_message(decoder_of(schemas), key, value + b"x")
-    kept = orjson.loads(bad.key or "")
+    assert isinstance(bad, Undecodable)
+    kept = orjson.loads(bad.schemas or "")
     assert kept == {f"contentIds/{one[4]}": schemas[one[4]] for one in (key or b"", value)}
     right = decode_message(decoder_of(schemas), key, value)
     for registry in (None, Schemas({})):
@@ -564,7 +567,7 @@ def test_a_quarantined_message_is_kept_with_its_schemas(avro_captures: Path) -> 
     options = DecodeOptions(None, schemas=KeptSchemas(wrong, Schemas(schemas)))
     assert decode_message(make_decoder("debezium", options), key, value) == right
     [event] = decode_message(make_decoder("debezium", DecodeOptions(None, schemas=KeptSchemas({}, None))), key, value)
-    assert "was not kept" in str(event.text)
+    assert "was not kept" in reason(event)
 
 
 def test_a_tombstone_needs_no_schema() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.events import NO_KEY, Event, Kind
+from bridge.events import NO_KEY, DdlStatement, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
 from bridge.protocols.decoder import DecodeError
@@ -89,7 +89,7 @@ def test_rows_of_the_native_connector(
 
 def test_schema_change_topic() -> None:
     """The native connector's schema-change topic gives the statements that changed something upstream."""
-    changed = Event(Kind.SCHEMA_CHANGE, ms_tso(TS_MS), 0, "inventory", "customers", text=CREATE, by_time=True)
+    changed = DdlStatement(ms_tso(TS_MS), 0, "inventory", "customers", CREATE, by_time=True)
     assert events_of(b'{"databaseName":"inventory"}', schema_change(CREATE)) == [changed._replace(place=PLACE)]
     assert events_of(None, schema_change(CREATE, "true")) == [
         changed._replace(commit_ts=ms_tso(TS_MS - SNAPSHOT_LEAD_MS), place=SNAPSHOT_PLACE)
@@ -97,6 +97,7 @@ def test_schema_change_topic() -> None:
     [of_transactions] = decode_message(
         make_decoder("debezium", DecodeOptions(None, transactions=True)), None, schema_change(CREATE, "true")
     )
+    assert isinstance(of_transactions, DdlStatement)
     places = (SNAPSHOT_PLACE, of_transactions.place, PLACE, "")
     assert [is_change_of_snapshot(place or "") for place in places] == [True, True, False, False]
     for ddl in ("SET character_set_server=utf8mb4, collation_server=utf8mb4_0900_ai_ci", "use `inventory`"):
@@ -105,9 +106,9 @@ def test_schema_change_topic() -> None:
         "SET STATEMENT max_statement_time = 5 FOR TRUNCATE TABLE customers",
         "set\nstatement a=1 for drop table t",
     ):
-        assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
+        assert [event.statement for event in events_of(None, schema_change(ddl))] == [ddl]
     for ddl in ("DROP TABLE IF EXISTS `inventory`.`customers`", "DROP DATABASE IF EXISTS `inventory`"):
-        assert [event.text for event in events_of(None, schema_change(ddl))] == [ddl]
+        assert [event.statement for event in events_of(None, schema_change(ddl))] == [ddl]
         for snapshot in (True, "true", "first", "last", "incremental"):
             assert events_of(None, schema_change(ddl, snapshot)) == []
 

@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bridge.events import Event, Kind, key_names
+from bridge.events import Boundary, Kind, RowChange, key_names
 from bridge.protocols.values.untyped import split_forms
 from bridge.tso import ms_tso, tso_ms
-from tests.support.wire import capture_events, check_sound, messages, names_of, row_of, split, untyped
+from tests.support.wire import capture_events, check_sound, messages, names_of, row_changes, row_of, split, untyped
 
 SCRIPTS = ["all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "ddl", "bank"]
 WHOLE = ["canal-ext", "canal-rowkey", "canal-compat", "open", "open-lz4"]
@@ -28,7 +29,7 @@ DEBEZIUM = [
 ROWS = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)
 
 
-def capture(golden: Path, variant: str, script: str) -> Sequence[tuple[int, Event]]:
+def capture(golden: Path, variant: str, script: str) -> Sequence[tuple[int, Any]]:
     return capture_events(golden / variant / f"{script}.jsonl")
 
 
@@ -36,7 +37,7 @@ def _has_boundaries(variant: str) -> bool:
     return not variant.startswith("debezium") or variant.endswith("ext")
 
 
-def rows(events: Sequence[tuple[int, Event]]) -> list[Event]:
+def rows(events: Sequence[tuple[int, Any]]) -> list[RowChange]:
     return [event for _, event in events if event.kind in ROWS]
 
 
@@ -45,7 +46,7 @@ def test_every_message_decodes(golden: Path, variant: str, script: str) -> None:
     """No message of a changefeed that sends whole rows is bad."""
     events = capture(golden, variant, script)
     check_sound([event for _, event in events])
-    assert [event.text for _, event in events if event.kind is Kind.BAD] == []
+    assert [event.reason for _, event in events if event.kind is Kind.BAD] == []
 
 
 @pytest.mark.parametrize(("variant", "script"), CAPTURES)
@@ -85,10 +86,10 @@ def test_canal_json_is_ordered(golden: Path, script: str) -> None:
 def test_both_formats_say_the_same(golden: Path, script: str) -> None:
     """Canal-JSON and Open Protocol of one upstream give the same rows, literal by literal."""
     canal, opened = (rows(capture(golden, variant, script)) for variant in ("canal-ext", "open"))
-    alike = [Counter(event._replace(index=0, key="") for event in untyped(events)) for events in (canal, opened)]
+    alike = [Counter(row._replace(index=0, key="") for row in row_changes(untyped(rows))) for rows in (canal, opened)]
     assert alike[0] == alike[1]
     keys = [
-        {(event.schema, event.table, event.commit_ts): event.key for event in events if key_names(event.key or "")}
+        {(event.schema, event.table, event.commit_ts): event.key for event in events if key_names(event.key)}
         for events in (canal, opened)
     ]
     assert keys[0].items() <= keys[1].items()
@@ -120,8 +121,8 @@ def test_debezium_says_the_same(golden: Path, variant: str, script: str) -> None
     assert shapes[0] == shapes[1]
 
 
-def _shape(partition: int, event: Event) -> tuple[object, ...]:
-    names, _ = split_forms(event.columns or "")
+def _shape(partition: int, event: RowChange) -> tuple[object, ...]:
+    names, _ = split_forms(event.columns)
     nulls = str([image and [literal == "NULL" for literal in split(image)] for image in (event.before, event.after)])
     if event.table == "times":  # a zero date is NULL there
         nulls = ""
@@ -134,7 +135,7 @@ def test_debezium_is_ordered(golden: Path, variant: str, script: str) -> None:
     last: Counter[int] = Counter()
     for partition, event in capture(golden, variant, script):
         assert event.commit_ts >= last[partition]
-        assert not event.by_time
+        assert isinstance(event, Boundary) or not event.by_time
         last[partition] = event.commit_ts
     assert last
 
@@ -212,7 +213,7 @@ def _zero_as_debezium(literal: str) -> str:
 @pytest.mark.parametrize(("variant", "bad"), [("canal-handle-key-only", 7), ("open-handle-key-only", 8)])
 def test_rows_cut_to_their_key_are_bad(golden: Path, variant: str, bad: int) -> None:
     """large-message-handle leaves rows that are not whole; each is said to be so."""
-    reasons = [e.text or "" for _, e in capture(golden, variant, "all_types") if e.kind is Kind.BAD]
+    reasons = [e.reason for _, e in capture(golden, variant, "all_types") if e.kind is Kind.BAD]
     assert len(reasons) == bad
     assert all("whole row" in reason for reason in reasons)
 
@@ -224,7 +225,7 @@ def test_deletes_with_the_key_only(golden: Path, variant: str) -> None:
     assert not [event for _, event in events if event.kind is Kind.BAD]
     assert all(names_of(event) == event.key for event in rows(events) if event.kind is Kind.DELETE)
     if variant.startswith("canal"):
-        unusable = [event.text or "" for _, event in capture(golden, variant, "keys") if event.kind is Kind.BAD]
+        unusable = [event.reason for _, event in capture(golden, variant, "keys") if event.kind is Kind.BAD]
         assert len(unusable) == 4
         assert all("cannot be applied" in text for text in unusable)
 

@@ -13,7 +13,7 @@ from cramjam import snappy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import NO_KEY, Event, Kind
+from bridge.events import NO_KEY, Boundary, DdlStatement, Event, Kind, RowChange
 from bridge.protocols import DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.open_protocol.types import unescaped
 from bridge.protocols.values.untyped import split_forms
@@ -97,22 +97,21 @@ SAMPLES: list[tuple[str, str, Event]] = [
     (
         '{"ts":415508856908021766,"scm":"test","tbl":"t1","t":2}',
         '{"q":"CREATE TABLE test.t1(id int primary key, val varchar(16))","t":3}',
-        Event(
-            Kind.SCHEMA_CHANGE, 415508856908021766, 0, "test", "t1",
-            text="CREATE TABLE test.t1(id int primary key, val varchar(16))",
+        DdlStatement(
+            415508856908021766, 0, "test", "t1", "CREATE TABLE test.t1(id int primary key, val varchar(16))"
         ),
     ),
-    ('{"ts":415508856908021766,"t":3}', "", Event(Kind.BOUNDARY, 415508856908021766)),
+    ('{"ts":415508856908021766,"t":3}', "", Boundary(415508856908021766)),
     (
         # VARCHAR is plain text, as the table of type codes and genuine messages have it, though the log means 'aa'
         '{"ts":415508878783938562,"scm":"test","tbl":"t1","t":1}',
         '{"u":{"id":{"t":3,"h":true,"v":1},"val":{"t":15,"v":"YWE="}}}',
-        Event(Kind.INSERT, 415508878783938562, 0, "test", "t1", "id\0val", "id", None, "1\0'YWE='"),
+        RowChange(Kind.INSERT, 415508878783938562, 0, "test", "t1", "id\0val", "id", None, "1\0'YWE='"),
     ),
     (
         '{"ts":415508881418485761,"scm":"test","tbl":"t1","t":1}',
         '{"d":{"id":{"t":3,"h":true,"v":1}}}',
-        Event(Kind.DELETE, 415508881418485761, 0, "test", "t1", "id", "id", "1"),
+        RowChange(Kind.DELETE, 415508881418485761, 0, "test", "t1", "id", "id", "1", None),
     ),
 ]  # fmt: skip
 
@@ -126,7 +125,7 @@ def test_samples_of_the_description(key: str, value: str, event: Event) -> None:
 @pytest.mark.parametrize("value", [bytes(8), b"", None])
 def test_resolved_values(value: bytes | None) -> None:
     """A resolved event's value is one frame of no length, empty or absent."""
-    assert open_event(open_key({"ts": TSO, "t": 3}), value) == Event(Kind.BOUNDARY, TSO)
+    assert open_event(open_key({"ts": TSO, "t": 3}), value) == Boundary(TSO)
 
 
 UPDATE = {"u": ID | {"a": {"t": 15, "f": 64, "v": "new"}, "b": {"t": 3, "f": 65, "v": None}}}
@@ -149,7 +148,7 @@ UPDATE = {"u": ID | {"a": {"t": 15, "f": 64, "v": "new"}, "b": {"t": 3, "f": 65,
 def test_old_rows(old: dict[str, Any], before: str | None) -> None:
     """`p` is the whole old row, or the changed columns, which the new row completes."""
     [event] = untyped([open_event(*open_row(UPDATE | {"p": old}))])
-    assert event == Event(Kind.UPDATE, TSO, 0, "d", "t", "id\0a\0b", "id", before, "1\0'new'\0NULL")
+    assert event == RowChange(Kind.UPDATE, TSO, 0, "d", "t", "id\0a\0b", "id", before, "1\0'new'\0NULL")
 
 
 def test_nameless_old_values_of_two_columns() -> None:
@@ -188,10 +187,12 @@ def test_batch() -> None:
     key = open_key(ROW_KEY, ROW_KEY | {"ts": TSO - 1, "t": 2}, ROW_KEY | {"tbl": "u"}, {"ts": TSO, "t": 3})
     value = open_value({"u": ID}, {"q": "DROP TABLE x", "t": 4}, {"d": ID}) + bytes(8)
     events = decode("open-protocol", key, value)
-    assert [(e.kind, e.index, e.table, e.commit_ts) for e in events] == [
-        *((Kind.INSERT, 0, "t", TSO), (Kind.SCHEMA_CHANGE, 1, "t", TSO - 1), (Kind.DELETE, 2, "u", TSO)),
-        (Kind.BOUNDARY, 3, "", TSO),
+    assert [(e.kind, e.index, e.table, e.commit_ts) for e in events[:-1]] == [
+        (Kind.INSERT, 0, "t", TSO),
+        (Kind.SCHEMA_CHANGE, 1, "t", TSO - 1),
+        (Kind.DELETE, 2, "u", TSO),
     ]
+    assert events[-1] == Boundary(TSO, 3)
 
 
 def test_batches_are_all_or_nothing() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind
+from bridge.events import Kind, RowChange
 from bridge.protocols.debezium.connector_options import TICDC_MODES
 from bridge.protocols.debezium.values import decimal_of_double
 from bridge.protocols.decoder import DecodeError
@@ -303,7 +303,7 @@ def test_forms_travel_behind_the_names() -> None:
     assert split_forms(with_forms("id\0v", ["json"])) == ("id\0v", ["json", "json"])
     assert split_forms(with_forms("id\0v", ["", "int64"])) == ("id\0v", ["", "int64"])
     assert split_forms(with_forms("v", ["string"])) == ("v", ["string"])
-    assert Event(Kind.INSERT, 1, columns=with_forms("v", ["string"])).columns == "v\0\0string"
+    assert RowChange(Kind.INSERT, 1, 0, "", "", with_forms("v", ["string"]), "", None, None).columns == "v\0\0string"
 
 
 @pytest.mark.parametrize(

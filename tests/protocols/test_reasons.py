@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import itertools
+from typing import Any
 
 import pytest
 
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Kind
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from tests.support.wire import ROW_KEY, TSO, as_ckafka, canal, compact, names_of, open_key, open_row, open_value
+from tests.support.wire import ROW_KEY, TSO, as_ckafka, canal, compact, names_of, open_key, open_row, open_value, reason
 
 ID = {"id": ("int", "1")}
 OPEN_ID = {"id": {"t": 3, "h": True, "f": 11, "v": 1}}
@@ -18,7 +19,7 @@ CLAIM = {"commitTs": TSO, "onlyHandleKey": True, "claimCheckLocation": "s3://x/y
 DDL = {"database": "d", "table": "t", "isDdl": True, "type": "CREATE", "sql": ""}
 
 
-def decoded(protocol: str, key: bytes | None, value: bytes | None, *, cut_rows: bool = False) -> list[Event]:
+def decoded(protocol: str, key: bytes | None, value: bytes | None, *, cut_rows: bool = False) -> list[Any]:
     options = DecodeOptions("Europe/Berlin" if cut_rows else None, cut_rows=cut_rows)
     return decode_message(make_decoder(protocol, options), key, value)
 
@@ -56,8 +57,8 @@ def decoded(protocol: str, key: bytes | None, value: bytes | None, *, cut_rows: 
 def test_codes(protocol: str, message: tuple[bytes | None, bytes | None], code: Code) -> None:
     """A bad message says why in one of a few words, and holds the bytes it came as."""
     [event] = decoded(protocol, *message)
-    assert (event.kind, event.columns) == (Kind.BAD, code)
-    held = [None if part is None else base64.b64decode(part) for part in (event.before, event.after)]
+    assert (event.kind, event.code) == (Kind.BAD, code)
+    held = [None if part is None else base64.b64decode(part) for part in (event.message_key, event.message_value)]
     assert held == list(message)
 
 
@@ -81,20 +82,20 @@ def test_another_protocol(mine: str, other: str) -> None:
     """A message of another protocol is refused as such, with the fix; a schema change of one is never quarantined.
     (ckafka's schema changes are Canal's, so its decoder reads both.)"""
     [event] = decoded(mine, *ROW_OF[other])
-    assert (event.kind, event.columns) == (Kind.BAD, Code.OTHER_PROTOCOL)
-    assert (event.text or "").startswith(f"it is a message of {other} (")
-    assert f"here {mine}: " in (event.text or "")
-    assert (event.text or "").endswith(f"start with --protocol {other}")
+    assert (event.kind, event.code) == (Kind.BAD, Code.OTHER_PROTOCOL)
+    assert reason(event).startswith(f"it is a message of {other} (")
+    assert f"here {mine}: " in reason(event)
+    assert reason(event).endswith(f"start with --protocol {other}")
     if other in SCHEMA_CHANGE_OF:
         [event] = decoded(mine, *SCHEMA_CHANGE_OF[other])
-        assert (event.kind, event.columns) == (Kind.BAD, Code.SCHEMA_CHANGE)
+        assert (event.kind, event.code) == (Kind.BAD, Code.SCHEMA_CHANGE)
 
 
 def test_a_lost_hour() -> None:
     """A local time that stands for two moments is a value that the format has lost."""
     row = canal("INSERT", {"a": ("timestamp", "2024-10-27 02:30:00")})
     [event] = decoded("canal-json", b"", row, cut_rows=True)
-    assert event.columns == Code.LOST_VALUE
+    assert event.code == Code.LOST_VALUE
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_a_lost_hour() -> None:
 def test_cut_rows_on_request(protocol: str, message: tuple[bytes, bytes], marks: list[str | None]) -> None:
     """Where cut rows are wanted, they are row changes of their key's columns, marked as such."""
     events = decoded(protocol, *message, cut_rows=True)
-    assert [event.text for event in events] == marks
+    assert [event.cut for event in events] == marks
     assert all(event.kind <= Kind.UPDATE and names_of(event) == "id" == event.key for event in events)
 
 
@@ -126,4 +127,4 @@ def test_cut_rows_on_request(protocol: str, message: tuple[bytes, bytes], marks:
 def test_a_delete_needs_its_key_only(protocol: str, message: tuple[bytes, bytes], cut_rows: bool) -> None:
     """A delete cut to its key says all that is needed."""
     [event] = decoded(protocol, *message, cut_rows=cut_rows)
-    assert (event.kind, event.text) == (Kind.DELETE, None)
+    assert (event.kind, event.cut) == (Kind.DELETE, None)

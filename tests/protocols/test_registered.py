@@ -12,7 +12,7 @@ import pytest
 
 from bridge.cli import options
 from bridge.errors import UsageError
-from bridge.events import Event, Kind
+from bridge.events import Event, Undecodable
 from bridge.protocols import PROTOCOLS, DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.canal.decoder import CanalJsonDecoder
 from bridge.protocols.decoder import MAX_CACHED, PlainDecoder
@@ -22,7 +22,7 @@ from tests.generated.wires import WIRES
 from tests.protocols.test_hostile_messages import FOLDERS
 from tests.protocols.test_left_out import MESSAGES
 from tests.protocols.test_reasons import ROW_OF, SCHEMA_CHANGE_OF
-from tests.support.wire import canal
+from tests.support.wire import canal, reason
 
 ROOT = Path(__file__).parents[2]
 
@@ -123,7 +123,7 @@ def test_every_failure_becomes_a_reason(failure: Exception) -> None:
     with pytest.raises(DecodeError, match=r"malformed message: .+"):
         decoder.decode(b"", b"")
     [event] = decode_message(FastDecoder(decoder), b"", b"\1")
-    assert event == Event(Kind.BAD, 0, columns="malformed", before="", after="AQ==", text=event.text)
+    assert event == Undecodable("malformed", reason(event), message_key="", message_value="AQ==")
 
 
 def wanted(schema: str, table: str) -> bool:

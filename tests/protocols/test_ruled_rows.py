@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import random
 
-import pyarrow as pa
 import pytest
 
-from bridge.events import EVENT_SCHEMA, Event, Kind
+from bridge.events import (
+    EVENT_SCHEMA,
+    Boundary,
+    DdlStatement,
+    Event,
+    Kind,
+    LeftOut,
+    Position,
+    RowChange,
+    TransactionPart,
+    Undecodable,
+)
 from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.protocols.ruled_rows import ruled, ruled_event
+from bridge.protocols.event_columns import events_table
+from bridge.protocols.ruled_rows import ruled, ruled_row
 from tests.protocols.test_left_out import PROTOCOLS, decoded, message
 
 RULES = RowRules(
@@ -24,22 +35,36 @@ RULES = RowRules(
 def events(count: int, seed: int = 1) -> list[Event]:
     """Events of several tables and all kinds."""
     rng = random.Random(seed)
-    return [Event(rng.choice(list(Kind)), n, 0, rng.choice("abcA"), rng.choice("tuT")) for n in range(count)]
+    return [_event(rng.choice(list(Kind)), n, rng.choice("abcA"), rng.choice("tuT")) for n in range(count)]
+
+
+def _event(kind: Kind, ts: int, schema: str, table: str) -> Event:
+    match kind:
+        case Kind.SCHEMA_CHANGE:
+            return DdlStatement(ts, 0, schema, table, "")
+        case Kind.BOUNDARY:
+            return Boundary(ts)
+        case Kind.BAD:
+            return Undecodable("", "")
+        case Kind.LEFT_OUT:
+            return LeftOut(schema, table, None)
+        case Kind.TRANSACTION:
+            return TransactionPart(ts, None)
+    return RowChange(kind, ts, 0, schema, table, "", "", None, None)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
 def test_many_are_ruled_like_one(count: int) -> None:
     """Events that are ruled together come out as each by itself, in their order."""
     given = events(count)
-    rows = [dict(zip(EVENT_SCHEMA.names, ("q", 0, n, *event), strict=True)) for n, event in enumerate(given)]
-    table = ruled(pa.Table.from_pylist(rows, EVENT_SCHEMA), RULES)
-    kept = [(n, event) for n, event in enumerate(given) if ruled_event(event, RULES)]
+    table = ruled(events_table((Position("q", 0, n), event) for n, event in enumerate(given)), RULES)
+    kept = [(n, event) for n, event in enumerate(given) if not isinstance(event, RowChange) or ruled_row(event, RULES)]
     assert table["offset"].to_pylist() == [n for n, _ in kept]
     assert table.schema == EVENT_SCHEMA
-    assert all(event.kind > Kind.DELETE or not _is_ignored(event) for _, event in kept)
+    assert all(not isinstance(event, RowChange) or not _is_ignored(event) for _, event in kept)
 
 
-def _is_ignored(event: Event) -> bool:
+def _is_ignored(event: RowChange) -> bool:
     schema, table = event.schema.lower(), event.table.lower()
     return (schema == "a" and event.kind is Kind.DELETE) or (
         table == "t" and schema != "b" and event.kind in {Kind.INSERT, Kind.UPDATE}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind
+from bridge.events import Kind, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.pipeline import applier
 from bridge.pipeline.applier import FoldedAhead
@@ -38,7 +38,7 @@ def few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(applier, "LEAST_ROWS", 1)
 
 
-def change(ts: int, key: object, value: int | None) -> Event:
+def change(ts: int, key: object, value: int | None) -> RowChange:
     values = [key, value]
     if value is None:
         return row_change(ts, "t", ["id", "v"], ["id"], before=[key, 0])._replace(kind=Kind.DELETE)

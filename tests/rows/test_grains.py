@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.model import Table, TableName
 from bridge.rows import grains
 from bridge.rows.grains import NO_WISHES, Facts, Wishes, why_by_transaction
@@ -30,7 +30,7 @@ PREFIX = Shape(
     extra="extra",
 )
 ALL = {**SHAPES, "prefix key": PREFIX}
-Windows = list[tuple[int, list[Event]]]
+Windows = list[tuple[int, list[RowChange]]]
 KEYED, TWO = (Table(TableName("m", "t"), {}, (("id",),), uniques) for uniques in ((("id",),), (("id",), ("u",))))
 KEYLESS = Table(TableName("m", "t"), {})
 IMAGES = frozenset({"id"})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import ApplyError
-from bridge.events import SEP, Event
+from bridge.events import SEP, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.rows.keys.key_steps import other_uniques
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, fold
@@ -41,7 +41,7 @@ VALUES = st.one_of(TEXTS, st.sampled_from([1, 2]))
 
 
 @st.composite
-def changes(draw: st.DrawFn) -> list[Event]:
+def changes(draw: st.DrawFn) -> list[RowChange]:
     """Row changes in order; some lack the row as it was, or a column, and some move their row to another key."""
     found = []
     ts = 10
@@ -77,13 +77,13 @@ def is_whole(one: Table, columns: str | None) -> bool:
     return set(one.columns) == set((columns or "").lower().split(SEP))
 
 
-def plainly(one: Table, events: Sequence[Event]) -> dict[str, Any]:
+def plainly(one: Table, events: Sequence[RowChange]) -> dict[str, Any]:
     """Of each key its first and its last step; see `bridge.rows.net_changes`.  A column that an image lacks is as it
     was; whether rows of such are freed is not said."""
     key = one.keys[0]
     steps: list[tuple[Any, ...]] = []
     for number, event in enumerate(events):
-        old, new = (values(event.columns or "", i, key) if i else None for i in (event.before, event.after))
+        old, new = (values(event.columns, i, key) if i else None for i in (event.before, event.after))
         if old is not None and old != new:
             steps.append((event.commit_ts, 0, number, old, event.before, None, event.columns))
         if new is not None:
@@ -144,7 +144,7 @@ def alike(found: dict[str, Any], expected: dict[str, Any]) -> bool:
 
 @settings(max_examples=50, deadline=None)
 @given(changes(), st.integers(0, 3))
-def test_many_tables_are_folded_like_each_by_itself(events: list[Event], skipped: int) -> None:
+def test_many_tables_are_folded_like_each_by_itself(events: list[RowChange], skipped: int) -> None:
     """Tables come in the order of their first change; each one's net changes are those of the rules."""
     rows = in_one_partition(events).slice(min(skipped, len(events) - 1))
     events = events[min(skipped, len(events) - 1) :]

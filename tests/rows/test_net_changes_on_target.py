@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.ddl.policy import ddl_rules
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, Kind, RowChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.rows.sql import render
@@ -60,7 +60,7 @@ class Bench:
             self._pipelines[name] = self._open[name].enter_context(context)
         return self._pipelines[name]
 
-    def apply(self, name: str, window: list[Event], random: Random, end: int | None = None) -> None:
+    def apply(self, name: str, window: list[RowChange], random: Random, end: int | None = None) -> None:
         """One micro-batch with its boundaries: one window, up to `end` or else to now; by LOAD DATA or by INSERT."""
         render.MIN_BYTES = random.choice((0, 1 << 30))  # type: ignore[attr-defined]
         placed = [random.randrange(PARTITIONS) for _ in window]
@@ -241,7 +241,7 @@ def test_kept_values_of_tables_with_long_names_do_not_mix(bench: Bench) -> None:
         bench.session.execute(f"CREATE OR REPLACE TABLE m.{name} (id INT PRIMARY KEY, u INT UNIQUE, extra INT)")
         bench.session.execute(f"INSERT INTO m.{name} VALUES (1, 1, {i}), (2, 2, {i})")
         events.append(
-            Event(Kind.UPDATE, bench.ts, 0, "m", name, SEP.join(("id", "u")), "id", SEP.join("11"), SEP.join("13"))
+            RowChange(Kind.UPDATE, bench.ts, 0, "m", name, SEP.join(("id", "u")), "id", SEP.join("11"), SEP.join("13"))
         )
     bench.apply("first", events, random)
     found = [bench.session.rows(f"SELECT * FROM m.{name} ORDER BY id") for name in names]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import UsageError
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.model import PartitionId
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
@@ -21,7 +21,7 @@ from tests.support.wire import compact
 NOW = 1_800_000_000_000
 
 
-def row(ms: int) -> Event:
+def row(ms: int) -> RowChange:
     return row_change(ms_tso(ms), "t", ["id"], ["id"], after=[1])
 
 

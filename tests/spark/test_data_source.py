@@ -17,9 +17,10 @@ from pyspark.sql import Row, SparkSession
 
 import bridge
 from bridge.errors import UsageError
-from bridge.events import SEP, Kind
+from bridge.events import SEP, RowChange
 from bridge.local import Kafka
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.event_columns import laid
 from bridge.protocols.values.untyped import split_forms
 from bridge.spark.source.data_source import EventStreamReader, SourceOptions
 from tests.support.captures import read_lines
@@ -62,12 +63,12 @@ def expected(lines: list[dict[str, Any]], protocol: str) -> list[tuple[Any, ...]
     for line in lines:
         key, value = (None if line[name] is None else b64decode(line[name]) for name in ("key", "value"))
         for event in decode_message(decoder, key, value):
-            is_row = event.kind <= Kind.DELETE
-            images = [image_of(event.columns, one) if is_row else None for one in (event.before, event.after)]
-            place = (line.get("topic") or "capture", line["partition"], line["offset"], event.index)
+            row = event if isinstance(event, RowChange) else None
+            images = [image_of(row.columns, one) for one in (row.before, row.after)] if row else [None, None]
+            place = (line.get("topic") or "capture", line["partition"], line["offset"], laid(event)[2])
             kind = event.kind.name.lower().replace("_", "-")
-            text = None if is_row else event.text
-            rows.append((*place, kind, event.commit_ts, event.schema, event.table, *images, text, event.by_time))
+            *told, text, by_time, _ = laid(event)
+            rows.append((*place, kind, told[1], *told[3:5], *images, None if row else text, by_time))
     return sorted(rows, key=lambda row: row[:4])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.values.untyped import split_forms
@@ -66,19 +66,19 @@ def native(op: str, row: dict[str, Any] | None, fields: list[dict[str, Any]] | N
     return compact({"schema": schema(fields), "payload": content} if fields is not None else content)
 
 
-def events_of(key: bytes | None, value: bytes | None, modes: DebeziumModes | None = None) -> list[Event]:
+def events_of(key: bytes | None, value: bytes | None, modes: DebeziumModes | None = None) -> list[Any]:
     """The events of a message by a fresh decoder."""
     return decode_message(make_decoder("debezium", DecodeOptions(None, debezium=modes or DebeziumModes())), key, value)
 
 
-def event_of(value: bytes, key: bytes | None = b'{"payload":{"id":1}}', modes: DebeziumModes | None = None) -> Event:
+def event_of(value: bytes, key: bytes | None = b'{"payload":{"id":1}}', modes: DebeziumModes | None = None) -> Any:
     [event] = events_of(key, value, modes)
     return event
 
 
-def raw_row(event: Event, image: str | None) -> dict[str, tuple[str, str]]:
+def raw_row(event: RowChange, image: str | None) -> dict[str, tuple[str, str]]:
     """Column name -> (literal, form)."""
-    names, forms = split_forms(event.columns or "")
+    names, forms = split_forms(event.columns)
     return dict(zip(names.split("\0"), zip(split(image), forms, strict=True), strict=True))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, Kind, RowChange
 from bridge.protocols.values.literals import double_number
 
 Row = tuple[Any, ...]
@@ -221,7 +221,7 @@ class Dialect:
     handle_deletes: bool
 
 
-def messages(shape: Shape, changes: list[Change], ts: int, dialect: Dialect, random: Random) -> list[Event]:
+def messages(shape: Shape, changes: list[Change], ts: int, dialect: Dialect, random: Random) -> list[RowChange]:
     """The changes of one transaction as row changes, in any order."""
     events = []
     unique_columns = {i for unique in shape.uniques for i in unique}
@@ -241,16 +241,17 @@ def messages(shape: Shape, changes: list[Change], ts: int, dialect: Dialect, ran
     return events
 
 
-def _event(shape: Shape, before: Row | None, after: Row | None, ts: int, dialect: Dialect) -> Event:
+def _event(shape: Shape, before: Row | None, after: Row | None, ts: int, dialect: Dialect) -> RowChange:
     kind = Kind.DELETE if after is None else Kind.INSERT if before is None else Kind.UPDATE
     columns = range(len(shape.columns))
     if kind is Kind.DELETE and dialect.handle_deletes and shape.handle and shape.names_key:
         columns = shape.handle  # type: ignore[assignment]
     if kind is Kind.UPDATE and not dialect.old_rows and shape.handle:
         before = None
-    return Event(
+    return RowChange(
         kind,
         ts,
+        index=0,
         schema="m",
         table="t",
         columns=SEP.join(shape.columns[i] for i in columns),

@@ -11,7 +11,6 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
 from bridge.ends.phases import PhaseClock
-from bridge.events import Event
 from bridge.filters.routes import Routes
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
@@ -25,7 +24,7 @@ from bridge.pipeline.order import Starts
 from bridge.rows.sql.statement import Rendering
 from bridge.spark.decoded_batch import DecodedBatch
 
-Streams = list[list[Event]]
+Streams = list[list[Any]]
 """The messages of each partition."""
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The same histories in every run, as of all properties (`tests/conftest.py`)."""

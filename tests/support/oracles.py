@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import starmap
 from typing import Any
 
 import pyarrow as pa
@@ -16,8 +15,7 @@ from hypothesis import strategies as st
 import bridge.protocols.fast.loading  # noqa: F401
 from bridge.demo.encode import EncodedMessage
 from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
-from bridge.events import Event, Kind
-from bridge.protocols import DecodeOptions, Decoder, make_decoder
+from bridge.protocols import DecodeOptions, Decoder, event_columns, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import SENDERS, protocol_of
@@ -44,10 +42,9 @@ def in_message_order(events: pa.Table) -> pa.Table:
     return events.sort_by([(name, "ascending") for name in ("topic", "partition", "offset", "index")])
 
 
-def events_of(events: pa.Table) -> list[Event]:
-    """Each row of decoded events, without its position.  Column by column, which takes a third of the time."""
-    kinds, *others = (events[name].to_pylist() for name in Event._fields)
-    return list(starmap(Event, zip(map(Kind, kinds), *others, strict=True)))
+def events_of(events: pa.Table) -> list[Any]:
+    """Each row of decoded events, without its position."""
+    return list(event_columns.events_of(events))
 
 
 def decoder_of(protocol: str, **options: Any) -> FastDecoder:
@@ -68,10 +65,10 @@ Pair = tuple[bytes | None, bytes | None]
 """Key and value of a message."""
 
 
-def decoded_fast(decoder: FastDecoder, pairs: Sequence[Pair]) -> dict[int, list[Event]]:
+def decoded_fast(decoder: FastDecoder, pairs: Sequence[Pair]) -> dict[int, list[Any]]:
     """The events of those messages that the fast path reads, by number; no other is in what it leaves."""
     lots, leftover = decoder.decode_batch([key for key, _ in pairs], [value for _, value in pairs])
-    found: dict[int, list[Event]] = {}
+    found: dict[int, list[Any]] = {}
     for rows in lots:
         assert rows.numbers.tolist() == sorted(rows.numbers.tolist())
         for number, event in zip(rows.numbers.tolist(), events_of(rows.events), strict=True):
@@ -80,18 +77,18 @@ def decoded_fast(decoder: FastDecoder, pairs: Sequence[Pair]) -> dict[int, list[
     return {number: sorted(events, key=lambda event: event.index) for number, events in found.items()}
 
 
-def decoded_alone(decoder: FastDecoder, value: bytes | None, key: bytes | None = b"") -> list[Event] | None:
+def decoded_alone(decoder: FastDecoder, value: bytes | None, key: bytes | None = b"") -> list[Any] | None:
     """What the fast path makes of a message; None when it leaves it to parsing."""
     found = decoded_fast(decoder, [(key, value)] * ALIKE)
     assert not found or len({tuple(events) for events in found.values()}) == 1 == len(found) - ALIKE + 1
     return found.get(0)
 
 
-def decoded(decoder: Decoder, pairs: Sequence[Pair]) -> list[list[Event]]:
+def decoded(decoder: Decoder, pairs: Sequence[Pair]) -> list[list[Any]]:
     """The events of each of many messages, decoded as one lot: by the fast path and by what parses the rest."""
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     lot = Messages(["t"] * len(pairs), [0] * len(pairs), list(range(len(pairs))), keys, values)
-    events: list[list[Event]] = [[] for _ in pairs]
+    events: list[list[Any]] = [[] for _ in pairs]
     rows = in_message_order(decode_messages(decoder, lot))
     for offset, event in zip(rows["offset"].to_pylist(), events_of(rows), strict=True):
         events[offset].append(event)

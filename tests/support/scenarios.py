@@ -6,17 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from bridge.events import Event
+from bridge.events import DdlStatement, RowChange
 from bridge.mysql.connection.session import Session
 from tests.support.pipelines import drop_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 
 
-def t_row(ts: int, id_: int, v: int, **fields: Any) -> Event:
+def t_row(ts: int, id_: int, v: int, **fields: Any) -> RowChange:
     return row_change(ts, "t", ["id", "v", *fields], ["id"], after=[id_, v, *fields.values()])
 
 
-def k_row(ts: int, a: int) -> Event:
+def k_row(ts: int, a: int) -> RowChange:
     return row_change(ts, "k", ["a"], [], after=[a])
 
 
@@ -26,7 +26,7 @@ PARTITIONED = (
     "CREATE TABLE m.p (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (100))"
 )
 
-SCENARIOS: dict[str, tuple[list[str], list[Event]]] = {
+SCENARIOS: dict[str, tuple[list[str], list[RowChange | DdlStatement]]] = {
     "add column": (
         [T, K],
         [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
+from bridge.events import SEP, Boundary, DdlStatement, Event, Kind, Position, RowChange
+from bridge.protocols import event_columns
 
 TOPIC = "cdc"
+Change = RowChange | DdlStatement
 
 
 class Literal(str):
@@ -36,12 +39,13 @@ def row_change(
     before: Sequence[object] | None = None,
     after: Sequence[object] | None = None,
     schema: str = "m",
-) -> Event:
+) -> RowChange:
     """A row change; which kind follows from the images."""
     kind = Kind.DELETE if after is None else Kind.INSERT if before is None else Kind.UPDATE
-    return Event(
+    return RowChange(
         kind,
         ts,
+        index=0,
         schema=schema,
         table=table,
         columns=SEP.join(columns),
@@ -51,24 +55,19 @@ def row_change(
     )
 
 
-def boundary(ts: int) -> Event:
+def boundary(ts: int) -> Any:
     """A resolved event."""
-    return Event(Kind.BOUNDARY, ts)
+    return Boundary(ts)
 
 
-def schema_change(ts: int, text: str, *, schema: str = "m", table: str = "t") -> Event:
+def schema_change(ts: int, text: str, *, schema: str = "m", table: str = "t") -> Any:
     """A DDL statement."""
-    return Event(Kind.SCHEMA_CHANGE, ts, schema=schema, table=table, text=text)
+    return DdlStatement(ts, 0, schema, table, text)
 
 
 def events_table(placed: Iterable[tuple[int, int, Event]], topic: str = TOPIC) -> pa.Table:
     """(partition, offset, event) of one topic as one micro-batch."""
-    rows = [(topic, partition, offset, *event) for partition, offset, event in placed]
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(EVENT_SCHEMA)
-    return pa.table(
-        [pa.array(column, type=field.type) for column, field in zip(columns, EVENT_SCHEMA, strict=True)],
-        schema=EVENT_SCHEMA,
-    )
+    return event_columns.events_table((Position(topic, *where), event) for *where, event in placed)
 
 
 def in_one_partition(events: Iterable[Event], start: int = 0) -> pa.Table:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, Boundary, Event, LeftOut, RowChange, Undecodable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.values.untyped import split_forms
 
@@ -123,26 +123,25 @@ def plain_notation(number: float) -> str:
 # --- events
 
 
-def decode(protocol: str, key: bytes | None, value: bytes | None, timezone: str | None = "UTC") -> list[Event]:
+def decode(protocol: str, key: bytes | None, value: bytes | None, timezone: str | None = "UTC") -> list[Any]:
     """The events of a message by a fresh decoder."""
     return decode_message(make_decoder(protocol, DecodeOptions(timezone)), key, value)
 
 
-def canal_event(value: bytes, timezone: str | None = "UTC") -> Event:
+def canal_event(value: bytes, timezone: str | None = "UTC") -> Any:
     [event] = decode("canal-json", b"", value, timezone)
     return event
 
 
-def open_event(key: bytes, value: bytes | None, timezone: str | None = "UTC") -> Event:
+def open_event(key: bytes, value: bytes | None, timezone: str | None = "UTC") -> Any:
     [event] = decode("open-protocol", key, value, timezone)
     return event
 
 
 def reason(event: Event) -> str:
     """Why an event is BAD."""
-    assert event.kind is Kind.BAD, event
-    assert event.commit_ts == 0
-    return event.text or ""
+    assert isinstance(event, Undecodable), event
+    return event.reason
 
 
 def split(image: str | None) -> list[str]:
@@ -150,17 +149,28 @@ def split(image: str | None) -> list[str]:
     return image.split(SEP)
 
 
-def names_of(event: Event) -> str:
+def row_change(event: Event) -> RowChange:
+    """The event, which is a row change."""
+    assert isinstance(event, RowChange), event
+    return event
+
+
+def row_changes(events: Iterable[Event]) -> list[RowChange]:
+    """Those of the events that are row changes."""
+    return [event for event in events if isinstance(event, RowChange)]
+
+
+def names_of(event: RowChange) -> str:
     """The names of the image's columns, joined by NUL."""
-    return split_forms(event.columns or "")[0]
+    return split_forms(event.columns)[0]
 
 
 def untyped(events: Iterable[Event]) -> list[Event]:
     """The events without the types of their columns."""
-    return [event._replace(columns=names_of(event)) if event.kind <= Kind.DELETE else event for event in events]
+    return [event._replace(columns=names_of(event)) if isinstance(event, RowChange) else event for event in events]
 
 
-def row_of(event: Event, image: str | None) -> dict[str, str]:
+def row_of(event: RowChange, image: str | None) -> dict[str, str]:
     """Column name -> literal."""
     return dict(zip(split(names_of(event)), split(image), strict=True))
 
@@ -171,15 +181,19 @@ def check_sound(events: list[Event]) -> None:
         for field in event:
             if isinstance(field, str):
                 field.encode()
-        if event.kind is Kind.BAD:
-            assert event.text
-            assert len(event.text) < 600
+        if isinstance(event, Undecodable):
+            assert event.reason
+            assert len(event.reason) < 600
             continue
-        assert (0 if event.by_time else 1) <= event.commit_ts < 1 << 63
+        assert not isinstance(event, LeftOut)
+        by_time = not isinstance(event, Boundary) and event.by_time
+        assert (0 if by_time else 1) <= event.commit_ts < 1 << 63
+        if not isinstance(event, RowChange):
+            continue
         for image in (event.before, event.after):
             if image is not None:
                 assert all(SAFE_LITERAL.fullmatch(literal) for literal in split(image))
-                assert len(split(image)) == len(split_forms(event.columns or "")[1])
+                assert len(split(image)) == len(split_forms(event.columns)[1])
 
 
 def read_literal(literal: str) -> Any:
@@ -213,7 +227,7 @@ def messages(path: Path) -> Iterator[tuple[int, bytes | None, bytes | None]]:
 
 
 @cache
-def capture_events(path: Path) -> Sequence[tuple[int, Event]]:
+def capture_events(path: Path) -> Sequence[tuple[int, Any]]:
     """(partition, event) of a capture file, decoded by one decoder in the zone that its script ran in."""
     protocol = PROTOCOL_OF_FOLDER[path.parent.name.partition("-")[0]]
     zone = "Asia/Shanghai" if path.stem.endswith("tz8") else "UTC"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridge.events import Event, Kind
+from bridge.events import Kind, RowChange
 from bridge.mysql.connection.session import Session
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 session = session_after("CREATE DATABASE m DEFAULT CHARSET utf8mb4")
 
 
-def apply(spark: SparkSession, target: str, events: list[Event], folder: str | None = None) -> None:
+def apply(spark: SparkSession, target: str, events: list[RowChange], folder: str | None = None) -> None:
     """All of them as one window, on executors."""
 
     executors = executors_of(spark, folder)

@@ -21,6 +21,7 @@ from bridge.commands.check.upstream import UpstreamFacts
 from bridge.commands.connections import extra_keys, source_of, target_of, upstream_of
 from bridge.config import Settings
 from bridge.errors import BridgeError, UsageError
+from bridge.events import DdlStatement, RowChange
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.state import schema as own_tables
@@ -86,8 +87,8 @@ class Doctor:
         elif self._read:
             yield from kafka.judge_beginning(self._read, parse_moment(settings.begin))
         reserved = ReservedSchemas(settings.target.schema_name)
-        replicated = {event.schema for event in found.events} if found else set()
-        names = {name for name in replicated if name and not reserved.why(name)}
+        changes = [event for event in found.events if isinstance(event, RowChange | DdlStatement)] if found else []
+        names = {change.schema for change in changes if change.schema and not reserved.why(change.schema)}
         yield from grants.judge(facts.grants, facts.flavour, settings.target.schema_name, names)
         if found:
             gather = partial(tables.gather, target, found, settings)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bridge.commands.check.finding import Finding, fail, failed, ok, warn
 from bridge.errors import SourceError, counted, few
-from bridge.events import Event, Kind
+from bridge.events import Boundary, Event
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
 from bridge.sources.boundary_probe import TAIL_MESSAGES
@@ -143,7 +143,7 @@ def _lacks(operations: Collection[str]) -> list[str]:
 
 def judge_boundaries(facts: SourceFacts, tails: Mapping[PartitionId, Sequence[Event]]) -> Iterator[Finding]:
     """Judges whether each partition has boundaries.  tails: the decoded events; at least one is a boundary."""
-    without = [where for where, events in tails.items() if all(event.kind is not Kind.BOUNDARY for event in events)]
+    without = [where for where, events in tails.items() if not any(isinstance(event, Boundary) for event in events)]
     if facts.empty:
         yield fail(
             "boundaries",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from bridge.commands.check.kafka import Messages, SourceFacts
 from bridge.config import Settings
 from bridge.ddl.collation_tables import is_tidb
 from bridge.errors import UsageError, counted, few
-from bridge.events import Code, Event, Kind
+from bridge.events import Boundary, Code, Event, Kind, RowChange, Undecodable
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, TableName
 from bridge.protocols import (
@@ -44,7 +44,7 @@ Events = Mapping[PartitionId, Sequence[Event]]
 
 @dataclass(frozen=True)
 class Decoded:
-    """The sampled messages as events, without the images of the tails.
+    """The sampled messages as events.
 
     is_mysql_born: whether they come from MySQL's binlog.  binlog_of: the server, as `binlog_source` tells it.
     """
@@ -61,9 +61,14 @@ class Decoded:
         return [event for head in self.heads.values() for event in head]
 
     @property
+    def rows(self) -> list[RowChange]:
+        """The row changes among them."""
+        return [event for event in self.events if isinstance(event, RowChange)]
+
+    @property
     def lacks_zone(self) -> list[str]:
         """Why messages of the heads cannot be decoded, where it is for want of --timezone."""
-        return [event.text or "" for event in self.events if _is_bad(event) and event.columns == Code.NO_TIMEZONE]
+        return [bad.reason for bad in _undecodable(self.events) if bad.code == Code.NO_TIMEZONE]
 
 
 def judge_registry(facts: SourceFacts, registry: SchemaRegistry) -> Iterator[Finding]:
@@ -138,10 +143,7 @@ def decode(facts: SourceFacts, settings: Settings, protocol: str) -> Decoded:
     return Decoded(
         protocol,
         {where: decoded(messages) for where, messages in facts.heads.items()},
-        {
-            where: [event._replace(before=None, after=None) for event in decoded(messages)]
-            for where, messages in facts.tails.items()
-        },
+        {where: decoded(messages) for where, messages in facts.tails.items()},
         is_mysql_born(facts.sample),
         binlog_source(facts.sample),
     )
@@ -156,7 +158,7 @@ def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Fi
     for loss in losses(facts.sample, settings.decode_options().debezium, is_filtered=bool(settings.filter)):
         yield warn("sender", loss.what, loss.fix)
     probe = probed(facts, found, settings)
-    if probe.by_partition is False and any(e.kind is Kind.BOUNDARY for tail in found.tails.values() for e in tail):
+    if probe.by_partition is False and any(isinstance(e, Boundary) for tail in found.tails.values() for e in tail):
         yield from kafka.judge_boundaries(facts, found.tails)
     yield _judge_transactions(facts, found, settings) or _judge_order(probe, is_binlog=bool(found.binlog_of))
 
@@ -200,15 +202,15 @@ def _judge_zone(found: Decoded, settings: Settings) -> Finding:
 
 
 def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
-    bad = [event.text for event in events if _is_bad(event) and event.columns != Code.NO_TIMEZONE]
+    bad = [one.reason for one in _undecodable(events) if one.code != Code.NO_TIMEZONE]
     if bad:
         yield fail(
             "messages",
             f"the sample holds {counted(len(bad), 'message')} that cannot be decoded; the first: {bad[0]}",
             "fix what the reason names, or start with --on-bad-message quarantine; bridge inspect shows them",
         )
-    rows = sum(event.kind <= Kind.DELETE for event in events)
-    boundaries = [event.commit_ts for event in events if event.kind is Kind.BOUNDARY]
+    rows = sum(isinstance(event, RowChange) for event in events)
+    boundaries = [event.commit_ts for event in events if isinstance(event, Boundary)]
     first = f", the first at {tso_time(min(boundaries))}" if boundaries else ""
     yield ok("sample", f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
 
@@ -216,9 +218,9 @@ def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
 def judge_old_values(found: Decoded) -> Iterator[Finding]:
     """Warns of tables without a key whose updates would be taken for inserts.  One update shows that old values come,
     as they are a setting of the whole changefeed."""
-    if not PROTOCOLS[found.protocol].may_hide_updates or any(event.kind is Kind.UPDATE for event in found.events):
+    if not PROTOCOLS[found.protocol].may_hide_updates or any(row.kind is Kind.UPDATE for row in found.rows):
         return
-    keyless = {str(TableName(e.schema, e.table)) for e in found.events if e.kind is Kind.INSERT and not e.key}
+    keyless = {str(TableName(row.schema, row.table)) for row in found.rows if row.kind is Kind.INSERT and not row.key}
     if keyless:
         yield warn(
             "old values",
@@ -228,8 +230,8 @@ def judge_old_values(found: Decoded) -> Iterator[Finding]:
         )
 
 
-def _is_bad(event: Event) -> bool:
-    return event.kind is Kind.BAD
+def _undecodable(events: Iterable[Event]) -> Iterator[Undecodable]:
+    return (event for event in events if isinstance(event, Undecodable))
 
 
 def _judge_transactions(facts: SourceFacts, found: Decoded, settings: Settings) -> Finding | None:
@@ -243,13 +245,12 @@ def _judge_transactions(facts: SourceFacts, found: Decoded, settings: Settings) 
         return None
     decoder = make_decoder(found.protocol, options)
     for (name, _), messages in [*facts.heads.items(), *facts.tails.items()]:
-        for event in (event for key, value in messages for event in decode_message(decoder, key, value)):
-            if _is_bad(event):
-                return fail(
-                    "order",
-                    f"{name}: {event.text}",
-                    f"have the connector write these topics anew, or leave out {topic[0]}",
-                )
+        for bad in _undecodable(event for key, value in messages for event in decode_message(decoder, key, value)):
+            return fail(
+                "order",
+                f"{name}: {bad.reason}",
+                f"have the connector write these topics anew, or leave out {topic[0]}",
+            )
     return ok(
         "order",
         f"{topic[0]} tells the upstream's transactions: a pipeline that begins with it applies them whole, in the order"

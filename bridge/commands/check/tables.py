@@ -12,7 +12,7 @@ from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import Decoded
 from bridge.config import Settings
 from bridge.errors import few
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, DdlStatement, LeftOut, RowChange, Undecodable
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
 from bridge.mysql.catalog import SideEffect, find_side_effects, load_tables
@@ -58,7 +58,7 @@ class Needed:
 def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
     """Asks the target for its tables."""
     routes = settings.table_routes
-    names = sorted({routes.target(TableName(one.schema, one.table)) for one in found.events if _is_row(one)})
+    names = sorted({routes.target(TableName(row.schema, row.table)) for row in found.rows})
     with closing(target.connect(autocommit=True)) as session:
         tables = load_tables(session, names)
         effects = find_side_effects(session, cascades=found.is_mysql_born)
@@ -88,23 +88,25 @@ def needed_tables(found: Decoded, begin: int, routes: Routes = Routes()) -> Iter
     begin: rows below it are not applied.  Tables that a schema change of the sample may have made, or altered, are
     left out.
     """
-    texts = [event.text.lower() for event in found.events if event.kind is Kind.SCHEMA_CHANGE and event.text]
+    texts = [event.statement.lower() for event in found.events if isinstance(event, DdlStatement)]
     covered = _covered(found)
-    rows: dict[TableName, list[Event]] = {}
-    for event in found.events:
-        if _is_row(event) and event.commit_ts >= begin:
-            rows.setdefault(TableName(event.schema, event.table), []).append(event)
-    for name, events in sorted(rows.items()):
+    rows_by_table: dict[TableName, list[RowChange]] = {}
+    for row in found.rows:
+        if row.commit_ts >= begin:
+            rows_by_table.setdefault(TableName(row.schema, row.table), []).append(row)
+    for name, rows in sorted(rows_by_table.items()):
         if any(name.table.lower() in text for text in texts):
             continue
-        columns = frozenset(column for event in events if not event.text for column in _names(event))
-        yield Needed(routes.target(name), columns, any(event.commit_ts <= covered for event in events))
+        lists = {split_forms(row.columns)[0].lower() for row in rows if not row.cut}
+        columns = frozenset(column for names in lists for column in names.split(SEP))
+        yield Needed(routes.target(name), columns, any(row.commit_ts <= covered for row in rows))
 
 
 def _covered(found: Decoded) -> int:
     """Gives the commit ts up to which the sample holds every message."""
     rest = [head for head in found.heads.values() if len(head) >= HEAD_MESSAGES]
-    return min((max(event.commit_ts for event in head) for head in rest), default=_END_OF_TIME)
+    times = ([event.commit_ts for event in head if not isinstance(event, Undecodable | LeftOut)] for head in rest)
+    return min((max(of_head, default=0) for of_head in times), default=_END_OF_TIME)
 
 
 def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Finding]:
@@ -157,7 +159,7 @@ def _judge_spellings(facts: TableFacts, source: str) -> Iterator[Finding]:
 
 def _judge_shards(facts: TableFacts, found: Decoded, routes: Routes) -> Iterator[Finding]:
     """Warns of merged tables of which keys of two shards are likely to meet."""
-    names = {TableName(one.schema, one.table) for one in found.events if _is_row(one)}
+    names = {TableName(row.schema, row.table) for row in found.rows}
     merged = {routes.target(name).folded for name in names if routes.merges(name)}
     for name, table in sorted(facts.tables.items()):
         if name.folded in merged and (table.counts or len(table.uniques) != 1):
@@ -188,12 +190,3 @@ def _is_known(session: Session, settings: Settings) -> bool:
     if not own_tables.are_made(session, settings.target.schema_name):
         return False
     return ProgressTable(settings.name, settings.target.schema_name).read(session) is not None
-
-
-def _is_row(event: Event) -> bool:
-    return event.kind <= Kind.DELETE
-
-
-def _names(event: Event) -> frozenset[str]:
-    names, _ = split_forms(event.columns or "")
-    return frozenset(names.lower().split(SEP))

@@ -13,7 +13,6 @@ from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, judge_encryption
 from bridge.config import Settings
-from bridge.events import Kind
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT
@@ -103,7 +102,7 @@ def judge_messages(facts: UpstreamFacts, found: Decoded) -> Iterator[Finding]:
     """Judges whether the server can give, and log, what the messages need."""
     if facts.is_tidb:
         return
-    cut = sum(event.kind <= Kind.UPDATE and event.text is not None for event in found.events)
+    cut = sum(row.cut is not None for row in found.rows)
     what = "the upstream is not TiDB: rows of which messages hold only the key cannot be read back at their commit ts"
     if cut:
         fix = "point --upstream at the TiDB that the changefeed reads"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from bridge.events import SEP, Event, Kind, Position
+from bridge.events import SEP, Kind, Position, RowChange
 from bridge.model import WHOLE_MESSAGE, Entry
 from bridge.mysql.connection.session import Session
 from bridge.quoting import quote_name
@@ -49,6 +49,7 @@ _HEAD: Final = (
 )
 _PACKET_REST: Final = 64 * 1024
 """The bytes of a packet that are needed for everything but the message."""
+_LISTS: Final = ("columns", "key", "before", "after")
 _REASON_CHARACTERS: Final = 4000
 
 
@@ -97,27 +98,18 @@ def count_held(session: Session, schema: str, name: str) -> dict[str, int]:
     return {code: int(count) for code, count in rows}
 
 
-def dump_change(change: Event) -> str:
+def dump_change(change: RowChange) -> str:
     """Gives a row change as JSON, for `row_change`."""
-    return orjson.dumps(
-        {
-            "kind": change.kind.name.lower(),
-            "schema": change.schema,
-            "table": change.table,
-            "columns": _parts(change.columns),
-            "key": _parts(change.key),
-            "before": _parts(change.before),
-            "after": _parts(change.after),
-        }
-    ).decode()
+    names = {"kind": change.kind.name.lower(), "schema": change.schema, "table": change.table}
+    return orjson.dumps(names | {name: _parts(getattr(change, name)) for name in _LISTS}).decode()
 
 
-def load_change(text: str | bytes, commit_ts: int, index: int) -> Event:
+def load_change(text: str | bytes, commit_ts: int, index: int) -> RowChange:
     """Reads a row change from the JSON of `dump_change`."""
     found: dict[str, Any] = orjson.loads(text)
-    columns, key, before, after = (_joined(found[name]) for name in ("columns", "key", "before", "after"))
-    kind, schema, table = Kind[found["kind"].upper()], found["schema"], found["table"]
-    return Event(kind, commit_ts, index, schema, table, columns, key, before, after)
+    columns, key, before, after = (_joined(found[name]) for name in _LISTS)
+    kind = Kind[found["kind"].upper()]
+    return RowChange(kind, commit_ts, index, found["schema"], found["table"], columns or "", key or "", before, after)
 
 
 def _parts(joined: str | None) -> Sequence[str] | None:
@@ -165,7 +157,7 @@ class StoredEntry:
     commit_ts: int
     protocol: str
     cut_bytes: int
-    change: Event | None
+    change: RowChange | None
     outcome: str
     put_at: datetime
     settled_at: datetime | None

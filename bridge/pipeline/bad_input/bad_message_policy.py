@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.errors import RefusedRowsError
-from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind, Position
+from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, Position, RowChange
 from bridge.model import Advance, Entry, Table, TableName
 from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
-from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, unreadable_change
+from bridge.pipeline.bad_input.bad_messages import BadMessage, unreadable_change
 from bridge.pipeline.bad_input.truncated_rows import CutRows
+from bridge.protocols.event_columns import placed_events
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.types.resolve_types import typed
@@ -99,10 +100,8 @@ def separate_refused(writer: Writer, table: Table, changes: pa.Table) -> tuple[p
     for number, refused in taken.items():
         change = net.changes.slice(number, 1).to_pylist()[0]
         is_half = len(refused) == 1 and refused[0].change.kind != change["kind"]
-        goes, comes = (
-            {**change, "kind": int(Kind.DELETE), "after": None},
-            {**change, "kind": int(Kind.INSERT), "before": None},
-        )
+        goes = {**change, "kind": int(Kind.DELETE), "after": None}
+        comes = {**change, "kind": int(Kind.INSERT), "before": None}
         if is_half:
             change, half = (goes, comes) if refused[0].change.kind == Kind.DELETE else (comes, goes)
             halves.append(half)
@@ -136,8 +135,8 @@ def _checked(table: Table, changes: pa.Table) -> CheckedTypes:
 
 
 def _entry(change: Mapping[str, Any], refusal: RefusedRowsError) -> Entry:
-    position = Position(change["topic"], change["partition"], change["offset"])
-    event = Event(Kind(change["kind"]), *(change[name] for name in Event._fields[1:]))
+    [(position, event)] = placed_events(pa.Table.from_pylist([change], EVENT_SCHEMA))
+    assert isinstance(event, RowChange)
     return Entry(position, refusal.code, refusal.what, event.commit_ts, change=event)
 
 
@@ -190,6 +189,6 @@ class OnBadMessage:
             raise with_position(writer, rows, catalog, refusal) from refusal
         return step
 
-    def due(self, bad: BadMessage, ts: int) -> DueEntry:
-        """Makes the entry of a message that is quarantined when the target goes beyond `ts`."""
-        return DueEntry(ts, replace(bad.entry, protocol=self.protocol, commit_ts=ts))
+    def due(self, bad: BadMessage, ts: int) -> Entry:
+        """Makes the entry of a message that is quarantined by the transaction that moves the target beyond `ts`."""
+        return replace(bad.entry, protocol=self.protocol, commit_ts=ts)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bridge.errors import BadMessageError
-from bridge.events import Code, Position
+from bridge.events import Code
 from bridge.model import Entry, PartitionId, SchemaChange
 from bridge.mysql.state.ddl_journal import UNREADABLE
 
@@ -33,13 +33,6 @@ class BadMessage(NamedTuple):
     def partition(self) -> PartitionId:
         """Its partition."""
         return self.entry.position.topic, self.entry.position.partition
-
-
-class DueEntry(NamedTuple):
-    """An entry that is quarantined by the transaction that moves the target beyond `ts`."""
-
-    ts: int
-    entry: Entry
 
 
 def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:
@@ -95,9 +88,3 @@ def _ways_to_continue(entry: Entry, journal_id: str) -> str:
             f" target by hand and bridge ddl done {journal_id}; or bridge ddl skip {journal_id}"
         )
     return "leave its table out with --filter, or quarantine it with --on-bad-message quarantine"
-
-
-def message_entry(position: Position, reason: str | None, code: str | None, *content: str | None) -> Entry:
-    """Makes an entry from the fields of a BAD event.  content: its key, its value, and its schemas, if it has any."""
-    key, value, schemas = (*content, None)[:3]
-    return Entry(position, code or Code.MALFORMED, reason or "", key=key, value=value, schemas=schemas)

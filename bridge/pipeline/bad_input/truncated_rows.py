@@ -10,18 +10,19 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, SEP, Code, Event, Kind
+from bridge.events import SEP, Code, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.control_events import clash_error, control_events, without_left_out
 from bridge.protocols import DecodeError, Decoder
-from bridge.protocols.ruled_rows import routed, ruled_event
+from bridge.protocols.event_columns import events_table
+from bridge.protocols.ruled_rows import routed, ruled_row
 from bridge.protocols.values.untyped import split_forms
 
 CUT: Final = frozenset({Code.HANDLE_KEY_ONLY, Code.CLAIM_CHECK})
@@ -45,18 +46,6 @@ class Upstream(Protocol):
         RowsGoneError."""
 
 
-@dataclass(frozen=True)
-class Completed:
-    """The result of reading rows back.
-
-    rows: the row changes (EVENT_SCHEMA) of messages whose rows were found.
-    bad: the other messages, in order.
-    """
-
-    rows: pa.Table
-    bad: tuple[BadMessage, ...]
-
-
 class _Moment(NamedTuple):
     """A table at a commit ts."""
 
@@ -77,8 +66,11 @@ class CutRows:
     def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
         self._upstream, self._decoder = upstream, decoder
 
-    def completed(self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0) -> Completed:
-        """Reads back the rows of messages that hold only keys; changes below the floor are not read back.
+    def completed(
+        self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0
+    ) -> tuple[pa.Table, tuple[BadMessage, ...]]:
+        """Reads back the rows of messages that hold only keys; changes below the floor are not read back.  Returns the
+        row changes (EVENT_SCHEMA) of messages whose rows were found, and the other messages, in order.
 
         Raises what reading the upstream raises.
         """
@@ -88,15 +80,13 @@ class CutRows:
             for bad, events in zip(bad_messages, decoded, strict=True)
             if isinstance(events, list)
             for event in events
-            if event.text and event.commit_ts >= floor(bad.partition)
+            if event.cut and event.commit_ts >= floor(bad.partition)
         )
         done = [_with_rows(bad, events_or_bad, read) for bad, events_or_bad in zip(bad_messages, decoded, strict=True)]
         still_bad = tuple(events_or_bad for events_or_bad in done if isinstance(events_or_bad, BadMessage))
-        whole = _table([row for events_or_bad in done if isinstance(events_or_bad, list) for row in events_or_bad])
-        rows, clashes = without_left_out(routed(whole, self._decoder.row_rules.routes))
-        for clash in clashes:
-            raise clash_error(clash.why, str(clash.position))
-        return Completed(rows, still_bad)
+        whole = events_table(row for events_or_bad in done if isinstance(events_or_bad, list) for row in events_or_bad)
+        rows, _ = without_left_out(routed(whole, self._decoder.row_rules.routes))
+        return rows, still_bad
 
     def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
         """Does the same for events as they were read (EVENT_SCHEMA, each partition in order).  The result has no
@@ -104,35 +94,36 @@ class CutRows:
         is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
         if not pc.any(is_cut).as_py():
             return events
-        done = self.completed(control_events(events.filter(is_cut)).bad, floor)
-        still_bad = _table([_as_read(bad) for bad in done.bad])
-        return pa.concat_tables([events.filter(pc.invert(is_cut)), done.rows, still_bad])
+        rows, still_bad = self.completed(control_events(events.filter(is_cut)).bad, floor)
+        entries = [bad.entry for bad in still_bad]
+        again = events_table((one.position, Undecodable(one.code, one.reason, one.key, one.value)) for one in entries)
+        return pa.concat_tables([events.filter(pc.invert(is_cut)), rows, again])
 
-    def _decoded(self, bad: BadMessage) -> list[Event] | BadMessage:
+    def _decoded(self, bad: BadMessage) -> list[RowChange] | BadMessage:
         if bad.entry.code not in CUT:
             return bad
         key, value = (None if part is None else b64decode(part) for part in (bad.entry.key, bad.entry.value))
         try:
-            decoded = [event for event in self._decoder.decode(key, value) if event.kind is not Kind.LEFT_OUT]
+            decoded = [event for event in self._decoder.decode(key, value) if not isinstance(event, LeftOut)]
         except DecodeError as failure:
             return _still_bad(bad, str(failure), failure.code)
-        rules = self._decoder.row_rules
-        for event in decoded:
-            if why := rules.routes.conflict(TableName(event.schema, event.table)):
+        rules, rows = self._decoder.row_rules, [event for event in decoded if isinstance(event, RowChange)]
+        for row in rows:
+            if why := rules.routes.conflict(TableName(row.schema, row.table)):
                 raise clash_error(why, str(bad.entry.position))
-        events = [event for event in decoded if ruled_event(event, rules)]
-        if any(event.by_time or event.kind > Kind.DELETE for event in events):
+        kept = [row for row in rows if ruled_row(row, rules)]
+        if len(rows) < len(decoded) or any(row.by_time for row in kept):
             return _still_bad(
                 bad, "the message holds only the key of a row, and no commit ts at which the row could be read back"
             )
-        return events
+        return kept
 
-    def _read_back(self, cut: Iterable[Event]) -> _Found:
+    def _read_back(self, cut: Iterable[RowChange]) -> _Found:
         """Reads the rows of these changes, moment by moment."""
         wanted: dict[_Moment, dict[str, Literals]] = {}
         for event in cut:
             moment, image = _key_place(event)
-            names = split_forms(event.columns or "")[0].split(SEP)
+            names = split_forms(event.columns)[0].split(SEP)
             wanted.setdefault(moment, {})[image] = dict(zip(names, image.split(SEP), strict=True))
         rows_by_key: dict[tuple[_Moment, str], Literals | str] = {}
         for moment, keys in sorted(wanted.items(), key=lambda item: item[0]):
@@ -151,18 +142,18 @@ class CutRows:
 
 
 def _with_rows(
-    bad: BadMessage, events: list[Event] | BadMessage, rows_by_key: _Found
-) -> list[tuple[object, ...]] | BadMessage:
+    bad: BadMessage, events: list[RowChange] | BadMessage, rows_by_key: _Found
+) -> list[tuple[Position, RowChange]] | BadMessage:
     """Returns the row changes of a message with their position; when a row is missing, the message with the reason."""
     if isinstance(events, BadMessage):
         return events
     missing = [why for event in events if isinstance(why := rows_by_key.get(_key_place(event)), str)]
     if missing:
         return _still_bad(bad, missing[0], Code.NOT_READ_BACK)
-    return [(*bad.entry.position, *whole) for event in events for whole in _whole(event, rows_by_key)]
+    return [(bad.entry.position, whole) for event in events for whole in _whole(event, rows_by_key)]
 
 
-def _key_place(event: Event) -> tuple[_Moment, str]:
+def _key_place(event: RowChange) -> tuple[_Moment, str]:
     return _Moment(event.commit_ts, TableName(event.schema, event.table)), event.after or ""
 
 
@@ -172,29 +163,17 @@ def _with_key(row: Literals, key: Literals) -> Literals:
     return {name: own.get(name.lower(), literal) for name, literal in row.items()}
 
 
-def _whole(event: Event, rows_by_key: _Found) -> list[Event]:
+def _whole(event: RowChange, rows_by_key: _Found) -> list[RowChange]:
     """Returns a change with its whole row; a change that moves its row to another key as a delete and an insert."""
-    row = rows_by_key.get(_key_place(event)) if event.text else None
+    row = rows_by_key.get(_key_place(event)) if event.cut else None
     if not isinstance(row, Mapping):
-        return [event._replace(text=None)]
+        return [event._replace(cut=None)]
     columns, after = SEP.join(row), SEP.join(row.values())
-    whole = event._replace(columns=columns, before=None, after=after, text=None)
+    whole = event._replace(columns=columns, before=None, after=after, cut=None)
     if event.before is None or event.before == event.after:
         return [whole]
-    return [event._replace(kind=Kind.DELETE, after=None, text=None), whole._replace(kind=Kind.INSERT)]
+    return [event._replace(kind=Kind.DELETE, after=None, cut=None), whole._replace(kind=Kind.INSERT)]
 
 
 def _still_bad(bad: BadMessage, reason: str, code: Code | None = None) -> BadMessage:
     return bad._replace(entry=replace(bad.entry, reason=reason, code=code or bad.entry.code))
-
-
-def _as_read(bad: BadMessage) -> tuple[object, ...]:
-    entry = bad.entry
-    event = Event(Kind.BAD, 0, columns=entry.code, before=entry.key, after=entry.value, text=entry.reason)
-    return (*entry.position, *event)
-
-
-def _table(rows: Sequence[tuple[object, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(EVENT_SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENT_SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)

@@ -15,7 +15,7 @@ from bridge.errors import AheadOfTargetError
 from bridge.model import Advance, Entry, PartitionId, PartitionStart, Positions, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import BadMessage, DueEntry, boundaries_before
+from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
 from bridge.pipeline.by_boundaries.frontier import Frontier
 from bridge.pipeline.control_events import ControlEvents, control_events, is_wanted
 from bridge.pipeline.order import Due, Segment, Starts, cut_window, fold_copies
@@ -45,7 +45,7 @@ class ReadBatch:
     changes: tuple[SchemaChange, ...]
     starts: Starts
     last_ts: float
-    quarantined: tuple[DueEntry, ...] = field(default=())
+    quarantined: tuple[Entry, ...] = field(default=())
 
 
 class Backlog:
@@ -68,7 +68,7 @@ class Backlog:
         read: Mapping[PartitionId, int],
         rows: RowChanges,
         changes: tuple[SchemaChange, ...],
-        quarantined: tuple[DueEntry, ...],
+        quarantined: tuple[Entry, ...],
         boundary: Mapping[PartitionId, int],
         *,
         is_stopped: bool = False,
@@ -79,7 +79,7 @@ class Backlog:
         quarantined: its bad messages, but for those that stop the bridge.  is_stopped: whether it has any of these.
         boundary: the boundary of each partition after the micro-batch (TSO).
         """
-        own_ts = (*(change.commit_ts for change in changes), *(due.ts for due in quarantined))
+        own_ts = (*(change.commit_ts for change in changes), *(entry.commit_ts for entry in quarantined))
         last_ts = max((rows.last_ts, *own_ts))
         starts = dict(self.positions)
         for partition in read:
@@ -101,7 +101,7 @@ class Backlog:
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:
         """Returns what the transaction that moves the target from low to high has to quarantine."""
-        return tuple(due.entry for batch in self.batches for due in batch.quarantined if low <= due.ts < high)
+        return tuple(one for batch in self.batches for one in batch.quarantined if low <= one.commit_ts < high)
 
     def restart_positions(self, applied_ts: int) -> Starts:
         """Returns where a restart begins when everything below applied_ts is in the target: at the oldest one that
@@ -188,9 +188,9 @@ class BoundaryOrder:
         """Adds the whole rows of messages that hold only the key, and gives the other bad messages."""
         if self._on_bad_message.cut_rows is None or not bad:
             return rows, bad
-        done = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
-        more = RowChanges.of([done.rows]).parts if done.rows.num_rows else ()
-        return RowChanges((*rows.parts, *more)) if more else rows, done.bad
+        whole, still_bad = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
+        more = RowChanges.of([whole]).parts if whole.num_rows else ()
+        return RowChanges((*rows.parts, *more)) if more else rows, still_bad
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
@@ -205,7 +205,7 @@ class BoundaryOrder:
             return True
         return False
 
-    def _due(self, bad: BadMessage) -> DueEntry:
+    def _due(self, bad: BadMessage) -> Entry:
         return self._on_bad_message.due(bad, max(self._boundary_before(bad), self.applied_ts))
 
     def _boundary_before(self, bad: BadMessage) -> int:

@@ -228,7 +228,7 @@ class PartitionBacklog:
         if not pc.any(is_bad).as_py():
             return events
         kept = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
-        self._quarantined += [self._on_bad_message.due(bad, self._next_ts).entry for bad in kept]
+        self._quarantined += [self._on_bad_message.due(bad, self._next_ts) for bad in kept]
         offsets = pa.array([bad.entry.position.offset for bad in kept], pa.int64())
         return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
 

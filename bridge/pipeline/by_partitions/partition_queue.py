@@ -71,8 +71,8 @@ class AppliedRow(NamedTuple):
     """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none.
 
     rows: how many rows of that place are in the target; where messages tell the rows of an event apart, the index
-    (`Event.index`) of the last one.  again: how many of them the producer has still to send again, as it has begun to
-    send again what is before them; of rows that tell no place in a binlog, 1 where they were sent again.
+    (`RowChange.index`) of the last one.  again: how many of them the producer has still to send again, as it has begun
+    to send again what is before them; of rows that tell no place in a binlog, 1 where they were sent again.
     """
 
     ts: int

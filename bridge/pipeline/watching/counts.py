@@ -11,7 +11,7 @@ import structlog
 
 from bridge.events import Kind
 from bridge.model import Entry, PartitionId, TableName
-from bridge.pipeline.control_events import LeftOut, clash_error
+from bridge.pipeline.control_events import LeftOutRows
 from bridge.pipeline.watching.status import RowCounts
 from bridge.protocols import OLD_VALUES_FIX
 from bridge.rows.order_and_slices import TableRows
@@ -85,18 +85,13 @@ class Counts:
                 self.may_hide.add(name)
                 log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
 
-    def note_left_out(self, left_out: Iterable[LeftOut]) -> None:
-        """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written.
-
-        Raises UsageError for a table that shares its target with another one.
-        """
-        for schema, table, why, position, rows, is_clash in left_out:
-            if is_clash:
-                raise clash_error(why, str(position))
-            name = TableName(schema, table)
+    def note_left_out(self, left_out: Iterable[LeftOutRows]) -> None:
+        """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written."""
+        for row, position, rows in left_out:
+            name = TableName(row.schema, row.table)
             self.tables.add(name)
-            if why is None:
+            if row.reason is None:
                 continue
             if name not in self.left_out:
-                log.warning("rows_left_out", table=str(name), why=why, position=str(position))
+                log.warning("rows_left_out", table=str(name), why=row.reason, position=str(position))
             self.left_out[name] += rows

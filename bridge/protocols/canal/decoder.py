@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.events import NO_PRIMARY_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange
 from bridge.protocols.canal.types import TYPES, column_of, sql_types_of
 from bridge.protocols.decoder import (
     MAX_COMMIT_TS,
@@ -126,7 +126,7 @@ class CanalJsonDecoder(PlainDecoder):
             if layout is None:
                 layout = self._layout(message, rows[0], types)
                 state.others.append(layout)
-        events = []
+        events: list[Event] = []
         layouts: dict[tuple[str, ...], Layout] = {}
         for index, row in enumerate(rows):
             names = tuple(row) if type(row) is dict else ()
@@ -142,7 +142,7 @@ class CanalJsonDecoder(PlainDecoder):
                 before, after = after, None
             names_of_row = state.schema, state.table, layout.columns, layout.key
             fields = (kind, commit_ts, index, *names_of_row, before, after, cut, extension is None, place)
-            events.append(new_event(Event, fields))
+            events.append(new_event(RowChange, fields))
         state.layout = layout
         return events
 
@@ -200,7 +200,7 @@ def canal_message(value: bytes | None) -> dict[str, Any]:
         raise
 
 
-def _schema_change(message: dict[str, Any]) -> Event:
+def _schema_change(message: dict[str, Any]) -> DdlStatement:
     """Gives the schema change of a message with isDdl."""
     extension = message.get("_tidb")
     commit_ts = _moment(message, extension)
@@ -211,12 +211,12 @@ def _schema_change(message: dict[str, Any]) -> Event:
     check_name(table, "table")
     by_time = extension is None
     place = _place(message) if by_time else None
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=sql, by_time=by_time, place=place)
+    return DdlStatement(commit_ts, 0, schema, table, sql, by_time, place)
 
 
 def _without_rows(message: dict[str, Any], kind: object) -> list[Event]:
     if kind == "TIDB_WATERMARK":
-        return [Event(Kind.BOUNDARY, check_commit_ts(message["_tidb"]["watermarkTs"], "watermarkTs"))]
+        return [Boundary(check_commit_ts(message["_tidb"]["watermarkTs"], "watermarkTs"))]
     if kind == "XAROLLBACK":
         raise DecodeError(_ROLLED_BACK, Code.LOST_VALUE)
     if kind in _ANNOTATIONS and not message.get("data"):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import Event, Kind
+from bridge.events import Event, Kind, RowChange
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
 from bridge.protocols.decoder import DecodeError, DecodeOptions, PlainDecoder, Remembered, shown
@@ -67,7 +67,7 @@ class CkafkaDecoder(PlainDecoder):
     def events_of(self, message: dict[str, Any]) -> list[Event]:
         """Gives the events of a message that is parsed as JSON already."""
         if "TYPE" not in message:  # of its `id` and `ts`, rows have nothing to compare with
-            return [event._replace(place=None) for event in self._canal.events_of(message)]
+            return self._canal.events_of(message | dict.fromkeys(message.keys() & {"gtid", "ts"}))
         state = self._states[message["DATABASE"], message["TABLE"]]
         return [self._row(message, state)] if state.wanted else self._left_out(state.schema, state.table)
 
@@ -77,7 +77,7 @@ class CkafkaDecoder(PlainDecoder):
         assert layout is not None
         return layout
 
-    def _row(self, message: dict[str, Any], state: _TableState) -> Event:
+    def _row(self, message: dict[str, Any], state: _TableState) -> RowChange:
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
@@ -98,7 +98,7 @@ class CkafkaDecoder(PlainDecoder):
             before = image_before(layout, old, new)
         commit_ts = self.event_ts(message["TIME"])
         fields = (kind, commit_ts, 0, state.schema, state.table, state.columns, "", before, after, None, True, None)
-        return new_event(Event, fields)
+        return new_event(RowChange, fields)
 
 
 def _has_other_form(row: object) -> bool:

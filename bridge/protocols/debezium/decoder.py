@@ -17,13 +17,13 @@ from typing import Any, ClassVar, Final
 import orjson
 
 from bridge.ddl.by_table.routing import with_told_databases
-from bridge.events import NO_KEY, NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange, TransactionPart
 from bridge.model import TableName
 from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import column_reader, handle_names, raw_literal
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
-from bridge.protocols.debezium.transactions import mark_of, place_of_change, place_of_row
+from bridge.protocols.debezium.transactions import place_of_change, place_of_row, time_and_text
 from bridge.protocols.decoder import (
     FAILURES,
     MAX_COMMIT_TS,
@@ -124,7 +124,7 @@ class DebeziumDecoder(PlainDecoder):
             return self._without_row(payload)
         op = _op_of(op, source)
         if op == "m":
-            return [Event(Kind.BOUNDARY, check_commit_ts(source.get("commit_ts"), "commit_ts"))]
+            return [Boundary(check_commit_ts(source.get("commit_ts"), "commit_ts"))]
         state = self._states[source.get("connector"), source["db"], source["table"], op]
         if state.image is None:
             return [self._truncation(payload, source)]
@@ -171,7 +171,7 @@ class DebeziumDecoder(PlainDecoder):
 
     def _row(
         self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, state: _TableState
-    ) -> Event:
+    ) -> RowChange:
         row, kind, layout = payload[state.image or ""], state.kind, state.layout
         handle = handle_names(self.envelopes, key)
         if handle == [] and source.get("snapshot") == _INCREMENTAL:
@@ -201,14 +201,13 @@ class DebeziumDecoder(PlainDecoder):
                 row_fields = (source.get(name) for name in ("row", "connector", "version"))
                 index = row_index(*row_fields, is_deleted=kind is Kind.DELETE)
         names = state.schema, state.table, layout.columns, layout.key
-        return new_event(Event, (kind, commit_ts, index, *names, before, after, None, by_time, place))
+        return new_event(RowChange, (kind, commit_ts, index, *names, before, after, None, by_time, place))
 
     def _counted(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
         """Gives the event of a row that is not replicated, where its transaction counts it."""
         if not self._tells_transactions or not payload.get("transaction"):
             return []
-        place = place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source))
-        return [Event(Kind.TRANSACTION, 0, by_time=True, place=place)]
+        return [TransactionPart(0, None, place_of_row(payload, source, is_of_snapshot=_is_of_snapshot(source)))]
 
     def _without_row(self, payload: dict[str, Any]) -> list[Event]:
         """Gives a schema change, and on request the beginning or end of a transaction; nothing for a heartbeat."""
@@ -216,7 +215,7 @@ class DebeziumDecoder(PlainDecoder):
             with reading_schema_change():
                 return self._schema_change(payload)
         if payload.keys() >= {"status", "id", "event_count"}:
-            return [mark_of(payload)] if self._tells_transactions else []
+            return [TransactionPart(*time_and_text(payload))] if self._tells_transactions else []
         if payload.keys() == {"ts_ms"}:
             return []
         raise DecodeError(_FLATTENED)
@@ -244,16 +243,16 @@ class DebeziumDecoder(PlainDecoder):
         place = self._place_of_change(source, by_time=by_time)
         if by_time and _is_of_snapshot(source):
             commit_ts = event_ts(max(0, tso_ms(commit_ts) - SNAPSHOT_LEAD_MS), "source.ts_ms")
-        return [Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, _table(source), text=sql, by_time=by_time, place=place)]
+        return [DdlStatement(commit_ts, 0, schema, _table(source), sql, by_time, place)]
 
-    def _truncation(self, payload: dict[str, Any], source: dict[str, Any]) -> Event:
+    def _truncation(self, payload: dict[str, Any], source: dict[str, Any]) -> DdlStatement:
         """Gives the schema change of `op` t, a TRUNCATE TABLE.  A connector may skip these (skipped.operations)."""
         with reading_schema_change():
             commit_ts, by_time = _commit_ts(payload, source)
             place = self._place_of_change(source, by_time=by_time)
         schema, table = source["db"], source["table"]
         text = "TRUNCATE TABLE " + ".".join("`" + name.replace("`", "``") + "`" for name in (schema, table))
-        return Event(Kind.SCHEMA_CHANGE, commit_ts, 0, schema, table, text=text, by_time=by_time, place=place)
+        return DdlStatement(commit_ts, 0, schema, table, text, by_time, place)
 
 
 def _op_of(op: str, source: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from bridge.events import EVENT_FIELDS, Event, Kind
+from bridge.events import Event, TransactionPart
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
@@ -24,6 +24,7 @@ from bridge.protocols.debezium.transactions import (
     time_and_text_of,
 )
 from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, DecodeOptions, RowEvents
+from bridge.protocols.event_columns import EVENT_FIELDS, laid
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
 from bridge.protocols.fast.lessons import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
 from bridge.protocols.fast.texts import Texts
@@ -128,8 +129,8 @@ def _marks(values: Contents) -> RowEvents:
             raise DecodeError("another schema")
         marks.append(time_and_text_of(value[len(head) : end]))
     times, texts = zip(*marks, strict=True)
-    told = dict(zip(Event._fields, Event(Kind.TRANSACTION, 0, by_time=True), strict=True))
-    columns = [pa.repeat(pa.scalar(told[field.name], field.type), len(values)) for field in EVENT_FIELDS]
+    told = zip(laid(TransactionPart(0, None)), EVENT_FIELDS, strict=True)
+    columns = [pa.repeat(pa.scalar(content, field.type), len(values)) for content, field in told]
     for name, column in (("commit_ts", times), ("text", texts)):
         at = EVENT_FIELDS.get_field_index(name)
         columns[at] = pa.array(column, EVENT_FIELDS.field(at).type)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 import pyarrow as pa
 
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, PlainDecoder, RowEvents
 from bridge.protocols.fast.lessons import Lesson
 from bridge.protocols.fast.readiness import Readiness
@@ -161,11 +161,11 @@ class KindMarks:
         return [kind or None for kind in sums.tolist()]
 
 
-def the_row(events: list[Event]) -> Event:
+def the_row(events: list[Event]) -> RowChange:
     """Gives the event of a message that is one whole row; raises DecodeError for any other message."""
-    if len(events) != 1 or events[0].after is events[0].before is None or events[0].text:
+    if len(events) != 1 or not isinstance(row := events[0], RowChange) or row.cut:
         raise DecodeError("a message that is not one whole row")
-    return events[0]
+    return row
 
 
 def _those(messages: Contents, numbers: Numbers) -> Contents:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.fast.compiled import codes
 from bridge.protocols.values.event_time import COORDINATES_SEP, NUMBER_DIGITS
@@ -129,7 +129,7 @@ class Lesson(NamedTuple):
     """
 
     text: bytes
-    event: Event
+    event: RowChange
     layout: Layout
     images: Mapping[str, Mapping[str, Any]]
     tree: Any

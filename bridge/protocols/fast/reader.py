@@ -14,8 +14,8 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from bridge.events import EVENT_FIELDS, Event, Kind
 from bridge.protocols.decoder import FAILURES, DecodeError, RowEvents
+from bridge.protocols.event_columns import EVENT_FIELDS
 from bridge.protocols.fast.compiled.codes import CONVERTED, INDEX, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
 from bridge.protocols.fast.compiled.functions import walk, write_images, write_places
 from bridge.protocols.fast.compiled.room import room
@@ -163,7 +163,7 @@ class Reader:
         texts = Texts.of([lesson.text for lesson in lessons], [lesson.key for lesson in lessons]).without_blanks()
         rows = self.read(texts, numbers, None if tells_all else outside)
         for number, row in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
-            if Event(**{**row, "kind": Kind(row["kind"])}) == lessons[number].event:
+            if tuple(row.values()) == lessons[number].event:
                 yield trials[number]
 
     def read(self, texts: Texts, kinds: Rows, outside: Outside | None = None) -> RowEvents:
@@ -337,5 +337,5 @@ def _check_is_whole(lesson: Lesson) -> None:
     """Refuses a message that no template tells enough of.  Messages with images that lack columns are seldom alike."""
     if any(tuple(image) != lesson.layout.names for image in lesson.images.values()):
         raise DecodeError("an image lacks columns")
-    if sum(map(len, lesson.images.values())) > _MOST_CELLS or lesson.event.text:
+    if sum(map(len, lesson.images.values())) > _MOST_CELLS or lesson.event.cut:
         raise DecodeError("a message of an unusual form")

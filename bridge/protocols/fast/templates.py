@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.protocols.debezium.columns import document, raw_literal, scale_of, wrapped_unsigned
 from bridge.protocols.debezium.values import binary, date_days, datetime_micros, datetime_millis, zoned_timestamp
 from bridge.protocols.fast.compiled import codes
@@ -69,7 +69,7 @@ class Template(NamedTuple):
     cells: how many values a message has.
     """
 
-    event: Event
+    event: RowChange
     moment: Callable[[str], int] | None
     cells: int
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from bridge.events import NO_KEY, Code, Event, Kind, key_names
+from bridge.events import NO_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange, key_names
 from bridge.protocols.decoder import (
     DecodeError,
     DecodeOptions,
@@ -123,7 +123,8 @@ class OpenProtocolDecoder(PlainDecoder):
             at += len(value)
             if event:
                 events.append(event)
-                size += len(event.before or "") + len(event.after or "")
+                if isinstance(event, RowChange):
+                    size += len(event.before or "") + len(event.after or "")
                 if size > limit:
                     raise DecodeError(f"the batch holds more than {limit} bytes")
         return events
@@ -151,7 +152,7 @@ class OpenProtocolDecoder(PlainDecoder):
             state = self._states[key["scm"], key["tbl"]]
             if state.wanted:
                 return self._row(key, state, commit_ts, index, value)
-            return next((event._replace(index=index) for event in self._left_out(key["scm"], key["tbl"])), None)
+            return next(iter(self._left_out(key["scm"], key["tbl"], index)), None)
         if kind == 3:
             return _boundary(commit_ts, index, value)
         raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
@@ -163,14 +164,14 @@ class OpenProtocolDecoder(PlainDecoder):
         assert layout is not None
         return layout
 
-    def _row(self, key: dict[str, Any], state: _TableState, commit_ts: int, index: int, value: bytes) -> Event:
+    def _row(self, key: dict[str, Any], state: _TableState, commit_ts: int, index: int, value: bytes) -> RowChange:
         change = json_object(value, "the event")
         schema, table, new = key["scm"], key["tbl"], change.get("u")
         if new is None:
             layout, row = self._image(change["d"], state.deleted)
             state.deleted = layout
             before = image_of(layout, row)
-            return Event(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before)
+            return RowChange(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before, None)
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
         cut = _cut(key) if len(key) > _PLAIN_KEY else None
@@ -183,7 +184,7 @@ class OpenProtocolDecoder(PlainDecoder):
             kind, was = Kind.UPDATE, old_row(change["p"], new, row, layout)
             if was is not None:
                 old_image = image_before(layout, was, row)
-        return Event(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
+        return RowChange(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
 
     def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
         """Removes the values of an image from `columns`; gives the values, and the layout of what is left."""
@@ -226,7 +227,7 @@ def _frames(packed: bytes, at: int) -> list[bytes]:
     return frames
 
 
-def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes) -> Event:
+def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes) -> DdlStatement:
     """Gives a schema change by its statement.  It does not read the action code, as codes occur beyond the 36 that are
     described."""
     schema, table, sql = key["scm"], key["tbl"], json_object(value, "the event")["q"]
@@ -234,11 +235,11 @@ def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes
         raise DecodeError(f"the statement of a schema change is {shown(sql)}")
     check_name(schema, "schema")
     check_name(table, "table")
-    return Event(Kind.SCHEMA_CHANGE, commit_ts, index, schema, table, text=sql)
+    return DdlStatement(commit_ts, index, schema, table, sql)
 
 
-def _boundary(commit_ts: int, index: int, value: bytes) -> Event:
+def _boundary(commit_ts: int, index: int, value: bytes) -> Boundary:
     """Gives the boundary of a resolved event, whose value is missing, empty, or one empty frame."""
     if value and decompressed(value):
         raise DecodeError("a resolved event has a value")
-    return Event(Kind.BOUNDARY, commit_ts, index)
+    return Boundary(commit_ts, index)

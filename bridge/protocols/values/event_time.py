@@ -103,8 +103,8 @@ def place_in_binlog(reader: str, file: str, position: int, server: object = None
 
 
 def row_index(row: object, connector: object, version: object, *, is_deleted: bool) -> int:
-    """Gives a row of an event of the binlog its index (`Event.index`), which ascends within that event and is above 0;
-    gives 0 where the message does not tell the row, or its position is not that of the event.
+    """Gives a row of an event of the binlog its `RowChange.index`, which ascends within that event and is above 0; 0
+    where the message does not tell the row, or its position is not that of the event.
 
     row, connector, version: of `source` of Debezium's connector.  Rows count from 0; a changed key is a delete and a
         create of one row.  All events of a transaction of MariaDB 11.4 have one position (connector 3.5.0), which

@@ -14,7 +14,7 @@ from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain,
 from bridge.protocols.values.literals import NULL, Converter
 
 new_event = tuple.__new__
-"""Makes an event in half the time of Event(...), which matters at one event for each row."""
+"""Makes an event in half the time of RowChange(...), which matters at one event for each row."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ def make_layout(
     """Makes a layout of columns, given as (name, label, converter).
 
     handle: the names of the key's columns; None where the message says nothing of keys.
-    without_names: what it means (`Event.key`) that the message names no column of a key.
+    without_names: what it means (`RowChange.key`) that the message names no column of a key.
     Raises DecodeError for names that no table can have; no later step checks names.
     """
     names, labels, converters = zip(*columns, strict=True)

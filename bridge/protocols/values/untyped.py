@@ -6,7 +6,7 @@ know: a schema change may come before.  So the work is done in two steps:
 
 1. The decoder writes what is known without a type, a *raw literal*: a JSON number as its digits (`repr` of a float
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
-   NULL.  It names the *form* of the values in `Event.columns` by `with_forms`: one form for all columns, or one for
+   NULL.  It names the *form* of the values in `RowChange.columns` by `with_forms`: one form for all columns, or one for
    each, ``""`` for a literal that is ready.
 2. Before rows are folded, `rows.types.resolve_types.typed` asks `raw_converter` for the converter of each (form,
    target's column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values
@@ -40,12 +40,12 @@ out."""
 
 
 def with_forms(columns: str, forms: Sequence[str]) -> str:
-    """Gives the `Event.columns` of raw values: names joined by SEP, then their forms (one for all, or one for each)."""
+    """Gives the `RowChange.columns` of raw values: names joined by SEP, then their forms (one for all, or for each)."""
     return columns + RAW + SEP.join(forms)
 
 
 def with_modes(columns: str, ckafka: Sequence[str], debezium: Sequence[str]) -> str:
-    """Says how values are written in the forms of `Event.columns`, where they do not say it.  ckafka, debezium: the
+    """Says how values are written in the forms of `RowChange.columns`, where they do not say it.  ckafka, debezium: the
     arguments of their forms."""
 
     def said(form: str) -> str:
@@ -60,8 +60,8 @@ def with_modes(columns: str, ckafka: Sequence[str], debezium: Sequence[str]) -> 
 
 @lru_cache(maxsize=4096)
 def with_types(columns: str, types: tuple[str, ...]) -> str:
-    """Adds to `Event.columns`, which may hold forms, the type that the message declares for each column, "" where it
-    declares none.
+    """Adds to `RowChange.columns`, which may hold forms, the type that the message declares for each column, "" where
+    it declares none.
 
     The target's types are compared with them (`rows.types.type_check`).
     """
@@ -71,7 +71,7 @@ def with_types(columns: str, types: tuple[str, ...]) -> str:
 
 
 def split_forms(columns: str) -> tuple[str, list[str]]:
-    """Splits `Event.columns` into the names, joined by SEP, and the form of each column."""
+    """Splits `RowChange.columns` into the names, joined by SEP, and the form of each column."""
     names, forms, _ = _split(columns)
     return names, list(forms)
 

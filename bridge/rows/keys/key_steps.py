@@ -238,8 +238,8 @@ def key_conflict(table: Table, columns: str, key: str) -> str:
     """Says why rows that differ upstream may be one row in `table`; "" when the message does not show it.
 
     That is so where the target identifies rows by columns of the message among which there is no key of the upstream: a
-    message names the upstream's key, or says that there is none (`Event.key`).  Names that the row does not have are
-    not the upstream's key: Debezium's transforms may add some.
+    message names the upstream's key, or says that there is none (`RowChange.key`).  Names that the row does not have
+    are not the upstream's key: Debezium's transforms may add some.
     """
     present = set(columns.lower().split(SEP))
     usable = [candidate for candidate in table.keys if present.issuperset(candidate)]

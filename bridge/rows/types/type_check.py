@@ -122,8 +122,8 @@ def _fix_of_name(table: Table, missing: str) -> str:
 
 
 CheckedTypes = set[tuple[TableName, str]]
-"""The column lists (`Event.columns`) of tables whose declared types were found to fit, so that each is compared once.
-The results are of tables as they were: whoever loads a table anew has to take out what is of it."""
+"""The column lists (`RowChange.columns`) of tables whose declared types were found to fit, each compared once.  The
+results are of tables as they were: whoever loads a table anew has to take out what is of it."""
 
 
 def check_needs(

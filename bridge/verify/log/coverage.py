@@ -30,7 +30,7 @@ _FILTERED: Final = "event filters leave out some of its changes, and the pipelin
 
 @dataclass(frozen=True)
 class LoggedChange:
-    """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `Event`.
+    """A schema change as the log has it.  offsets: the offset of its copy in each partition.  place: as in `RowChange`.
     is_unclear: the operator left it out, or did by hand what was to be done of it, and what that was is not known."""
 
     commit_ts: int

@@ -27,7 +27,6 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.pipeline.control_events import clash_error
 from bridge.sources.source import Extent
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
@@ -291,10 +290,7 @@ def bad_notes(control: Control) -> Iterator[str]:
 
 def left_out_notes(control: Control, options: VerifyOptions) -> Iterator[str]:
     """Notes the filter rules that match no table of the log."""
-    for table in control.left_out:
-        if table.is_clash:
-            raise clash_error(table.why, str(table.position))
-    left_out = {TableName(table.schema, table.table) for table in control.left_out}
+    left_out = {TableName(row.schema, row.table) for row, *_ in control.left_out}
     names = control.names | left_out | {name for change in control.changes for name in _tables_of(change)}
     for rule in unmatched_rules(options.tables, names, options.row_rules.routes) if names else ():
         yield f"the filter rule {rule!r} matches no table of the log"

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
 from pyspark.sql import SparkSession
 
-from bridge.events import EVENT_SCHEMA, Kind, Position
+from bridge.events import EVENT_SCHEMA, Kind, Position, Undecodable
 from bridge.model import PartitionId, TableName
 from bridge.pipeline.by_partitions.late_changes import is_same_place
-from bridge.pipeline.control_events import LeftOut, without_left_out
+from bridge.pipeline.control_events import LeftOutRows, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
+from bridge.protocols.event_columns import placed_events
 from bridge.rows.grouping import Longs, distinct, ends, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.chunk_stream import decoded
@@ -74,7 +75,7 @@ class Control:
 
     changes: list[LoggedChange]
     bad: list[tuple[Position, str]]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutRows, ...]
     names: set[TableName]
     firsts: dict[PartitionId, int]
 
@@ -106,7 +107,8 @@ class Log:
         control, left_out = without_left_out(control)
         size = sum(size for _, size in exports)
         self._buckets = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
-        return Control(logged_changes(control), _bad(control), left_out, names, _firsts(control))
+        bad = [(position, event.reason) for position, event in placed_events(control) if isinstance(event, Undecodable)]
+        return Control(logged_changes(control), bad, left_out, names, _firsts(control))
 
     def row_groups(self, plan: LogPlan) -> set[RowGroup]:
         """Gives the groups of all row changes (`logged_rows.row_groups`)."""
@@ -235,11 +237,6 @@ def _firsts(events: pa.Table) -> dict[PartitionId, int]:
     timed = events.filter(pc.not_equal(events["kind"], int(Kind.BAD))).sort_by([("offset", "descending")])
     where = zip(timed["topic"].to_pylist(), timed["partition"].to_pylist(), strict=True)
     return dict(zip(where, timed["commit_ts"].to_pylist(), strict=True))
-
-
-def _bad(events: pa.Table) -> list[tuple[Position, str]]:
-    rows = events.filter(pc.equal(events["kind"], int(Kind.BAD)))
-    return [(Position(row["topic"], row["partition"], row["offset"]), row["text"]) for row in rows.to_pylist()]
 
 
 def _stepping(

@@ -21,7 +21,7 @@ from bridge.commands.check.tables import Needed, TableFacts
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.config import Settings
 from bridge.ddl.server_features import Flavour
-from bridge.events import Event, Kind
+from bridge.events import Boundary, Event, Kind, RowChange
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.mysql.probe import Reach
 from bridge.mysql.state.progress import Progress
@@ -108,11 +108,11 @@ def test_what_a_pipeline_has_to_read(offset: int, failing: list[str]) -> None:
     assert said(list(kafka.judge_topics(facts, progress)), Level.FAIL) == failing
 
 
-def boundary(seconds_ago: float) -> Event:
-    return Event(Kind.BOUNDARY, ms_tso(NOW - round(seconds_ago * 1000)))
+def boundary(seconds_ago: float) -> Any:
+    return Boundary(ms_tso(NOW - round(seconds_ago * 1000)))
 
 
-ROW = Event(Kind.INSERT, ms_tso(NOW))
+ROW = RowChange(Kind.INSERT, ms_tso(NOW), 0, "", "", "", "", None, None)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_rights_in_kafka(allowed: set[str], failing: list[str]) -> None:
 )
 def test_keys_of_merged_tables(table: Table, is_named: bool) -> None:
     """Keys that are likely to meet are warned of, where a route merges."""
-    rows = [Event(Kind.INSERT, 1, schema=schema, table="t") for schema in ("s2", "s1", "other", "s2")]
+    rows = [RowChange(Kind.INSERT, 1, 0, schema, "t", "", "", None, None) for schema in ("s2", "s1", "other", "s2")]
     decoded = Decoded("canal-json", {("cdc", 0): rows}, {}, is_mysql_born=False)
     for route, expected in (("s?.t => s.t", is_named), ("s1.t -> s.t", False)):
         found = list(tables.judge(TableFacts({T: table}, [], True), decoded, Settings(route=(route,))))
@@ -163,7 +163,7 @@ def an_upstream(**variables: str) -> UpstreamFacts:
     return UpstreamFacts("8.0.36", False, Encryption("TLS", True), {"log_bin": "ON"} | variables)
 
 
-CUT = Event(Kind.INSERT, 1, text="cut")
+CUT = RowChange(Kind.INSERT, 1, 0, "", "", "", "", None, None, cut="cut")
 
 
 @pytest.mark.parametrize(

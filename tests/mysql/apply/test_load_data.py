@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError
-from bridge.events import SEP, Event
+from bridge.events import SEP, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError, objection, run, shortfall, transactional
@@ -384,7 +384,7 @@ def loaded(session: Session) -> int:
     return int(session.rows("SHOW GLOBAL STATUS LIKE 'Com_load'")[0][1])
 
 
-def changes(ts: int, *rows: list[object]) -> list[Event]:
+def changes(ts: int, *rows: list[object]) -> list[RowChange]:
     return [row_change(ts, "t", ["id", "v"], ["id"], after=row) for row in rows]
 
 

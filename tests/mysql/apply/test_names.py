@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import ApplyError, HeldError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.local.mariadb import MariaDB
 from bridge.mysql.connection.session import Session
 from bridge.protocols.ruled_rows import ruled
@@ -18,11 +20,11 @@ from tests.support.upstreams import boundary, in_one_partition, row_change, sche
 session = session_after("CREATE DATABASE m")
 
 
-def insert(ts: int, table: str, value: int = 1) -> Event:
+def insert(ts: int, table: str, value: int = 1) -> RowChange:
     return row_change(ts, table, ["id"], ["id"], after=[value])
 
 
-def created(ts: int, table: str) -> Event:
+def created(ts: int, table: str) -> Any:
     return schema_change(ts, f"CREATE TABLE `{table}` (id INT PRIMARY KEY)")
 
 

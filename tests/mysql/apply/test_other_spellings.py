@@ -11,7 +11,7 @@ import pytest
 
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import ApplyError, HeldError
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from tests.support.pipelines import opened, run_all, sql
 from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change, schema_change
 
@@ -30,15 +30,15 @@ PAIRS = [(CI, "a", "A"), (CI, "e", "é"), (BIN, "a", "a "), (CI, "a", "a ")]
 SIGN = "are one to the target"
 
 
-def put(ts: int, *row: Any) -> Event:
+def put(ts: int, *row: Any) -> RowChange:
     return row_change(ts, "t", COLUMNS, ["k"], after=row)
 
 
-def gone(ts: int, *row: Any) -> Event:
+def gone(ts: int, *row: Any) -> RowChange:
     return row_change(ts, "t", COLUMNS, ["k"], before=row)
 
 
-def changed(ts: int, before: list[Any], after: list[Any]) -> Event:
+def changed(ts: int, before: list[Any], after: list[Any]) -> RowChange:
     return row_change(ts, "t", COLUMNS, ["k"], before=before, after=after)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.mysql.connection.session import Session
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
@@ -89,7 +89,7 @@ def contents(session: Session, table: str) -> list[str]:
     return list(map(repr, session.rows(f"SELECT id,{shown} FROM m.{table} ORDER BY id")))
 
 
-def check(session: Session, url: str, more: str, *windows: Sequence[Event], writers: int = 0) -> None:
+def check(session: Session, url: str, more: str, *windows: Sequence[RowChange], writers: int = 0) -> None:
     """The windows leave in a table with these columns besides what is right."""
     session.execute(f"CREATE TABLE m.t ({COLUMNS}, {more})")
     events: list[Event] = []
@@ -103,7 +103,9 @@ def ways_of_rows_with_a_key(session: Session, url: str, writers: int) -> None:
     """New rows; rows that are there; rows that are deleted first, since they change another unique value."""
     names = [*NAMES, "id", "u"]
 
-    def rows(ts: int, uniques: Sequence[int], values: Sequence[Sequence[Any]], was: Sequence[int] = ()) -> list[Event]:
+    def rows(
+        ts: int, uniques: Sequence[int], values: Sequence[Sequence[Any]], was: Sequence[int] = ()
+    ) -> list[RowChange]:
         news = [[*values[number], number, unique] for number, unique in enumerate(uniques)]
         olds: list[list[Any] | None] = [[*values[number], number, unique] for number, unique in enumerate(was)]
         olds += [None] * (len(news) - len(olds))

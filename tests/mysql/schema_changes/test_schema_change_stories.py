@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bridge.ddl.policy import DdlRules
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
@@ -26,13 +26,13 @@ class Story(NamedTuple):
     rows: dict[str, list[tuple[Any, ...]]]
 
 
-def row(after: int, table: str = "t", schema: str = "m", **values: object) -> Event:
+def row(after: int, table: str = "t", schema: str = "m", **values: object) -> RowChange:
     """An insert of (id, ...) so long after the first moment."""
     columns = ["id", *(name for name in values if name != "id")]
     return row_change(TS + after, table, columns, ["id"], after=[values[name] for name in columns], schema=schema)
 
 
-def ddl(after: int, text: str, table: str = "t", schema: str = "m") -> Event:
+def ddl(after: int, text: str, table: str = "t", schema: str = "m") -> Any:
     return schema_change(TS + after, text, schema=schema, table=table)
 
 

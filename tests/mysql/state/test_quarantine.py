@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import SEP, Event, Kind, Position
+from bridge.events import SEP, Kind, Position, RowChange
 from bridge.model import Entry
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
@@ -93,5 +93,5 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 def test_row_changes_as_json(columns: list[tuple[str, str, str]], has_before: bool, key: str) -> None:
     """A row change is the same after it was written as JSON and read again."""
     names, old, new = (SEP.join(parts) for parts in zip(*columns, strict=True))
-    change = Event(Kind.UPDATE, 5, 2, "m", "t", names, key, old if has_before else None, new)
+    change = RowChange(Kind.UPDATE, 5, 2, "m", "t", names, key, old if has_before else None, new)
     assert load_change(dump_change(change), 5, 2) == change

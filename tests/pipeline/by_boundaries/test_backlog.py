@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.events import Event, Kind, Position
+from bridge.events import Code, Event, Position, RowChange, Undecodable
 from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
 from bridge.pipeline.by_boundaries.order import Backlog
@@ -13,7 +13,7 @@ from tests.support.upstreams import boundary, events_table, row_change, schema_c
 A, B = ("cdc", 0), ("cdc", 1)
 
 
-def insert(ts: int) -> Event:
+def insert(ts: int) -> RowChange:
     return row_change(ts, "t", ["id"], ["id"], after=[ts])
 
 
@@ -50,7 +50,7 @@ def test_schema_changes_and_bad_messages_hold_a_chunk() -> None:
     """Not only rows are read again: a schema change at or above applied_ts, and a bad message for ever."""
     backlog = fed(
         ([(0, 0, schema_change(15, "x"))], {}),
-        ([(0, 1, Event(Kind.BAD, 0, text="broken"))], {}),
+        ([(0, 1, Undecodable(Code.MALFORMED, "broken"))], {}),
         ([(0, 2, boundary(90))], {}),
     )
     assert backlog.restart_positions(15)[A].offset == 0
@@ -82,7 +82,7 @@ def test_control_events_are_sorted_out() -> None:
     """Boundaries behind a bad message of their partition that stops the bridge do not count, those of other partitions
     do; schema changes come in the order of their partition with their positions."""
     placed = [
-        (1, 4, boundary(30)), (0, 3, boundary(40)), (0, 2, Event(Kind.BAD, 0, text="broken")), (0, 1, boundary(20)),
+        (1, 4, boundary(30)), (0, 3, boundary(40)), (0, 2, Undecodable(Code.MALFORMED, "broken")), (0, 1, boundary(20)),
         (0, 0, boundary(25)), (1, 3, schema_change(28, "second")), (1, 2, schema_change(28, "first")),
         (0, 4, insert(26)),
     ]  # fmt: skip

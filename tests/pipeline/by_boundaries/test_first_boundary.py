@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.events import Event
+from bridge.events import Event, RowChange
 from bridge.model import PartitionStart, goes_by_partition
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
@@ -17,7 +17,7 @@ from tests.support.models import Clock, FakeWriter, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 
-def row(ms: int, id_: int) -> Event:
+def row(ms: int, id_: int) -> RowChange:
     return row_change(ms_tso(ms), "k", ["id"], [], after=[id_])
 
 

@@ -9,11 +9,12 @@ import itertools
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.events import Event, Kind
+from bridge.events import DdlStatement, Kind, RowChange
 from bridge.model import PartitionId, SchemaChange
 from bridge.mysql.apply.writer import OnHeld, raise_held
 from bridge.mysql.state.progress import Progress
@@ -25,7 +26,7 @@ from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams, give
-from tests.support.upstreams import TOPIC, events_table, row_change, schema_change
+from tests.support.upstreams import TOPIC, Change, events_table, row_change, schema_change
 
 IDLE_SECONDS = 5.0
 
@@ -77,7 +78,7 @@ class PrefixTarget(FakeTarget):
 
     streams: Streams
 
-    def prefix(self, partition: int) -> list[Event]:
+    def prefix(self, partition: int) -> list[Any]:
         """What of a partition is in the target, by progress."""
         start = self.positions.get((TOPIC, partition))
         return self.streams[partition][: start.offset if start else 0]
@@ -85,7 +86,7 @@ class PrefixTarget(FakeTarget):
     def check_commit(self) -> None:
         """The target is exactly what the prefixes make."""
         events = [event for p in range(len(self.streams)) for event in self.prefix(p)]
-        rows = [event for event in events if event.kind <= Kind.DELETE]
+        rows = [event for event in events if isinstance(event, RowChange)]
         assert sorted(self.ids) == sorted(int(e.after or "") for e in rows if e.table == "k")
         values: dict[int, int] = {}
         for event in (e for e in rows if e.table == "p"):
@@ -99,7 +100,7 @@ class PrefixTarget(FakeTarget):
 
     def statements(self, prefixes: Streams) -> list[str]:
         """Of the schema changes in the prefixes, each once; what one partition has twice happened twice."""
-        by_partition = [[e.text or "" for e in prefix if e.kind == Kind.SCHEMA_CHANGE] for prefix in prefixes]
+        by_partition = [[e.statement for e in prefix if isinstance(e, DdlStatement)] for prefix in prefixes]
         texts = {text for mine in by_partition for text in mine}
         return [text for text in texts for _ in range(max(mine.count(text) for mine in by_partition))]
 
@@ -114,7 +115,7 @@ class PrefixWriter(FakeWriter):
         super().run_next(pending, on_held)
 
 
-def not_later(row: Event, change: Event) -> bool:
+def not_later(row: Change, change: Change) -> bool:
     """A row's time counts as not later than a schema change's; whole seconds stand for their second."""
     if not change.by_time:
         return row.commit_ts <= change.commit_ts
@@ -207,15 +208,15 @@ class Life:
         ran = {change.text for change in self.target.ran}
         for p, stream in enumerate(self.target.streams):
             at = len(self.target.prefix(p))
-            waiting = next((e for e in stream[at : self.known[p]] if e.kind == Kind.SCHEMA_CHANGE), None)
-            if waiting is None or waiting.text in ran:
+            waiting = next((e for e in stream[at : self.known[p]] if isinstance(e, DdlStatement)), None)
+            if waiting is None or waiting.statement in ran:
                 continue
             earlier = stream[: stream.index(waiting)]
             for q, other in enumerate(self.target.streams):
                 fresh = other[before[q] : len(self.target.prefix(q))] if q != p else []
-                if any(e.text == waiting.text for e in other[before[q] :]):
+                if any(isinstance(e, DdlStatement) and e.statement == waiting.statement for e in other[before[q] :]):
                     continue  # what comes before its copy there is the partition's own order
-                for row in (e for e in fresh if e.kind <= Kind.DELETE):
+                for row in (e for e in fresh if isinstance(e, RowChange)):
                     assert any(not_later(row, event) for event in (waiting, *earlier)), "a row overtook"
 
 

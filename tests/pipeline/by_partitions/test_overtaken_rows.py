@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.pipeline.by_partitions.overtaken_rows import OvertakenRows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.order import OrderChanged
@@ -18,20 +18,20 @@ from bridge.rows.moments import Places
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_sent_again import in_topic
 from tests.support.pipelines import opened, sql
-from tests.support.upstreams import TOPIC, events_table, row_change
+from tests.support.upstreams import TOPIC, Change, events_table, row_change
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 SECOND = ms_tso(1_790_000_000_000)
 Row = list[int] | None
 
 
-def told(number: int, before: Row, after: Row, second: int = 0) -> Event:
+def told(number: int, before: Row, after: Row, second: int = 0) -> RowChange:
     """A row change of Canal: the transaction's number in the set, and its time in whole seconds."""
     event = row_change(SECOND + ms_tso(1000 * second), "t", ["id", "v"], ["id"], before=before, after=after)
     return event._replace(by_time=True, place=place_in_gtid_set(f"{UUID}:1-{number}"))
 
 
-def table_of(url: str, *batches: list[tuple[int, Event]], partitions: int = 3) -> list[tuple[Any, ...]]:
+def table_of(url: str, *batches: list[tuple[int, Change]], partitions: int = 3) -> list[tuple[Any, ...]]:
     """What the target has in the end.  batches: the micro-batches, each with partitions and events."""
     sql(url, "DROP DATABASE IF EXISTS _bridge", "DROP DATABASE IF EXISTS m", "CREATE DATABASE m")
     sql(url, "CREATE TABLE m.t (id INT PRIMARY KEY, v INT)")
@@ -67,7 +67,9 @@ MOVED_BACK = (2, told(1397, [1061, 2], [61, 2]))
         ([[MADE], [(0, told(1391, [61, 1], None))], [(2, told(1390, [61, 1], [61, 2]))]], []),
     ],
 )
-def test_a_key_that_moves(target: str, batches: list[list[tuple[int, Event]]], expected: list[tuple[int, int]]) -> None:
+def test_a_key_that_moves(
+    target: str, batches: list[list[tuple[int, Change]]], expected: list[tuple[int, int]]
+) -> None:
     """Within a second, read in one micro-batch or in several, of which any may come first: the row is where upstream
     has it, and what is made anew stays; also where another upstream's rows stand between."""
     assert table_of(target, *batches) == expected
@@ -77,7 +79,7 @@ def test_a_key_that_moves(target: str, batches: list[list[tuple[int, Event]]], e
     assert rows == [*expected, *((5000 + n, n) for n in range(len(batches)))]
 
 
-def untold(event: tuple[int, Event]) -> tuple[int, Event]:
+def untold(event: tuple[int, Change]) -> tuple[int, Change]:
     """The same without GTIDs."""
     return event[0], event[1]._replace(place=place_of_sending(1_700_000_000_000, 1))
 
@@ -104,7 +106,7 @@ OTHER = (0, told(1394, None, [1062, 5]))
     ],
 )
 def test_a_key_that_moves_in_one_transaction(
-    target: str, batches: list[list[tuple[int, Event]]], expected: list[tuple[int, int]]
+    target: str, batches: list[list[tuple[int, Change]]], expected: list[tuple[int, int]]
 ) -> None:
     """All rows of a transaction have one GTID: the rows themselves tell which of two comes first."""
     assert table_of(target, *batches) == expected
@@ -120,7 +122,7 @@ def test_a_key_that_moves_in_one_transaction(
     ],
 )
 def test_a_key_that_moves_without_gtids(
-    target: str, batch: list[tuple[int, Event]], expected: list[tuple[int, int]]
+    target: str, batch: list[tuple[int, Change]], expected: list[tuple[int, int]]
 ) -> None:
     """Within a second that is read at once, the rows themselves tell it, too."""
     assert table_of(target, [untold(one) for one in batch]) == expected
@@ -130,7 +132,7 @@ def test_a_late_row_that_nothing_is_compared_with_any_more_is_named() -> None:
     """It is applied, and may bring an earlier row back: the log says so, once for each table in several partitions."""
     overtaken, where = OvertakenRows(most=1), {0: NO_ROW, 1: NO_ROW}
 
-    def without(*placed: tuple[int, Event]) -> int:
+    def without(*placed: tuple[int, Change]) -> int:
         rows = events_table((partition, n, event) for n, (partition, event) in enumerate(placed))
         partitions = np.array([partition for partition, _ in placed])
         places, times = Places.of(rows["place"]), rows["commit_ts"].to_numpy()

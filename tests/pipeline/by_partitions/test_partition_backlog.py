@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.errors import ApplyError
-from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, RowChange, Undecodable
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import dump_positions, load_positions
 from bridge.pipeline.applier_config import TRANSACTION
@@ -22,20 +22,20 @@ from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_se
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso
 from tests.support.models import partition_backlog
-from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
+from tests.support.upstreams import TOPIC, Change, boundary, events_table, row_change, schema_change
 
 SECOND = 1000
 
 
-def row(ms: int, id_: int = 1) -> Event:
+def row(ms: int, id_: int = 1) -> RowChange:
     return row_change(ms_tso(ms), "t", ["id"], ["id"], after=[id_])._replace(by_time=True)
 
 
-def change(ms: int, text: str = "ALTER") -> Event:
+def change(ms: int, text: str = "ALTER") -> Any:
     return schema_change(ms_tso(ms), text)._replace(by_time=True)
 
 
-BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+BAD = Undecodable(Code.MALFORMED, "broken")
 ONE_ROW = Amount(1, 1 << 20)
 
 
@@ -44,7 +44,7 @@ def prefixes(partitions: int, **options: Any) -> PartitionBacklog:
     return partition_backlog(starts, **options)
 
 
-def give(held: PartitionBacklog, placed: list[tuple[int, int, Event]], now: float = 0.0) -> None:
+def give(held: PartitionBacklog, placed: list[tuple[int, int, Any]], now: float = 0.0) -> None:
     read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in {p for p, _, _ in placed}}
     held.take_in(events_table(placed), read, now)
 
@@ -119,7 +119,7 @@ def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, 
     assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
 
 
-def at(event: Event, position: int, number: int = 3, server: int = 1, reader: str = "up") -> Event:
+def at(event: Change, position: int, number: int = 3, server: int = 1, reader: str = "up") -> Any:
     return event._replace(place=place_in_binlog(reader, f"binlog.{number:06}", position, server))
 
 
@@ -171,7 +171,7 @@ def test_a_schema_change_that_comes_too_late(
         )
 
 
-OTHERS: list[tuple[str, Event, bool]] = [
+OTHERS: list[tuple[str, Change, bool]] = [
     ("without a place it may be dated by its start", change(8000, "TRUNCATE TABLE t"), False),
     ("of another server by its time", at(change(10_000, "TRUNCATE TABLE t"), 3, server=2), False),
     ("which does not tell within a second", at(change(9000, "TRUNCATE TABLE t"), 3, server=2), True),
@@ -181,7 +181,7 @@ OTHERS: list[tuple[str, Event, bool]] = [
 
 
 @pytest.mark.parametrize(("what", "event", "is_late"), OTHERS)
-def test_what_other_places_make_late(what: str, event: Event, is_late: bool) -> None:
+def test_what_other_places_make_late(what: str, event: Change, is_late: bool) -> None:
     """Places that cannot be compared make a schema change late only where one reader went from server to server."""
     held = prefixes(2)
     give(held, [(1, 0, at(row(9000), 400))])
@@ -242,7 +242,7 @@ def test_positions_have_the_last_place_in_the_target() -> None:
     assert held.restart_positions[TOPIC, 0].place == ""
 
 
-def wide(ms: int, *columns: str, table: str = "t", gone: bool = False) -> Event:
+def wide(ms: int, *columns: str, table: str = "t", gone: bool = False) -> RowChange:
     """A row with these columns beside its key; gone: a delete that holds the key alone."""
     if gone:
         return row_change(ms_tso(ms), table, ["id"], ["id"], before=[1])._replace(by_time=True)
@@ -251,7 +251,7 @@ def wide(ms: int, *columns: str, table: str = "t", gone: bool = False) -> Event:
 
 DROP = "ALTER TABLE t DROP COLUMN a"
 ADD = "ALTER TABLE t ADD COLUMN b INT NOT NULL"
-BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
+BY_COLUMNS: list[tuple[str, str, list[Change], int]] = [
     ("with the column: before, though written later", DROP, [wide(60_000, "a")], 1),
     ("without it: behind, though in its second", DROP, [wide(9000)], 0),
     ("without it, before one that still has it: of before the column", DROP, [wide(60_000), wide(60_001, "a")], 2),
@@ -273,7 +273,7 @@ BY_COLUMNS: list[tuple[str, str, list[Event], int]] = [
 
 
 @pytest.mark.parametrize(("what", "text", "rows", "before"), BY_COLUMNS, ids=[case[0] for case in BY_COLUMNS])
-def test_columns_tell_on_which_side_a_row_is(what: str, text: str, rows: list[Event], before: int) -> None:
+def test_columns_tell_on_which_side_a_row_is(what: str, text: str, rows: list[Change], before: int) -> None:
     """Of a schema change that is dated by the second in which it began, whatever the clock says."""
     held = prefixes(2)
     later = wide(99_000, table="u")
@@ -296,7 +296,7 @@ def test_columns_tell_nothing_where_they_may_have_come_again() -> None:
     assert shown(steps(held))[:1] == [DROP]
 
 
-UNREADABLE = Event(Kind.BAD, 0, columns=Code.SCHEMA_CHANGE, text="no statement")
+UNREADABLE = Undecodable(Code.SCHEMA_CHANGE, "no statement")
 
 
 def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None:
@@ -337,7 +337,7 @@ def test_what_a_bad_message_hides_may_have_come_again() -> None:
     """A schema change behind it, of an earlier place, holds back a row, for which another schema change waits, and for
     that one what stands before the message: the message is named."""
     held = prefixes(3)
-    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
+    bad = Undecodable(Code.MALFORMED, "it is no JSON", message_value="")
     give(held, [(0, 0, at(row(5000), 900)), (0, 1, bad), (0, 2, at(change(5000, "AGAIN"), 500))])
     give(held, [(1, 0, at(row(5000), 700)), (2, 0, at(change(5000, "NEW"), 800))])
     held.end()
@@ -348,7 +348,7 @@ def test_what_a_bad_message_hides_may_have_come_again() -> None:
 def test_a_bad_message_behind_the_end_of_a_replay_is_nobodys_matter() -> None:
     """What it holds back comes behind `until`, too."""
     held = prefixes(2, until=ms_tso(5000))
-    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
+    bad = Undecodable(Code.MALFORMED, "it is no JSON", message_value="")
     give(held, [(0, 0, row(1000)), (0, 1, row(6000)), (0, 2, bad), (0, 3, change(7000, "LATER"))])
     give(held, [(1, 0, row(2000)), (1, 1, row(8000))])
     assert shown(steps(held)) == [(0, 0), (1, 0)]

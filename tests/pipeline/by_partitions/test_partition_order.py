@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from bridge.errors import ApplyError, BadMessageError
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Event, RowChange, Undecodable
 from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange
 from bridge.mysql.state.progress import Progress
@@ -25,14 +26,14 @@ from tests.support.models import Clock, FakeWriter, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 Ends = Mapping[tuple[str, int], int]
-BAD = Event(Kind.BAD, 0, columns=Code.MALFORMED, text="broken")
+BAD = Undecodable(Code.MALFORMED, "broken")
 
 
-def row(ms: int, id_: int) -> Event:
+def row(ms: int, id_: int) -> RowChange:
     return row_change(ms_tso(ms), "k", ["id"], [], after=[id_])._replace(by_time=True)
 
 
-def change(ms: int, text: str = "ALTER TABLE t ADD COLUMN c int") -> Event:
+def change(ms: int, text: str = "ALTER TABLE t ADD COLUMN c int") -> Any:
     return schema_change(ms_tso(ms), text)._replace(by_time=True)
 
 
@@ -248,7 +249,7 @@ def test_positions_move_where_nothing_is_applied() -> None:
     assert bench.offsets == [8, 5]
 
 
-def read_row(ms: int, id_: int, file: int, server: int) -> Event:
+def read_row(ms: int, id_: int, file: int, server: int) -> RowChange:
     """A row of Debezium's connector: of a snapshot (server 0), or of a server's binlog."""
     return row(ms, id_)._replace(place=place_in_binlog("shop", f"binlog.{file:06}", 4, server))
 

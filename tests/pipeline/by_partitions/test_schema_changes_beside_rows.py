@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from itertools import chain
+from typing import Any
 
 import pytest
 
 from bridge.errors import ApplyError, HeldError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.mysql.state.ddl_journal import JournalState
 from bridge.protocols.values.event_time import place_in_binlog
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, journal, run_all, sql
 from tests.support.schema_change_runs import decide
-from tests.support.upstreams import events_table, row_change, schema_change
+from tests.support.upstreams import Change, events_table, row_change, schema_change
 
 START = 1_790_000_000_000
 
 
-def placed(event: Event, position: int) -> Event:
+def placed(event: Change, position: int) -> Any:
     return event._replace(by_time=True, place=place_in_binlog("up", "binlog.000003", position, 1))
 
 
-def row(position: int, id_: int, columns: tuple[str, ...] = ("id",)) -> Event:
+def row(position: int, id_: int, columns: tuple[str, ...] = ("id",)) -> RowChange:
     values = [id_, *range(7, 6 + len(columns))]
     return placed(row_change(ms_tso(START), "t", columns, ["id"], after=values), position)
 
 
-def change(position: int, text: str) -> Event:
+def change(position: int, text: str) -> Any:
     return placed(schema_change(ms_tso(START), text), position)
 
 
@@ -52,7 +53,7 @@ def test_one_that_came_late_waits_for_the_operator(target: str, decision: Journa
     assert sql(target, "SELECT id FROM m.t") == left
 
 
-def of_table(table: str, event: Event) -> Event:
+def of_table(table: str, event: Change) -> Change:
     return event._replace(table=table)
 
 
@@ -69,7 +70,7 @@ ALTERS = "ALTER TABLE t ADD COLUMN v INT"
     ],
 )
 def test_only_rows_of_its_tables_make_one_late(
-    target: str, rows: list[tuple[int, Event]], late: str, *, is_held: bool
+    target: str, rows: list[tuple[int, Change]], late: str, *, is_held: bool
 ) -> None:
     """Rows of another table that stand behind it do not hold it."""
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "CREATE TABLE m.u LIKE m.t", "DO 0")
@@ -91,20 +92,20 @@ def test_behind_a_restart_rows_of_any_table_make_one_late(target: str) -> None:
         run_all(target, events_table([*rows, (0, 0, change(200, ALTERS))]))
 
 
-def seconds(event: Event, second: int) -> Event:
+def seconds(event: Change, second: int) -> Any:
     """An event as official Canal without GTIDs dates it."""
     return event._replace(commit_ts=ms_tso(START + 1000 * second), by_time=True)
 
 
-def wide(second: int, table: str = "t", **values: object) -> Event:
+def wide(second: int, table: str = "t", **values: object) -> RowChange:
     return seconds(row_change(0, table, list(values), ["id"], after=list(values.values())), second)
 
 
-def ddl(second: int, text: str) -> Event:
+def ddl(second: int, text: str) -> Any:
     return seconds(schema_change(0, text), second)
 
 
-BESIDE: list[tuple[str, str, list[Event], list[Event], list[tuple[object, ...]]]] = [
+BESIDE: list[tuple[str, str, list[Change], list[Change], list[tuple[object, ...]]]] = [
     (
         "a column that comes in the row's second",
         "id INT PRIMARY KEY",
@@ -156,8 +157,8 @@ def test_the_columns_of_rows_tell_what_the_clock_does_not(
     target: str,
     what: str,
     columns: str,
-    changes: list[Event],
-    rows: list[Event],
+    changes: list[Change],
+    rows: list[Change],
     right: list[tuple[object, ...]],
     *,
     rows_first: bool,
@@ -210,7 +211,7 @@ def test_a_column_that_never_comes_stops_the_bridge(target: str) -> None:
     assert sql(target, "SELECT * FROM m.t ORDER BY id") == [(1, None), (2, 7), (3, None), (4, None)]
 
 
-def dated(event: Event, ms: int) -> Event:
+def dated(event: Change, ms: int) -> Any:
     return event._replace(by_time=True, commit_ts=ms_tso(START + ms))
 
 

@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.errors import ApplyError, SchemaChangeError, SourceError
-from bridge.events import NO_PRIMARY_KEY, Event
+from bridge.events import NO_PRIMARY_KEY
 from bridge.model import goes_by_partition
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.order import OrderChanged
@@ -24,15 +24,15 @@ from bridge.tso import ms_tso
 from tests.support.pipelines import admin, contents, journal, opened, run_all, sql
 from tests.support.scenarios import K, T, begin, k_row, t_row
 from tests.support.sweeps import die_everywhere
-from tests.support.upstreams import events_table, row_change, schema_change
+from tests.support.upstreams import Change, events_table, row_change, schema_change
 from tests.support.victims import Victims
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 MAKE = "CREATE TABLE t (id INT PRIMARY KEY)"
-Placed = tuple[int, Event]
+Placed = tuple[int, Change]
 
 
-Stamp = Callable[[Event, int, int], Event]
+Stamp = Callable[[Change, int, int], Change]
 """Gives an event the time and the place that its sender tells: the number of the event, and its moment (ms)."""
 
 
@@ -41,7 +41,7 @@ def _seconds(ms: int) -> int:
 
 
 def _debezium(name: str, ts: Callable[[int], int], gtid: str | None = None) -> Stamp:
-    def stamp(event: Event, number: int, ms: int) -> Event:
+    def stamp(event: Change, number: int, ms: int) -> Change:
         place = place_in_binlog(name, "binlog.000003", number, 1, gtid and f"{gtid}:{number}")
         return event._replace(commit_ts=ts(ms), by_time=True, place=place)
 
@@ -90,7 +90,7 @@ def run_until_killed(url: str, events: pa.Table, end: int, batch: int) -> None:
                 has_changed = True
 
 
-def _of_two_servers(event: Event, number: int, ms: int, shared: int = 2) -> Event:
+def _of_two_servers(event: Change, number: int, ms: int, shared: int = 2) -> Change:
     """As of Canal with GTIDs behind a failover, to a server that has the first transactions of the old one."""
     gtids = f"{UUID}:1-{number}" if number < 3 else f"00{UUID[2:]}:1-{number - 2},{UUID}:1-{shared}"
     return event._replace(commit_ts=_seconds(ms), by_time=True, place=place_in_gtid_set(gtids))
@@ -227,7 +227,7 @@ def test_rows_of_a_server_that_lost_the_last_transaction(target: str) -> None:
     "event",
     [row_change(0, "k", ["a"], [], before=[1], after=[2]), schema_change(0, "ALTER TABLE k DROP COLUMN b", table="k")],
 )
-def test_what_may_be_a_copy_says_so(target: str, event: Event, place: str | None) -> None:
+def test_what_may_be_a_copy_says_so(target: str, event: Change, place: str | None) -> None:
     """A Canal without GTIDs that was restarted sends again an UPDATE of a table without a key, or a schema change in
     its second behind another one: what they change is gone.  Errors of other senders say nothing of it."""
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.k (a INT)", "INSERT INTO m.k VALUES (2)")
@@ -239,7 +239,7 @@ def test_what_may_be_a_copy_says_so(target: str, event: Event, place: str | None
         assert ("if Canal was restarted, this may be a copy" in str(stopped.value)) == bool(place)
 
 
-def _at(ms: int, event: Event) -> Event:
+def _at(ms: int, event: Change) -> Change:
     return event._replace(commit_ts=ms_tso(ms), by_time=True)
 
 
@@ -259,7 +259,12 @@ def _events() -> pa.Table:
         _at(8000, t_row(1, 11, 5, c=4)),
     ]  # fmt: skip
     placed = [(p, offset, event) for p, events in enumerate((first, second)) for offset, event in enumerate(events)]
-    return events_table(sorted(placed, key=lambda one: (one[2].commit_ts, one[0], one[1])))
+    return events_table(sorted(placed, key=_by_time))
+
+
+def _by_time(one: tuple[int, int, Any]) -> tuple[int, int, int]:
+    partition, offset, event = one
+    return event.commit_ts, partition, offset
 
 
 def test_crash_at_every_step(target: str, victims: Victims) -> None:

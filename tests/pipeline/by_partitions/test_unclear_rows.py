@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.events import NO_PRIMARY_KEY, Code, Event, Kind
+from bridge.events import NO_PRIMARY_KEY, Code, RowChange, Undecodable
 from bridge.model import PartitionStart, SchemaChange, TableName
 from bridge.pipeline.applier_config import TRANSACTION
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso
 from tests.support.models import partition_backlog
-from tests.support.upstreams import TOPIC, events_table, row_change, schema_change
+from tests.support.upstreams import TOPIC, Change, events_table, row_change, schema_change
 
 SECOND = 1_790_000_000_000
 MADE = SECOND + 3_400
 """When Canal made the message of the schema change, of its batch 7."""
 
 
-def row(es: int, made: int, batch: int, table: str = "t") -> Event:
+def row(es: int, made: int, batch: int, table: str = "t") -> RowChange:
     return row_change(ms_tso(SECOND + es), table, ["id"], ["id"], after=[1])._replace(
         by_time=True, place=place_of_sending(MADE + made, batch)
     )
 
 
-def change(text: str, made: int = 0, batch: int = 7) -> Event:
+def change(text: str, made: int = 0, batch: int = 7) -> Any:
     return schema_change(ms_tso(SECOND), text)._replace(by_time=True, place=place_of_sending(MADE + made, batch))
 
 
@@ -35,7 +35,7 @@ def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
     return found
 
 
-def end_of(*placed: tuple[int, int, Event]) -> str:
+def end_of(*placed: tuple[int, int, Change]) -> str:
     """On which side of the first schema change the first row came, or that it was held."""
     starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
     held = partition_backlog(starts)
@@ -74,23 +74,23 @@ def end_of(*placed: tuple[int, int, Event]) -> str:
         (row(0, 0, 7)._replace(place=None), "before"),
     ],
 )
-def test_the_sending_tells_on_which_side_a_row_is(beside: Event, end: str) -> None:
+def test_the_sending_tells_on_which_side_a_row_is(beside: Change, end: str) -> None:
     """Where it does not, a schema change that takes rows away is held, but never for rows that are far away."""
     assert end_of((0, 0, change("TRUNCATE TABLE t")), (1, 0, beside)) == end
 
 
-def _without_place(event: Event, **fields: Any) -> Event:
+def _without_place(event: Change, **fields: Any) -> Change:
     return event._replace(place=None, **fields)
 
 
 @pytest.mark.parametrize("has_place", [False, True])
 @pytest.mark.parametrize("beside", [row(2_000, 500, 9), row(0, 0, 7)], ids=["behind", "unclear"])
-def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back(beside: Event, has_place: bool) -> None:
+def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back(beside: Change, has_place: bool) -> None:
     """It runs once the message is mended or left out; rows behind it would be in the target before it."""
     held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
     events = [change("TRUNCATE TABLE t"), row(-1_000, -9, 3), beside]
     made, first, second = events if has_place else map(_without_place, events)
-    bad = Event(Kind.BAD, 0, columns=Code.MALFORMED, after="", text="it is no JSON")
+    bad = Undecodable(Code.MALFORMED, "it is no JSON", message_value="")
     placed = [(0, 0, bad), (0, 1, made), (1, 0, first), (1, 1, second)]
     held.take_in(events_table(placed), {(TOPIC, 0): 2, (TOPIC, 1): 2}, 0.0)
     held.end()
@@ -111,7 +111,7 @@ def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back(beside
         (row(1_000, 0, 0)._replace(by_time=False), "behind"),
     ],
 )
-def test_without_places_and_sendings_the_second_is_unclear(beside: Event, end: str) -> None:
+def test_without_places_and_sendings_the_second_is_unclear(beside: Change, end: str) -> None:
     """CKafka's format tells no more than when a statement began, in whole seconds."""
     assert end_of((0, 0, _without_place(change("TRUNCATE TABLE t"))), (1, 0, _without_place(beside))) == end
 
@@ -240,7 +240,7 @@ KEYLESS = [
         ([one._replace(key="id") for one in KEYLESS], 9, False),
     ],
 )
-def test_rows_without_a_key_of_a_canal_without_gtids_are_named(placed: list[Event], taken: int, is_said: bool) -> None:
+def test_rows_without_a_key_of_a_canal_without_gtids_are_named(placed: list[Change], taken: int, is_said: bool) -> None:
     """They may be sent again, which nothing tells where Kafka refused a batch."""
     held = partition_backlog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)})
     with capture_logs() as logs:

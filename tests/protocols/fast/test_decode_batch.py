@@ -270,7 +270,6 @@ def test_a_batch_too_large_for_the_memory_is_cut(monkeypatch: pytest.MonkeyPatch
     pairs = _pairs("canal-json", [(None, (n, n, "y")) for n in range(1000)])
     random.Random(1).shuffle(pairs)
     batch = Messages(["t"] * 1000, [0] * 1000, list(range(1000)), [k for k, _ in pairs], [v for _, v in pairs])
-    found = in_message_order(decode_messages(TAUGHT["canal-json"], batch)).to_pylist()
-    assert [row["offset"] for row in found] == list(range(1000))
-    events = [decode_message(ORACLES["canal-json"], *pair)[0]._asdict() for pair in pairs]
-    assert [{name: row[name] for name in events[0]} for row in found] == events
+    found = in_message_order(decode_messages(TAUGHT["canal-json"], batch))
+    assert found["offset"].to_pylist() == list(range(1000))
+    assert events_of(found) == [decode_message(ORACLES["canal-json"], *pair)[0] for pair in pairs]

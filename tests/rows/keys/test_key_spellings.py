@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.config import Settings
-from bridge.events import Event, Kind
+from bridge.events import Kind, RowChange
 from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
@@ -144,7 +144,7 @@ def test_the_last_spelling_wins_where_old_rows_are_unknown(target: str, writers:
     """Updates without the row as it was, and a delete in another spelling than the row's: in the order of commits."""
     names = ["k", "n"]
 
-    def update(ts: int, key: str, n: int) -> Event:
+    def update(ts: int, key: str, n: int) -> RowChange:
         return row_change(ts, "t", names, ["k"], after=[key, n])._replace(kind=Kind.UPDATE)
 
     changes = [

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import ApplyError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.filters.routes import Routes, parse_route
 from bridge.model import Column, Table, TableName
 from bridge.protocols.ruled_rows import routed
@@ -30,13 +30,13 @@ def table(*keys: tuple[str, ...]) -> Table:
 
 def change(
     shard: str, ts: int, before: int | None, after: int | None, *, v: int = 0, columns: int = 2, key: str = "id"
-) -> Event:
+) -> RowChange:
     before_row, after_row = ([one, v][:columns] if one is not None else None for one in (before, after))
     keys = [key] if key else []
     return row_change(ts, "t", ["id", "v"][:columns], keys, before=before_row, after=after_row)._replace(schema=shard)
 
 
-def folded(one: Table, *events: Event) -> NetChanges:
+def folded(one: Table, *events: RowChange) -> NetChanges:
     [net] = fold({NAME: one}, routed(in_one_partition(events), ROUTES))
     return net
 
@@ -56,7 +56,7 @@ MEETING = [
 
 
 @pytest.mark.parametrize("events", MEETING)
-def test_shards_that_meet(events: tuple[Event, ...]) -> None:
+def test_shards_that_meet(events: tuple[RowChange, ...]) -> None:
     """The error names the key, both shards, and their commit ts."""
     with pytest.raises(ApplyError) as raised:
         folded(table(("id",)), change("s1", 9, None, 7), *events)
@@ -73,7 +73,7 @@ APART = [
 
 
 @pytest.mark.parametrize("events", APART)
-def test_shards_that_do_not_meet(events: tuple[Event, ...]) -> None:
+def test_shards_that_do_not_meet(events: tuple[RowChange, ...]) -> None:
     """Keys of their own, and a row that goes over from one to the other."""
     assert isinstance(folded(table(("id",)), *events), KeyedChanges)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import RefusedRowsError
-from bridge.events import Code, Event, Kind
+from bridge.events import Code, Kind, RowChange
 from bridge.mysql.connection.session import Session
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.tso import ms_tso
@@ -96,7 +96,7 @@ class Upstream:
     shape: Shape
     random: Random
     rows: list[Row] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[RowChange] = field(default_factory=list)
 
     def change(self) -> None:
         """One row more, less, or other, if no unique value is taken then."""
@@ -126,7 +126,7 @@ class Upstream:
         self.rows = rows
         self.events.append(self._event(old, new))
 
-    def _event(self, old: Row | None, new: Row | None) -> Event:
+    def _event(self, old: Row | None, new: Row | None) -> RowChange:
         """As Canal has it: the columns of the row as it is that the log holds, those of the row as it was that changed
         and are in the log; the others are completed."""
         ts = ms_tso(len(self.events) // 2 + 1)
@@ -195,7 +195,7 @@ def test_parts_of_rows_give_the_upstream_rows(
         assert rows_of(session, shape) == written(session, shape, upstream.rows), f"seed {seed}"
 
 
-def by_time(*events: Event) -> pa.Table:
+def by_time(*events: RowChange) -> pa.Table:
     """Events of one partition without a commit ts, a millisecond apart."""
     return in_one_partition([e._replace(commit_ts=ms_tso(i), by_time=True) for i, e in enumerate(events, 1)])
 
@@ -205,7 +205,7 @@ PARTS = ("id", "n")
 BOTH = "CREATE TABLE m.t (id INT PRIMARY KEY, n INT UNIQUE, doc TEXT NOT NULL)"
 
 
-def t(before: list[Any] | None, after: list[Any] | None, columns: tuple[str, ...] = T) -> Event:
+def t(before: list[Any] | None, after: list[Any] | None, columns: tuple[str, ...] = T) -> RowChange:
     return row_change(0, "t", columns, ["id"], before=before, after=after)
 
 
@@ -221,7 +221,7 @@ REFUSED = {
 @pytest.mark.parametrize("writers", [0, 2], ids=["atomic", "parallel"])
 @pytest.mark.parametrize(("events", "to_blame"), REFUSED.values(), ids=list(REFUSED))
 def test_a_part_without_its_row_stops_the_bridge(
-    target: str, session: Session, events: list[Event], to_blame: int, writers: int
+    target: str, session: Session, events: list[RowChange], to_blame: int, writers: int
 ) -> None:
     """What the message does not hold is not known then: nothing is written, and the error says where."""
     session.execute(BOTH)
@@ -234,7 +234,7 @@ def test_a_part_without_its_row_stops_the_bridge(
 
 @pytest.mark.parametrize(("events", "to_blame"), REFUSED.values(), ids=list(REFUSED))
 def test_a_part_without_its_row_is_quarantined(
-    target: str, session: Session, events: list[Event], to_blame: int
+    target: str, session: Session, events: list[RowChange], to_blame: int
 ) -> None:
     """The rest of its transaction is applied; a row whose key moves is quarantined as one change."""
     session.execute(BOTH)
@@ -267,7 +267,7 @@ def test_a_part_comes_to_a_key_that_a_whole_row_has_left(target: str, session: S
 
 
 @pytest.mark.parametrize("event", [t([1, 1], [1, 2], PARTS), t([1, 1], None, PARTS)], ids=["update", "delete"])
-def test_a_part_of_a_row_without_a_key_is_refused(target: str, session: Session, event: Event) -> None:
+def test_a_part_of_a_row_without_a_key_is_refused(target: str, session: Session, event: RowChange) -> None:
     """It may mean any row that is alike in what it holds."""
     session.execute("CREATE TABLE m.t (id INT, n INT, doc TEXT)")
     session.execute("INSERT INTO m.t VALUES (1, 1, 'a'), (1, 1, 'b')")

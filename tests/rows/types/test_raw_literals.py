@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.events import SEP, Event, Kind
+from bridge.events import SEP, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter
@@ -170,13 +170,13 @@ def catalog(golden: Path, script: str) -> dict[TableName, Table]:
     return tables
 
 
-def rows(golden: Path, variant: str, script: str) -> Iterator[tuple[TableName, Event]]:
+def rows(golden: Path, variant: str, script: str) -> Iterator[tuple[TableName, RowChange]]:
     """The row changes of tables that are still there at the end, typed."""
     tables = catalog(golden, script)
     events = [
         event
         for _, event in capture_events(golden / variant / f"{script}.jsonl")
-        if event.kind <= Kind.DELETE and (event.schema, event.table) in tables
+        if isinstance(event, RowChange) and (event.schema, event.table) in tables
     ]
     ready = typed(tables, in_one_partition(events), CheckedTypes())
     for event, row in zip(events, ready.to_pylist(), strict=True):
@@ -184,7 +184,7 @@ def rows(golden: Path, variant: str, script: str) -> Iterator[tuple[TableName, E
         yield TableName(event.schema, event.table), resolved
 
 
-def images(event: Event) -> list[str]:
+def images(event: RowChange) -> list[str]:
     """The literals of both images, without what only the format tells: zeros at the end of a fraction."""
     return [
         _FRACTION.sub(lambda m: m[1] + ("." + m[2] if m[2] else "") + "'", literal)

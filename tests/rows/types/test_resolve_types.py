@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge.errors import ApplyError, RefusedRowsError
-from bridge.events import EVENT_SCHEMA, SEP, Event, Kind
+from bridge.events import EVENT_SCHEMA, SEP, Kind, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import column_type
@@ -38,14 +38,14 @@ TABLE = Table(
 )
 
 
-def changes(*events: Event) -> pa.Table:
+def changes(*events: RowChange) -> pa.Table:
     rows = [("t", 0, offset, *event) for offset, event in enumerate(events)]
     arrays = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), EVENT_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
 
 
-def row(columns: str, before: str | None, after: str | None) -> Event:
-    return Event(Kind.UPDATE, 5, schema="d", table="t", columns=columns, key="id", before=before, after=after)
+def row(columns: str, before: str | None, after: str | None) -> RowChange:
+    return RowChange(Kind.UPDATE, 5, 0, "d", "t", columns, "id", before, after)
 
 
 @pytest.fixture(autouse=True, params=["compiled", "one by one"], scope="module")
@@ -161,7 +161,7 @@ FORMS = {"ckafka:UTC,base64": [f"'{text}'" for text in STRINGS], JSON: [*NUMBERS
 
 
 @st.composite
-def raw_changes(draw: st.DrawFn) -> tuple[dict[TableName, Table], list[Event]]:
+def raw_changes(draw: st.DrawFn) -> tuple[dict[TableName, Table], list[RowChange]]:
     """Tables of some columns, and row changes with raw values of one form and ready rows; most are what they can be."""
     catalog, shapes = {}, []
     for name in "abc":
@@ -197,7 +197,7 @@ def converted(form: str, column: Column, literal: str) -> tuple[str, str | None]
         return literal, f"column {column.name}: {explain(failure)}"
 
 
-def plainly(table: Table, event: Event) -> tuple[list[str | None], list[str]]:
+def plainly(table: Table, event: RowChange) -> tuple[list[str | None], list[str]]:
     """Both images of a row change, literal by literal, and what they cannot be."""
     names, forms = split_forms(event.columns or "")
     columns = [table.columns[name.lower()] for name in names.split(SEP)]
@@ -215,7 +215,7 @@ def plainly(table: Table, event: Event) -> tuple[list[str | None], list[str]]:
 
 @settings(max_examples=60, deadline=None)
 @given(raw_changes())
-def test_rows_are_typed_like_each_literal_by_itself(drawn: tuple[dict[TableName, Table], list[Event]]) -> None:
+def test_rows_are_typed_like_each_literal_by_itself(drawn: tuple[dict[TableName, Table], list[RowChange]]) -> None:
     """All rows of all tables together, whether their values are usual or not; the first that cannot be is named."""
     catalog, events = drawn
     expected = [plainly(catalog[TableName("d", event.table)], event) for event in events]

@@ -10,7 +10,7 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError, RefusedRowsError
-from bridge.events import Event
+from bridge.events import RowChange
 from bridge.model import Column, Table, TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
@@ -175,7 +175,7 @@ def test_wide_enough(target: str, session: Session) -> None:
     assert session.rows("SELECT COUNT(*) FROM m.t") == [(1,)]
 
 
-def declared(change: Event, *types: str) -> Event:
+def declared(change: RowChange, *types: str) -> RowChange:
     """The row change with the types that its message declares."""
     return change._replace(columns=with_types(change.columns or "", types))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.events import SEP, Event
+from bridge.events import SEP, Event, RowChange
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.pipelines import run_all
@@ -17,12 +17,12 @@ from tests.support.verify_servers import execute
 COLUMNS = ("id", "n", "v")
 
 
-def inserts(key: Sequence[str], *ids: int, first: int = 10) -> list[Event]:
+def inserts(key: Sequence[str], *ids: int, first: int = 10) -> list[RowChange]:
     """Rows whose n is 5."""
     return [row_change(first + i, "t", COLUMNS, key, after=[one, 5, 1]) for i, one in enumerate(ids)]
 
 
-def untold(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> Event:
+def untold(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> RowChange:
     """A row change by event time, of a table whose column v no message has."""
     return row_change(ts, "t", ["id", "n"], ["id"], before=before, after=after)._replace(by_time=True)
 
