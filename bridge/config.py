@@ -390,7 +390,7 @@ class Settings(Section):
     name: str = Field(default="bridge", min_length=1, max_length=128)
     """The pipeline: one row of `_bridge.progress`.  Two bridges of one name never write at once."""
     protocol: Annotated[str, _after(require_protocol)] = "auto"
-    """The format of the messages: `auto`, `canal-json`, `ckafka`, `debezium` or `open-protocol`."""
+    """The format of the messages, as `bridge help protocols` lists them; `auto`: they show it."""
     timezone: Annotated[str | None, _after(utc_converter)] = None
     """The zone in which the messages write TIMESTAMP values (and the event times of ckafka): a name or an offset.
     Without it the first such value stops the bridge."""

@@ -1,6 +1,6 @@
 """Decodes wire formats: pure functions from a message's (key, value) bytes to `bridge.events.Event`s.
 
-A new format is a folder with its plain decoder and its facts, its fast one, and one line in `detect.py`.
+A new format is a folder with its decoders and its facts, and one line in `detect.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
     """
     require_protocol(protocol)
     module, name = PROTOCOLS[protocol].decoder.split(":")
-    decoder: Decoder = getattr(import_module(f"bridge.protocols.fast.{module}"), name)(options)
+    decoder: Decoder = getattr(import_module(f"bridge.protocols.{module}"), name)(options)
     return decoder
 
 

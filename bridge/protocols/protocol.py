@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 class Recognised(NamedTuple):
     """What a message tells about its format.
 
-    protocol: the name of one in `registered.PROTOCOLS`.
+    protocol: the name of one in `detect.PROTOCOLS`.
     variant: the sender and its options, in words for people, as far as the message shows them.
     certain: False for a message that looks the same in another protocol, as ckafka's schema changes look like Canal's.
-    mysql_born: whether the message was made from MySQL's binlog, which lacks the changes that foreign keys cascade.
+    mysql_born: whether the message was made from MySQL's binlog, which lacks the changes that foreign keys cascade; so
+    `ddl.source` has to say whose default collations its schema changes mean.
     is_schema_change: whether the message says that it is a schema change, whatever else it holds.
     """
 
@@ -30,7 +31,7 @@ class Protocol:
     """The facts of a wire format.
 
     name: as `--protocol` has it.
-    decoder: its decoder, as `module:class` of `bridge.protocols.fast`; loaded when the first is made.
+    decoder: its decoder, as `module:class` of `bridge.protocols`; loaded when the first is made.
     shows: by what messages of a topic are recognised, in words behind "17 of 20 messages".
     of_key: recognises a message by its key, before anything is parsed; gets the key and the value.
     of_message: recognises a message in JSON; gets the message, and how it is packed, in words.

@@ -17,8 +17,10 @@ import typer
 
 from bridge.cli.app import app
 from bridge.cli.help_layout import Heading
+from bridge.cli.options import SET, SETTINGS_FLAGS
 from bridge.commands.manual import examples
 from bridge.settings.load import load_settings
+from bridge.settings.problems import fields, place_of_flag
 from tests.support.command import PROGRAM, bridge
 
 SLOW_IMPORTS = {"bridge.config", "pydantic", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "numpy"}
@@ -186,6 +188,15 @@ def test_the_wheel_holds_the_examples() -> None:
     """Where `bridge config example` looks for them first."""
     built = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
     assert built["targets"]["wheel"]["force-include"] == {"conf": "bridge/conf"}
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS_FLAGS if name not in {"config", "from_dump", SET}])
+def test_a_flag_gives_a_setting(name: str) -> None:
+    """One that there is; the default that its help names is the model's."""
+    place = place_of_flag(name.removesuffix("_"))
+    assert place in fields(), "name it with its section, or in SHORT_NAMES (bridge/settings/problems.py)"
+    said = re.search(r"\[default: (.*)\]", SETTINGS_FLAGS[name].__metadata__[0].help)
+    assert said is None or said[1] == str(fields()[place].default)
 
 
 def test_the_settings_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

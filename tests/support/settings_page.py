@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from bridge import config
 from bridge.cli.app import app
 from bridge.config import Settings
-from bridge.settings.problems import SHORT_NAMES, has_variable
+from bridge.settings.problems import SHORT_NAMES, has_variable, place_of_flag
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"
@@ -167,8 +167,7 @@ def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
         return
     place = (*section.split("."), key) if section else (key,)
     short = [name for name, meant in SHORT_NAMES.items() if meant == place]
-    known = flags()
-    yield from (f"`{known[name]}`" for name in [*short, *([] if section else [key])] if name in known)
+    yield from (f"`{flag}`" for name, flag in flags().items() if place_of_flag(name) == place)
     if get_origin(field.annotation) is dict:
         yield f"`--set {'.'.join(place)}.NAME=VALUE`"
     elif has_variable(field):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bridge.ddl.classes import TIDB_OPTIONS, StatementKind
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
 from bridge.ddl.lexer import Token, tidb_comments
 from bridge.ddl.rule import (
@@ -24,13 +24,7 @@ from bridge.ddl.rule import (
 )
 
 _WHY: Final = "only TiDB has it: it says how rows are stored, not what they are"
-_OPTIONS: Final = frozenset(
-    {
-        *("SHARD_ROW_ID_BITS", "PRE_SPLIT_REGIONS", "AUTO_ID_CACHE", "AUTO_RANDOM_BASE", "AFFINITY"),
-        *("TTL_ENABLE", "TTL_JOB_INTERVAL", "STATS_BUCKETS", "STATS_TOPN", "STATS_SAMPLE_RATE", "STATS_COL_CHOICE"),
-        *("STATS_COL_LIST", "STATS_OPTIONS", "ATTRIBUTES"),
-    }
-)
+_OPTIONS: Final = frozenset({*TIDB_OPTIONS, "AUTO_RANDOM_BASE", "TTL_ENABLE", "TTL_JOB_INTERVAL"})
 """Options of the form NAME [=] value."""
 _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 

@@ -43,7 +43,7 @@ def _options(message: Mapping[str, Any]) -> str:
 
 CANAL_JSON: Final = Protocol(
     "canal-json",
-    "canal:FastCanalDecoder",
+    "canal.fast:FastCanalDecoder",
     "have isDdl, database and type, as Canal-JSON has",
     of_message=_of_message,
     takes_zone=True,

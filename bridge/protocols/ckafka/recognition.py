@@ -17,7 +17,7 @@ def _of_message(message: Mapping[str, Any], packed: str) -> Recognised | None:
 
 CKAFKA: Final = Protocol(
     "ckafka",
-    "ckafka:FastCkafkaDecoder",
+    "ckafka.fast:FastCkafkaDecoder",
     "have BINLOG_NAME, BINLOG_POS and TYPE, as CKafka's official format 1 has",
     of_message=_of_message,
     takes_zone=True,

@@ -26,7 +26,7 @@ def _of_message(message: Mapping[str, Any], packed: str) -> Recognised | None:
 
 DEBEZIUM: Final = Protocol(
     "debezium",
-    "debezium:FastDebeziumDecoder",
+    "debezium.fast:FastDebeziumDecoder",
     "have a payload with source and op or ddl, as Debezium has",
     of_message=_of_message,
     # TiCDC writes a commit ts into every Debezium message, but sends watermarks only with the extension.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import bridge.protocols.batch_decode
-import bridge.protocols.fast.canal
-import bridge.protocols.fast.ckafka
-import bridge.protocols.fast.debezium
-import bridge.protocols.fast.open_protocol
-import bridge.protocols.fast.open_protocol_frames
-import bridge.protocols.fast.reader  # noqa: F401
+import bridge.protocols.fast.reader
+import bridge.protocols.open_protocol.frames  # noqa: F401
+from bridge.protocols import PROTOCOLS, DecodeOptions, make_decoder
 from bridge.protocols.fast.compiled.native_code import loaded_functions
 
+for protocol in PROTOCOLS:
+    make_decoder(protocol, DecodeOptions(None))
 loaded_functions()

@@ -21,7 +21,7 @@ def _of_key(key: bytes, value: bytes) -> Recognised | None:
 
 OPEN_PROTOCOL: Final = Protocol(
     "open-protocol",
-    "open_protocol:FastOpenProtocolDecoder",
+    "open_protocol.fast:FastOpenProtocolDecoder",
     "keys begin with version 1 of TiCDC's Open Protocol",
     of_key=_of_key,
     takes_zone=True,

@@ -15,7 +15,7 @@ from bridge.protocols.fast.lessons import Lesson, value_holes
 from bridge.protocols.open_protocol.decoder import OpenProtocolDecoder
 
 if TYPE_CHECKING:
-    from bridge.protocols.fast.open_protocol_frames import FramedMessages
+    from bridge.protocols.open_protocol.frames import FramedMessages
 
 _IMAGES: Final = {"u": "after", "p": "before", "d": "before"}
 
@@ -28,7 +28,7 @@ class FastOpenProtocolDecoder(FastDecoder):
         super().__init__(self._open)
 
     def _framed(self, keys: Contents, values: Contents) -> FramedMessages:
-        from bridge.protocols.fast.open_protocol_frames import framed  # loads the compiled functions
+        from bridge.protocols.open_protocol.frames import framed  # loads the compiled functions
 
         return framed(keys, values)
 
